@@ -89,6 +89,8 @@ pub struct Prepared {
     pub tenants: TenantSelector,
     /// The classes, by fid; those of unchanged policies are the same by address.
     pub classes: Vec<Arc<ClassInfo>>,
+    /// Remarks of functions on rules that were made for this generation, in the order of the file.
+    pub warnings: Vec<Problem>,
 }
 
 impl core::fmt::Debug for Prepared {
@@ -302,6 +304,7 @@ impl Agent {
             links,
             state: self.state.clone(),
             problems: Vec::new(),
+            warnings: Vec::new(),
             names: None,
             lookup: KeptLookup::default(),
             kept: None,
@@ -356,6 +359,8 @@ struct Build<'a> {
     links: &'a [(&'a str, LinkId)],
     state: State,
     problems: Vec<Problem>,
+    /// What is right and has no effect.
+    warnings: Vec<Problem>,
     /// A lease on the DNS names of the file's groups.
     names: Option<Arc<Lease>>,
     /// Parts that the next generation may reuse.
@@ -444,7 +449,9 @@ impl<'a> Build<'a> {
         chains.ports = agent.ports.clone().unwrap_or_default().into();
         let tenants = context.tenants.clone();
         self.kept = Some(LastBuild { context, owners });
-        Some(Prepared { chains, tenants, classes: infos })
+        let mut warnings = core::mem::take(&mut self.warnings);
+        warnings.sort_by_key(|warning| (warning.position.line, warning.position.column));
+        Some(Prepared { chains, tenants, classes: infos, warnings })
     }
 
     /// See [`Agent::policy_entries`].
@@ -545,6 +552,9 @@ impl<'a> Build<'a> {
             };
             match rules_of(kind.as_ref(), &source) {
                 Ok(mut function) => {
+                    let of_classes: Vec<usize> = own.iter().map(|told| told.owner).collect();
+                    let warnings = function.take_warnings();
+                    warnings.into_iter().for_each(|warning| self.rules_warning(&of_classes, warning));
                     of_policies(*id, function.take_header_rules(), own, &mut looked_up);
                     let staged = own.iter().filter(|told| told.staged);
                     let staged: HashSet<Fid> =

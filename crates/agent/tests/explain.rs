@@ -65,7 +65,7 @@ impl World {
     fn ask(self, questions: &[FlowQuestion]) -> Vec<FlowExplanation> {
         let names = self.names();
         let tenants = self.agent.tenants();
-        let Prepared { chains, tenants: selector, classes } = self.prepared;
+        let Prepared { chains, tenants: selector, classes, .. } = self.prepared;
         let chains = Arc::new(chains);
         let links: Vec<(String, LinkId)> =
             LINKS.iter().zip(0..).map(|(n, i)| ((*n).to_owned(), LinkId(i))).collect();

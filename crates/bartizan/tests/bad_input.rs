@@ -485,6 +485,66 @@ fn a_file_that_may_not_be_read() {
 }
 
 #[test]
+fn policies_and_rules_that_no_packet_reaches() {
+    let never = b"groups: {v4: 10.0.0.0/8, v6: '2001:db8::/32'}
+policies:
+  - name: a
+    chain: [pfw]
+    pfw:
+      default: drop
+      rules:
+        - {allow: icmp, type: 256}
+        - {allow: icmp, code: 300-400}
+        - {drop: icmpv6, from: v4}
+        - {drop: tcp, from: v4, to: v6}
+default: {action: drop}
+";
+    let apart = b"groups: {v4: 10.0.0.0/8, v6: '2001:db8::/32'}
+policies:
+  - {name: a, from: v4, to: v6, chain: []}
+  - {name: b, link: '', chain: []}
+default: {action: drop}
+";
+    let hidden = b"policies:
+  - {name: all, from: 10.0.0.0/8, chain: [pfw], pfw: {default: drop, rules: [{allow: tcp}, {drop: tcp, to-ports: 80}]}}
+  - {name: one, to: 10.1.2.3, chain: []}
+default: {action: drop}
+";
+    let words = [
+        "p.yaml:2:92: pfw: this rule is never reached: rule 1 of this policy matches all that it matches",
+        "p.yaml:3:12: policy `one` is never reached: policy `all`, which is tried before it, has all of its traffic",
+    ];
+    let warned = words.map(|words| format!("warning: {words}"));
+    let warned = warned.each_ref().map(String::as_str);
+    check(&[
+        case(
+            &[("p.yaml", never)],
+            "check p.yaml",
+            1,
+            &[
+                "p.yaml:8:31: pfw: `256` is beyond 255, the last of ICMP types",
+                "p.yaml:9:31: pfw: `300-400` is beyond 255, the last of ICMP codes",
+                "p.yaml:10:18: pfw: this rule never matches: icmpv6 is of IPv6",
+                "p.yaml:11:37: pfw: this rule never matches: `from` has addresses of IPv4 only and `to` of IPv6 only",
+            ],
+        ),
+        case(
+            &[("p.yaml", apart)],
+            "check p.yaml",
+            1,
+            &[
+                "p.yaml:3:29: this policy never matches: `from` has addresses of IPv4 only",
+                "p.yaml:4:21: a link without a name is none",
+            ],
+        ),
+        case(&[("p.yaml", hidden)], "check p.yaml", 0, &warned),
+        case(&[("p.yaml", hidden)], "check --strict p.yaml", 1, &words),
+        case(&[("p.yaml", hidden)], "inspect ok.pcap --policy p.yaml --out out", 0, &warned),
+        case(&[("p.yaml", hidden)], "inspect ok.pcap --policy p.yaml --out out --strict", 1, &words),
+    ]);
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_defect() {
     let folder = Folder::new();
     folder.write("r.rules", "nonsense\n".repeat(5_000));

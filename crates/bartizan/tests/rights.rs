@@ -44,6 +44,14 @@ fn a_right_that_is_missing_is_named() {
         }
         let ended = run_with(&folder, &["net_admin", "net_raw"], &["--offload", "xdp"]);
         assert!(ended.stderr.contains("the rights CAP_BPF, CAP_PERFMON are missing"), "{}", ended.stderr);
+        // Programs load with CAP_SYS_ADMIN alone; interfaces that are not fit are not what lacks.
+        crate::level::tool("ethtool", "-K a1 gro on");
+        for more in [&["--offload", "xdp"][..], &["--offload", "xdp", "--fix-offloads"]] {
+            let ended = run_with(&folder, &["net_raw", "sys_admin"], more);
+            assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+            assert!(ended.stderr.contains("the right CAP_NET_ADMIN is missing"), "{}", ended.stderr);
+        }
+        crate::level::tool("ethtool", "-K a1 gro off");
         let ended = run_with(&folder, &["net_admin"], &[]);
         assert!(ended.stderr.contains("the right CAP_NET_RAW is missing"), "{}", ended.stderr);
         // With all of them it begins.

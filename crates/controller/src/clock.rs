@@ -3,7 +3,7 @@
 //!
 //! Source: RFC 3339 (timestamps), RFC 9110, section 5.6.7 (dates of HTTP).
 
-use bartizan_events::{expand_time, time_of};
+use bartizan_events::{expand_time, micros_of};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for WrittenTime {
         impl Visitor<'_> for Time {
             type Value = WrittenTime;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a time: RFC 3339 (`2027-01-31T12:00:00Z`), or microseconds since 1970")
+                f.write_str("a time from 1970 to 9999 as RFC 3339 writes it (`2027-01-31T12:00:00Z`), or microseconds since 1970")
             }
             fn visit_u64<E: de::Error>(self, micros: u64) -> Result<WrittenTime, E> {
                 Ok(WrittenTime(micros))
@@ -87,8 +87,8 @@ impl<'de> Deserialize<'de> for WrittenTime {
                     .map_err(|_| E::invalid_value(de::Unexpected::Signed(micros), &self))
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<WrittenTime, E> {
-                // Readers of text formats pass numbers as texts.
-                let time = text.parse().ok().or_else(|| time_of(text).map(|time| time.as_micros()));
+                // Readers of texts hand numbers over as they are written.
+                let time = text.parse().ok().or_else(|| micros_of(text));
                 time.map(WrittenTime).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
             }
         }
@@ -129,6 +129,10 @@ mod tests {
         assert_eq!(read(json!(5)), Some(5));
         assert_eq!(read(json!("2023-11-14T22:13:20Z")), Some(1_700_000_000_000_000));
         assert_eq!(read(json!("2023-11-15 00:13:20.25+02:00")), Some(1_700_000_000_250_000));
+        assert_eq!(read(json!("9999-12-31T23:59:59Z")), Some(253_402_300_799_000_000));
+        let early =
+            serde_json::from_value::<WrittenTime>(json!("1969-12-31T23:59:59Z")).expect_err("too early");
+        assert!(early.to_string().contains("a time from 1970 to 9999"), "{early}");
         for wrong in [json!(-1), json!("tomorrow"), json!("2023-11-14"), json!(1.5), json!(null)] {
             assert_eq!(read(wrong.clone()), None, "{wrong}");
         }

@@ -261,6 +261,11 @@ impl Controller {
         who.tenant.as_ref().and_then(take).map_or(Ok(()), |seconds| Err(Refusal::Often(seconds)))
     }
 
+    /// Takes back that a change of a tenant's token was counted: it changed nothing.
+    pub fn uncount_write(&self, who: &Principal) {
+        who.tenant.iter().for_each(|tenant| lock(&self.writes).give_back(tenant));
+    }
+
     /// Runs a query on the store.
     ///
     /// # Errors

@@ -80,6 +80,9 @@ pub enum Refusal {
         "the head of the request is larger than {0} bytes, or has more than 100 fields, which is the limit here"
     )]
     HeadTooLarge(usize),
+    /// The body comes in a transfer coding that is not undone here.
+    #[error("{0}")]
+    Coding(String),
     /// The request does not arrive in time.
     #[error("{0}; send it faster")]
     Slow(String),

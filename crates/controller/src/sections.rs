@@ -6,9 +6,19 @@ use bartizan_config::policy::{Policy, PolicyFile, Problem};
 use std::fmt;
 use std::sync::Arc;
 
-/// Finds the problems of a function's section in a policy, with places within the section.
-pub type Asked<'f> = Box<dyn Fn(&Policy, &str) -> Vec<Problem> + 'f>;
-/// Prepares the check of a file's sections; work that all sections share is done once.
+/// The remarks of a function on its section of a policy, with places within the section.
+#[derive(Clone, Debug, Default)]
+pub struct SectionFindings {
+    /// Errors.
+    pub problems: Vec<Problem>,
+    /// Warnings: what is right and has no effect.
+    pub warnings: Vec<Problem>,
+}
+
+/// Looks at the section of a function in a policy.
+pub type Asked<'f> = Box<dyn Fn(&Policy, &str) -> SectionFindings + 'f>;
+/// Asks about the sections of a file, which has the groups that they may name: what all of them need is made
+/// once.
 pub type Check = dyn for<'f> Fn(&'f PolicyFile) -> Asked<'f> + Send + Sync;
 
 /// The checks, see the module. By default they find no problems.
@@ -26,7 +36,7 @@ impl Sections {
     pub fn of<'f>(&self, file: &'f PolicyFile) -> Asked<'f> {
         match &self.0 {
             Some(check) => check(file),
-            None => Box::new(|_, _| Vec::new()),
+            None => Box::new(|_, _| SectionFindings::default()),
         }
     }
 }

@@ -12,7 +12,7 @@ use bartizan_controller::device::Touched;
 use bartizan_controller::fleet::MemoryFleet;
 use bartizan_controller::model::Model;
 use bartizan_controller::problem::Refusal;
-use bartizan_controller::sections::Sections;
+use bartizan_controller::sections::{SectionFindings, Sections};
 use bartizan_controller::store::{
     Alert, AlertBounds, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, MemoryStore, Status, Store,
     StoreError,
@@ -241,7 +241,7 @@ fn waiting_check(begun: Sender<()>, go_on: Receiver<()>) -> Sections {
                 begun.send(()).unwrap();
                 go_on.lock().unwrap().recv().unwrap();
             }
-            Vec::new()
+            SectionFindings::default()
         })
     })
 }

@@ -135,7 +135,9 @@ fn queries(route: &Route) -> Vec<String> {
                 .filter(|n| (from..=to).contains(n))
                 .map(|n| n.to_string())
                 .collect(),
-            ParameterKind::Name => ["acme", "zeta-hush"].map(str::to_owned).to_vec(),
+            ParameterKind::Name | ParameterKind::FileName => {
+                ["acme", "zeta-hush"].map(str::to_owned).to_vec()
+            }
             ParameterKind::Cursor | ParameterKind::NumberCursor => {
                 ["", "acme/", "acme/zzz", "zeta-hush/", "zeta-hush", "0", "1", "999999", "devices/"]
                     .map(hex)

@@ -85,6 +85,40 @@ fn a_removed_policy_says_whose_traffic_gets_what() {
 }
 
 #[test]
+fn a_policy_that_is_never_reached_is_noted_whichever_of_the_two_comes_last() {
+    let world = World::new();
+    world.tenant("acme", 1);
+    world.tenant("other", 2);
+    let put = |path: &str, policy: &Value, order: u32| {
+        let body = json!({ "policy": policy, "order": order });
+        notes(&world.do_it("PUT", &format!("/v1/tenants/{path}"), &body))
+    };
+    let never = |name: &str, by: &str| {
+        vec![format!(
+            "policy `{name}` is never reached: policy `{by}`, which is tried before it, has all of its traffic; try this one first, or remove it"
+        )]
+    };
+    world.do_it("PUT", "/v1/tenants/acme/groups/lan", &json!({ "members": ["10.0.0.0/8"] }));
+    let none: Vec<String> = Vec::new();
+    let (all, lan) = (json!({ "chain": [] }), json!({ "from": "lan", "chain": [] }));
+    let (one, far) =
+        (json!({ "to": ["10.1.2.3"], "chain": [] }), json!({ "from": "192.0.2.0/24", "chain": [] }));
+    assert_eq!(put("acme/policies/lan", &lan, 50), none);
+    assert_eq!(put("acme/policies/one", &one, 60), never("one", "lan"));
+    assert_eq!(put("acme/policies/one", &one, 40), none, "it is tried first");
+    assert_eq!(put("acme/policies/far", &far, 60), none);
+    // Another tenant's has none of its traffic.
+    assert_eq!(put("other/policies/all", &all, 1), none);
+    // One that comes later hides all of them; of the same order the names decide.
+    let by_all = ["one", "lan", "far"].map(|name| never(name, "all")).concat();
+    let path = "acme/policies/all?dry-run=true";
+    assert_eq!(put(path, &all, 1), by_all);
+    assert_eq!(put(path, &all, 50), ["lan", "far"].map(|name| never(name, "all")).concat());
+    assert_eq!(put(path, &all, 55), never("far", "all"));
+    assert_eq!(put(path, &all, 90), none);
+}
+
+#[test]
 fn the_audit_log_has_the_names_of_tokens_also_of_those_that_are_gone() {
     let world = World::new();
     world.tenant("acme", 1);
@@ -135,7 +169,7 @@ fn a_device_that_was_given_nothing_and_rules_of_files_are_called_by_name() {
     let [named, nameless, apart] = ["a", "b", "c"].map(|word| {
         let text = format!("alert tcp any any -> any any (msg:\"{word}\"; sid:1;)\n");
         let hash = hex(&Sha256::digest(&text));
-        let query = if word == "a" { "?file-name=web.rules" } else { "" };
+        let query = if word == "a" { "?file-name=My-Web.rules" } else { "" };
         let with = || With { fields: vec![("content-type", "text/plain".to_owned())], ..With::default() };
         for query in [query, ""] {
             let reply = world.send(
@@ -155,7 +189,7 @@ fn a_device_that_was_given_nothing_and_rules_of_files_are_called_by_name() {
     };
     assert_eq!(
         [name_of(&named), name_of(&nameless)],
-        [json!("web.rules"), Value::Null],
+        [json!("My-Web.rules"), Value::Null],
         "put again without a name"
     );
     let bad = world.ask("PUT", &format!("/v1/rule-files/{named}?file-name=a%2Fb"), &Value::Null);
@@ -181,6 +215,7 @@ fn a_device_that_was_given_nothing_and_rules_of_files_are_called_by_name() {
 
     let status = world.get("/v1/devices/edge")["status"].clone();
     assert_eq!((&status["state"], &status["wanted"]), (&json!("unassigned"), &json!(0)));
+    assert_eq!(status["diagnostics"].as_array().unwrap().len(), 1, "{status}");
     let said = status["diagnostics"].as_array().unwrap().last().unwrap().as_str().unwrap();
     assert!(
         said.starts_with("nothing was given to it (`follow: manual`") && said.contains("it drops everything"),
@@ -194,7 +229,7 @@ fn a_device_that_was_given_nothing_and_rules_of_files_are_called_by_name() {
         .collect();
     let short = |hash: &str| hash[..12].to_owned();
     let expected = [
-        "web.rules:12: 1:2001".to_owned(),
+        "My-Web.rules:12: 1:2001".to_owned(),
         format!("{}... of `all`:12: 1:2001", short(&nameless)),
         format!("{}...:12: 1:2001", short(&apart)),
         format!("{strange}:12: 1:2001"),

@@ -234,6 +234,33 @@ fn a_tenant_changes_so_much_at_once_and_holds_up_no_other() {
 }
 
 #[test]
+fn what_changes_nothing_is_not_charged_and_what_is_refused_is() {
+    let settings = Settings { writes: Rate { burst: 3, refill: 2_000_000 }, ..Settings::default() };
+    let world = World::with(Box::new(MemoryStore::default()), settings);
+    world.tenant("acme", 1);
+    let token = world.token("operator", Some("acme"), None);
+    let ask = |method: &str, group: &str, body: &str| {
+        let with = With { token: Some(token.clone()), ..With::default() };
+        world.send(method, &format!("/v1/tenants/acme/groups/{group}"), body.into(), with).status
+    };
+    let lan = r#"{"members": ["10.0.0.1"]}"#;
+    assert_eq!(ask("PUT", "lan", lan), 201);
+    for _ in 0..5 {
+        assert_eq!(ask("PUT", "lan", lan), 200);
+        assert_eq!(ask("DELETE", "none", ""), 404);
+    }
+    // Checks take time of the controller, whatever comes of them.
+    assert_eq!(ask("PUT", "lan", r#"{"members": ["10.0.0.1/8"]}"#), 422);
+    assert_eq!(ask("PUT", "lan?dry-run=true", lan), 200);
+    assert_eq!([ask("PUT", "lan", lan), ask("DELETE", "none", "")], [429, 429]);
+    world.clock.pass(2_000_000);
+    assert_eq!(
+        [ask("DELETE", "none", ""), ask("DELETE", "lan", ""), ask("DELETE", "lan", "")],
+        [404, 200, 429]
+    );
+}
+
+#[test]
 fn a_tenants_token_redirects_to_ports_only_that_it_was_given() {
     let world = world();
     let operator = world.token("operator", Some("acme"), None);

@@ -29,7 +29,7 @@ pub use harmless::{harmless, harmless_line, is_control};
 pub use json::JsonWriter;
 pub use record::{Common, Own, Tuple};
 pub use sink::{Sink, expand_time};
-pub use text::{time_of, time_text};
+pub use text::{micros_of, time_text};
 pub use tls_store::{StoredChain, TlsStore, TlsStoreCounters, TlsStoreHandle, TlsStoreOptions};
 
 /// The Suricata version whose records these are, for `suricata_version`.

@@ -267,6 +267,12 @@ pub trait Function: Send + Sync {
         Vec::new()
     }
 
+    /// Remarks on its rules that are no errors (a rule that another one hides), which who builds the
+    /// generation takes from it, once. Of rules that were made for a generation before, none.
+    fn take_warnings(&mut self) -> Vec<RulesError> {
+        Vec::new()
+    }
+
     /// The rules that apply to flows of a class, for quotas: the index of the rule set among the function's
     /// own, and the number of its rules.
     fn rules_of(&self, fid: Fid) -> Option<(usize, usize)> {

@@ -16,15 +16,17 @@
 use crate::classes::{self, ByFid, Member, Names, PolicyClass, Side, sides};
 use crate::pfw_table::{self, Outcome, RuleAction, RuleWords, Span};
 use bartizan_base::{Decision, Fid, FunctionId, Generation, TenantId, Verdict};
-use bartizan_classify::{HeaderRule, Net, Range};
+use bartizan_classify::{HeaderRule, NameId, Net, Range};
 use bartizan_config::policy::sections::{FilterAction, PfwRule, PfwSection};
+use bartizan_config::policy::shadow::{Addresses, Shadowed, Sides, shadowed};
 use bartizan_config::policy::values::Protocol;
-use bartizan_config::policy::{List, Ports};
+use bartizan_config::policy::{IpVersions, List, Ports, Prefix};
 use bartizan_function::{
     Counter, Function, FunctionKind, FunctionSpec, HandsUp, HeaderField, HeaderHalf, HeaderRules, Model,
     PacketContext, RuleCount, RuleName, RuleSource, RulesError, WorkerState,
 };
 use bartizan_packet::tables::MatchEntry;
+use core::cell::RefCell;
 use core::num::NonZeroU32;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -71,25 +73,35 @@ pub struct PfwKind;
 impl Pfw {
     /// The filter of a generation.
     fn of(source: &RuleSource<'_>) -> Result<Pfw, Vec<RulesError>> {
+        let warnings = RefCell::new(Vec::new());
         let (_, classes) =
             classes::read_and_make::<PfwSection, Filter>(SPEC.name, source, |class, names, path| {
-                filter(class, names, path)
+                let (filter, hidden) = filter(class, names, path)?;
+                warnings.borrow_mut().extend(hidden);
+                Ok(filter)
             })?;
-        let mut pfw = Pfw { id: source.id, by_fid: ByFid::new(&classes), ..Pfw::default() };
+        let warnings = warnings.into_inner();
+        let mut pfw = Pfw { id: source.id, by_fid: ByFid::new(&classes), warnings, ..Pfw::default() };
         classes.iter().for_each(|made| pfw.add(&made.class, &made.made, source.generation));
         Ok(pfw)
     }
 }
 
-/// Compiles the section of a policy.
-fn filter(class: &PolicyClass<PfwSection>, names: &Names, path: &str) -> Result<Filter, Vec<RulesError>> {
+/// Compiles the section of a policy; with warnings of rules that no packet reaches.
+fn filter(
+    class: &PolicyClass<PfwSection>,
+    names: &Names,
+    path: &str,
+) -> Result<(Filter, Vec<RulesError>), Vec<RulesError>> {
     let (mut actions, mut matches, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    let mut expansions = Vec::new();
     let rules = &class.rules.rules;
     for (number, rule) in (0u32..).zip(rules) {
         match Expansion::of(rule, class, names) {
             Ok((action, expansion)) => {
                 actions.push(action);
                 expansion.entries(number, &mut matches);
+                expansions.push(expansion);
             }
             Err((key, message)) => {
                 errors.push(classes::error(SPEC.name, format!("{path}/rules/{number}{key}"), message));
@@ -110,7 +122,25 @@ fn filter(class: &PolicyClass<PfwSection>, names: &Names, path: &str) -> Result<
         vec![classes::error(SPEC.name, format!("{path}/rules/{number}/name"), message)]
     })?;
     let each_icmp = rules.iter().any(|rule| rule.code.is_some());
-    Ok(Filter { actions, each_icmp, header_rules: matches.into(), counters })
+    let filter = Filter { actions, each_icmp, header_rules: matches.into(), counters };
+    Ok((filter, hidden_rules(&expansions, path)))
+}
+
+/// Warnings of rules that one rule before them hides. `path`: of their section.
+fn hidden_rules(rules: &[Expansion], path: &str) -> Vec<RulesError> {
+    let sides: Vec<_> = rules.iter().map(Expansion::addresses).collect();
+    let rest = |first: usize, second: usize| match (rules.get(first), rules.get(second)) {
+        (Some(first), Some(second)) => first.covers_all_but_addresses(second),
+        _ => false,
+    };
+    let warning = |Shadowed { item, by }: Shadowed| {
+        let message = format!(
+            "this rule is never reached: rule {} of this policy matches all that it matches; write this one before that, or remove it",
+            by + 1
+        );
+        classes::error(SPEC.name, format!("{path}/rules/{item}"), message)
+    };
+    shadowed(&sides, false, rest, &(0..rules.len())).into_iter().map(warning).collect()
 }
 
 /// Maximum length of a rule's name, in bytes.
@@ -210,6 +240,8 @@ pub struct Pfw {
     counters: Vec<Arc<RuleName>>,
     /// Names of the ports to which rules redirect, by the index of their outcomes.
     ports: BTreeMap<u32, String>,
+    /// Remarks on rules that were made for this generation, until they are taken.
+    warnings: Vec<RulesError>,
 }
 
 #[derive(Debug, Default)]
@@ -267,7 +299,7 @@ fn action_of<'r>(rule: &'r PfwRule, names: &Names) -> Result<(RuleAction, &'r Li
         (None, Some(protocols), None, None) => (filter(FilterAction::Drop), protocols),
         (None, None, Some(protocols), None) => (filter(FilterAction::Reject), protocols),
         (None, None, None, Some(protocols)) => {
-            let Some(name) = &rule.egress else {
+            let Some(name) = rule.egress.as_ref().filter(|name| !name.is_empty()) else {
                 let message = "it does not say where to; name a port of the host file: `egress: NAME`";
                 return Err(("/redirect", message.to_owned()));
             };
@@ -304,6 +336,7 @@ impl Expansion {
             let key = if rule.to_ports.is_some() { "/to-ports" } else { "/from-ports" };
             return Err((key, "only tcp, udp and sctp have ports; split the rule".to_owned()));
         }
+        within_icmp(rule)?;
         let side = |targets: &Option<List<_>>, own: &[Member], key| match targets {
             Some(targets) => names.members(targets).map(|m| sides(&m)).map_err(|message| (key, message)),
             None => Ok(sides(own)),
@@ -325,7 +358,68 @@ impl Expansion {
             first_ports: ranges(first),
             second_ports: ranges(second),
         };
+        expansion.can_match(rule)?;
         Ok((action, expansion))
+    }
+
+    /// The addresses of both sides.
+    fn addresses(&self) -> Sides<NameId> {
+        let of = |side: &Side| match (side.net, side.name) {
+            (Some(net), _) => Addresses::Prefix(Prefix { address: net.address, length: net.length }),
+            (None, Some(name)) => Addresses::Name(name),
+            (None, None) => Addresses::All,
+        };
+        Sides::new(self.from.iter().map(of).collect(), self.to.iter().map(of).collect())
+    }
+
+    /// Whether it matches, beside addresses, all that another one matches.
+    fn covers_all_but_addresses(&self, other: &Self) -> bool {
+        fn any_or_each<T: PartialEq>(own: &[Option<T>], other: &[Option<T>]) -> bool {
+            own.contains(&None) || other.iter().all(|one| own.contains(one))
+        }
+        let ports = |own: &[Range], other: &[Range]| {
+            other.iter().all(|one| own.iter().any(|own| own.first <= one.first && one.last <= own.last))
+        };
+        any_or_each(&self.protocols, &other.protocols)
+            && any_or_each(&self.tenants, &other.tenants)
+            && ports(&self.first_ports, &other.first_ports)
+            && ports(&self.second_ports, &other.second_ports)
+    }
+
+    /// The IP versions of the packets that both sides select.
+    fn versions(&self) -> (IpVersions, IpVersions) {
+        let of = |sides: &[Side]| IpVersions::of(sides.iter().map(|side| side.net.map(|net| net.address)));
+        (of(&self.from), of(&self.to))
+    }
+
+    /// Checks that some packet can have the rule's addresses and one of its protocols.
+    fn can_match(&self, rule: &PfwRule) -> Result<(), Wrong> {
+        let (from, to) = self.versions();
+        if let Some(why) = from.apart(to) {
+            let key = if rule.to.is_some() { "/to" } else { "/from" };
+            return Err((key, format!("this rule never matches: {why}")));
+        }
+        let IpVersions { v4, v6 } = from.and(to);
+        if v4 == v6 {
+            return Ok(());
+        }
+        let (other, protocol, its, theirs, instead) = match v4 {
+            true => (ICMP[1], "icmpv6", "IPv6", "IPv4", "icmp"),
+            false => (ICMP[0], "icmp", "IPv4", "IPv6", "icmpv6"),
+        };
+        if self.protocols.iter().any(|own| *own != Some(other)) {
+            return Ok(());
+        }
+        let key = match rule {
+            PfwRule { allow: Some(_), .. } => "/allow",
+            PfwRule { drop: Some(_), .. } => "/drop",
+            PfwRule { reject: Some(_), .. } => "/reject",
+            _ => "/redirect",
+        };
+        let message = format!(
+            "this rule never matches: {protocol} is of {its}, and its addresses are of {theirs} only; write `{instead}`, or give addresses of {its}"
+        );
+        Err((key, message))
     }
 
     fn entries(&self, index: u32, entries: &mut Vec<(u32, HeaderRule)>) {
@@ -368,6 +462,23 @@ impl Expansion {
             }
         }
     }
+}
+
+/// The last ICMP type and code that a packet can have.
+const ICMP_LAST: u16 = 255;
+
+/// Checks that packets can have a rule's ICMP types and codes.
+fn within_icmp(rule: &PfwRule) -> Result<(), Wrong> {
+    for (key, called, list) in [("/type", "types", &rule.r#type), ("/code", "codes", &rule.code)] {
+        let beyond = |range: &&Ports| range.last > ICMP_LAST && **range != Ports::ANY;
+        if let Some(range) = list.iter().flat_map(|list| list.iter()).find(beyond) {
+            let message = format!(
+                "`{range}` is beyond {ICMP_LAST}, the last of ICMP {called}, so no packet has it; write numbers from 0 to {ICMP_LAST}"
+            );
+            return Err((key, message));
+        }
+    }
+    Ok(())
 }
 
 fn ranges(ports: &Option<List<Ports>>) -> Vec<Range> {
@@ -435,6 +546,10 @@ impl Function for Pfw {
 
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {
         core::mem::take(&mut self.header_rules)
+    }
+
+    fn take_warnings(&mut self) -> Vec<RulesError> {
+        core::mem::take(&mut self.warnings)
     }
 
     fn rules_of(&self, fid: Fid) -> Option<(usize, usize)> {

@@ -213,6 +213,7 @@ fn what_is_wrong_with_a_redirect_is_told_where_it_stands() {
     let without_host = serde_json::Value::Null;
     for (ports, rule, place, said) in [
         (&host, serde_json::json!({"redirect": "tcp"}), "/redirect", "egress: NAME"),
+        (&without_host, serde_json::json!({"redirect": "tcp", "egress": ""}), "/redirect", "egress: NAME"),
         (&host, serde_json::json!({"redirect": "tcp", "egress": "tarp"}), "/egress", "did you mean `trap`"),
         (&none, serde_json::json!({"redirect": "tcp", "egress": "trap"}), "/egress", "it has none"),
         (&host, serde_json::json!({"allow": "tcp", "egress": "trap"}), "/egress", "write `redirect`"),
@@ -225,6 +226,126 @@ fn what_is_wrong_with_a_redirect_is_told_where_it_stands() {
     }
     let rule = serde_json::json!([{"redirect": "tcp", "egress": "any name"}]);
     assert!(filter(&without_host, &rule).is_ok(), "nobody knows what the host will have");
+}
+
+#[test]
+fn a_rule_that_no_packet_matches_is_an_error_where_it_stands() {
+    use serde_json::json;
+    let (v4, v6) = ("10.0.0.0/8", "2001:db8::/32");
+    for (rule, place, words) in [
+        (json!({"allow": "icmp", "type": 256}), "/type", "`256` is beyond 255, the last of ICMP types"),
+        (json!({"drop": "icmpv6", "type": [1, "128-256"]}), "/type", "`128-256` is beyond 255"),
+        (
+            json!({"allow": "icmp", "code": "300-400"}),
+            "/code",
+            "`300-400` is beyond 255, the last of ICMP codes",
+        ),
+        (json!({"allow": "icmpv6", "type": 1, "code": 1000}), "/code", "`1000` is beyond 255"),
+        (
+            json!({"drop": "icmpv6", "from": v4}),
+            "/drop",
+            "icmpv6 is of IPv6, and its addresses are of IPv4 only",
+        ),
+        (json!({"allow": 58, "to": [v4, "192.0.2.1"]}), "/allow", "write `icmp`, or give addresses of IPv6"),
+        (
+            json!({"reject": "icmp", "to": v6}),
+            "/reject",
+            "icmp is of IPv4, and its addresses are of IPv6 only",
+        ),
+        (json!({"redirect": "icmp", "egress": "x", "from": v6}), "/redirect", "write `icmpv6`"),
+        (json!({"drop": "icmp", "from": [v4, v6], "to": v6}), "/drop", "icmp is of IPv4"),
+        (
+            json!({"drop": "tcp", "from": v4, "to": v6}),
+            "/to",
+            "`from` has addresses of IPv4 only and `to` of IPv6 only",
+        ),
+        (
+            json!({"drop": "any", "from": "::/0", "to": "0.0.0.0/0"}),
+            "/to",
+            "`from` has addresses of IPv6 only",
+        ),
+    ] {
+        let errors = filter(&serde_json::Value::Null, &json!([rule])).expect_err("no packet matches it");
+        let [error] = errors.as_slice() else { panic!("{errors:?}") };
+        assert!(error.starts_with(&format!("classes/0/rules/rules/0{place}: ")), "{error}");
+        assert!(error.contains(words), "{error}");
+    }
+    for rule in [
+        json!({"allow": "icmp", "type": "0-255", "code": 255}),
+        json!({"allow": "icmpv6", "type": "any", "code": "any"}),
+        json!({"allow": ["icmp", "icmpv6"], "from": v4}),
+        json!({"allow": "any", "from": v6}),
+        json!({"drop": "icmpv6", "from": [v4, v6]}),
+        json!({"drop": "tcp", "from": [v4, v6], "to": v6}),
+    ] {
+        assert!(filter(&serde_json::Value::Null, &json!([rule])).is_ok(), "{rule}");
+    }
+}
+
+#[test]
+fn a_rule_behind_one_that_matches_all_of_it_is_warned_of() {
+    use serde_json::json;
+    for (first, second, expected) in [
+        (json!({"allow": "any"}), json!({"drop": "tcp", "to-ports": 80}), true),
+        (json!({"drop": "tcp"}), json!({"drop": "tcp"}), true),
+        (json!({"drop": "tcp"}), json!({"drop": "any"}), false),
+        (json!({"drop": ["tcp", "udp"]}), json!({"allow": "udp", "from-ports": 53}), true),
+        (json!({"drop": "tcp", "to-ports": "1-1024"}), json!({"allow": "tcp", "to-ports": [80, 443]}), true),
+        (json!({"drop": "tcp", "to-ports": [80]}), json!({"allow": "tcp", "to-ports": [80, 443]}), false),
+        (json!({"drop": "tcp", "to-ports": 80}), json!({"allow": "tcp"}), false),
+        (json!({"drop": "icmp", "type": "0-255"}), json!({"allow": "icmp", "type": 8, "code": 0}), true),
+        (json!({"drop": "icmp", "type": 8}), json!({"allow": "icmp"}), false),
+        (json!({"drop": "any", "from": "10.0.0.0/8"}), json!({"allow": "tcp", "from": "10.1.0.0/16"}), true),
+        (json!({"drop": "any", "to": "2001:db8::/32"}), json!({"allow": "tcp", "to": "2001:db8::1"}), true),
+        (json!({"drop": "any", "from": "10.0.0.0/8"}), json!({"allow": "tcp", "to": "10.1.0.0/16"}), false),
+        (json!({"drop": "any", "from": "10.1.0.0/16"}), json!({"allow": "tcp", "from": "10.0.0.0/8"}), false),
+        (
+            json!({"drop": "any", "from": ["10.0.0.0/8", "::/0"]}),
+            json!({"allow": "tcp", "from": ["10.1.0.0/16", "::1"]}),
+            true,
+        ),
+        // Which side opens the flow matters.
+        (
+            json!({"drop": "any", "from": "10.0.0.1", "to": "10.0.0.2"}),
+            json!({"drop": "any", "from": "10.0.0.2", "to": "10.0.0.1"}),
+            false,
+        ),
+    ] {
+        let mut pfw = filter(&serde_json::Value::Null, &json!([first, second])).expect("rules");
+        let warnings = pfw.take_warnings();
+        assert_eq!(warnings.len(), usize::from(expected), "{first} before {second}: {warnings:?}");
+        if let [warning] = warnings.as_slice() {
+            assert_eq!(warning.place, "classes/0/rules/rules/1");
+            assert!(
+                warning.message.starts_with("this rule is never reached: rule 1 of this policy"),
+                "{warning}"
+            );
+        }
+        assert!(pfw.take_warnings().is_empty(), "they are taken once");
+    }
+}
+
+#[test]
+fn what_was_warned_of_is_not_warned_of_again_while_the_policy_stays() {
+    let all = ["0.0.0.0/0", "::/0"];
+    let rules = serde_json::json!({"default": "drop", "rules": [{"allow": "any"}, {"drop": "tcp"}]});
+    let classes = [serde_json::json!({"policy": "web", "fids": [1], "from": all, "to": all, "rules": rules})];
+    let (common, classes) = RulePart::split(serde_json::json!({"classes": classes}));
+    let common = Arc::new(common);
+    let warnings = || {
+        let source = RuleSource {
+            common: &common,
+            classes: &classes,
+            place: "",
+            generation: Generation(1),
+            id: FunctionId(0),
+            hosts: &HostTables::default(),
+            patterns: &PatternSets::default(),
+            names: &Arc::default(),
+        };
+        Pfw::of(&source).expect("rules").take_warnings().len()
+    };
+    assert_eq!([warnings(), warnings()], [1, 0]);
 }
 
 /// Sections of one policy, `web`, for the class 1.
@@ -306,8 +427,9 @@ fn names_of_rules_are_plain_and_one_within_the_policy() {
 #[test]
 fn long_lists_of_one_version_are_not_compared_with_those_of_the_other() {
     let v4: Vec<String> = (0..40_000u32).map(|n| core::net::Ipv4Addr::from(n << 8).to_string()).collect();
-    let v6: Vec<String> =
+    let mut v6: Vec<String> =
         (0..40_000u32).map(|n| format!("2001:db8::{:x}:{:x}", n >> 16, n & 0xffff)).collect();
+    v6.push("192.0.2.1".to_owned());
     let rules = serde_json::json!({"default": "drop", "rules": [
         {"allow": "tcp", "from": v4, "to": v6},
         {"allow": "tcp", "from": ["10.0.0.1", "2001:db8::1"], "to": ["10.0.0.2", "2001:db8::2", "2001:db8::3"]},
@@ -316,8 +438,7 @@ fn long_lists_of_one_version_are_not_compared_with_those_of_the_other() {
     let lists = pfw.take_header_rules();
     let pairs: Vec<_> =
         lists[0].rules.iter().map(|(number, rule)| (*number, rule.source, rule.destination)).collect();
-    assert_eq!(pairs.len(), 3);
-    assert!(pairs.iter().all(|(number, a, b)| {
-        *number == 1 && a.unwrap().address.is_ipv4() == b.unwrap().address.is_ipv4()
-    }));
+    assert_eq!(pairs.iter().filter(|(number, ..)| *number == 1).count(), 3);
+    assert_eq!(pairs.len(), 40_000 + 3);
+    assert!(pairs.iter().all(|(_, a, b)| { a.unwrap().address.is_ipv4() == b.unwrap().address.is_ipv4() }));
 }

@@ -277,7 +277,10 @@ impl Compiler {
         notes.extend(findings::report(&loaded.diagnostics, &loaded.rules.report));
         load::add_lists(&mut contents, &loaded);
         let mut inventory = Inventory::default();
-        inventory.add(&parsed, &loaded);
+        match self.texts {
+            Texts::Files { .. } => inventory.add(&parsed, &loaded),
+            Texts::Held { .. } => inventory.add_sent(&parsed, &loaded),
+        }
         for (tenant, _) in tenants {
             let heads = loaded.rules.heads.of(*tenant);
             let nothing = |s: &&Member| heads.get(s.head as usize).is_none_or(Option::is_none);

@@ -11,7 +11,7 @@ use crate::reload::Inventory;
 use crate::traces::Keywords;
 use crate::{findings, input, load, rule_files};
 use bartizan_agent::joined::Joined;
-use bartizan_agent::{Agent, ClassInfo, Overrides, PolicyEntries, TenantSelector, one_chain};
+use bartizan_agent::{Agent, ClassInfo, Overrides, PolicyEntries, Prepared, TenantSelector, one_chain};
 use bartizan_api::content::{ContentKind, Contents};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings, TenantId};
 use bartizan_classify::RankedRule;
@@ -106,6 +106,16 @@ impl BuildOptions {
             )));
         }
         Ok(settings)
+    }
+
+    /// Whether policies and rules that no packet reaches may stand there.
+    fn accepts_hidden(&self, hidden: &[String]) -> Result<(), Failure> {
+        if !self.strict || hidden.is_empty() {
+            return Ok(());
+        }
+        let lines: Vec<String> =
+            hidden.iter().map(|line| format!("{line} (--strict takes that for an error)")).collect();
+        Err(Failure::input(lines.join("\n")))
     }
 
     /// Whether rules, thresholds and entries of lists may be left out.
@@ -694,12 +704,15 @@ impl Builder {
         let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
         let prepared = agent.prepare(&file, &by_name);
         let read = Some(Arc::clone(&file));
-        let is_remade = before.is_some_and(|before| !Arc::ptr_eq(&before.common, &file.common));
+        let is_remade = before.as_ref().is_some_and(|before| !Arc::ptr_eq(&before.common, &file.common));
         *has_new_rules = !compiler.has_nothing_new();
         notes.extend(compiler.take_notes());
         let mut prepared = prepared?;
         prepared.chains.generation = number;
         notes.extend(file.warnings().iter().map(|warning| Note::Line(format!("warning: {warning}"))));
+        let hidden = hidden(&file, before.as_deref(), &prepared);
+        with_options.accepts_hidden(&hidden)?;
+        notes.extend(hidden.iter().map(|warning| Note::Line(format!("warning: {warning}"))));
         let detection = agent.function_id("ids");
         let detects = prepared.classes.iter().any(|c| detection.is_some_and(|id| c.path.contains(id)));
         if !detects && with_rules {
@@ -789,6 +802,13 @@ fn read_policy(
     input::is_no_other(path, &text, FileKind::Policy)?;
     contents.add_file(ContentKind::Policy, path, text.as_bytes());
     Ok(policy::parse(&path.display().to_string(), &text, &functions)?)
+}
+
+/// Policies and rules of a generation that no packet reaches, since another one comes before them; with their
+/// places. `before`: the policies of the generation before; what was so in it is left out.
+fn hidden(file: &PolicyFile, before: Option<&PolicyFile>, prepared: &Prepared) -> Vec<String> {
+    let policies = file.hidden_policies(before);
+    policies.iter().chain(&prepared.warnings).map(|problem| file.line_of(problem)).collect()
 }
 
 /// Numbers for the links that a policy names, in the order of their first place in the file.

@@ -275,10 +275,16 @@ fn one_kind(plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The first link that has a level: the level is opened with its options.
+struct FirstLink<'p> {
+    link: &'p LinkPlan,
+    offload: &'p Offload,
+    settings: &'p EngineSettings,
+}
+
 /// The kind of a link's level.
-fn driver_of(plan: &Plan, link: &LinkPlan) -> Result<&'static dyn LevelDriver, Failure> {
-    let name = link.offload.as_ref().map_or("", |offload| offload.level.as_str());
-    plan.levels.of_name(name).map_err(|why| Failure::input(format!("link `{}`: {why}", link.name)))
+fn driver_of(plan: &Plan, link: &LinkPlan, offload: &Offload) -> Result<&'static dyn LevelDriver, Failure> {
+    plan.levels.of_name(&offload.level).map_err(|why| Failure::input(format!("link `{}`: {why}", link.name)))
 }
 
 /// The attach mode of a level.
@@ -485,14 +491,15 @@ impl Below {
         let mut reach = EarlyReach::default();
         let links = plan.links.iter().zip(interfaces).zip(&*of_links).zip(0u16..);
         for (((link, own), of_link), number) in links {
-            if link.offload.is_none() {
+            let Some(offload) = &link.offload else {
                 if link.is_inline() {
                     take_away_left(&plan.levels, link, own, &mut below.notes)?;
                 }
                 continue;
-            }
+            };
             if below.level.is_none() {
-                reach = below.open_level((plan, interfaces), link, of_links, chains)?;
+                let first = FirstLink { link, offload, settings: &of_link.stack.settings };
+                reach = below.open_level((plan, interfaces), first, of_links, chains)?;
             }
             let first = firsts.get(usize::from(number)).copied().unwrap_or_default();
             below.attach_link(link, own, &of_link.stack.settings, (LinkId(number), first))?;
@@ -524,25 +531,17 @@ impl Below {
         }
     }
 
-    /// Opens the level that all links share, with the table of the first generation. `link`: the first that
-    /// has one. How
-    /// many of its rules the table holds.
+    /// Opens the level that all links share, with the table of the first generation. Returns how many of its
+    /// rules the table holds.
     fn open_level(
         &mut self,
         (plan, interfaces): (&Plan, &[Vec<Interface>]),
-        link: &LinkPlan,
+        FirstLink { link, offload, settings }: FirstLink<'_>,
         of_links: &[OfLink],
         chains: &Chains,
     ) -> Result<EarlyReach, Failure> {
-        let driver = driver_of(plan, link)?;
+        let driver = driver_of(plan, link, offload)?;
         let failed = |error: LevelError| cannot_be_used(&link.name, driver.title(), error);
-        let (Some(offload), Some(of_link)) = (
-            &link.offload,
-            plan.links.iter().position(|own| own.name == link.name).and_then(|at| of_links.get(at)),
-        ) else {
-            return Ok(EarlyReach::default());
-        };
-        let settings = &of_link.stack.settings;
         let [one, other] = settings.seed;
         let options = LevelOptions {
             flows: plan.links.iter().filter_map(entries).map(|(_, all)| all).sum(),

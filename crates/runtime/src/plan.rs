@@ -306,11 +306,12 @@ fn read_noting(path: &Path, levels: &Levels, contents: &mut Contents) -> Result<
     contents.add_file(ContentKind::Settings, path, text.as_bytes());
     input::is_no_other(path, &text, FileKind::Host)?;
     let mut file = host::parse(&path.display().to_string(), &text).map_err(Failure::input)?;
-    for link in &file.links {
+    for (index, link) in file.links.iter().enumerate() {
         let Some(offload) = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()) else { continue };
-        levels
-            .of_name(&offload.level)
-            .map_err(|why| Failure::input(format!("{}: link `{}`: {why}", path.display(), link.name)))?;
+        levels.of_name(&offload.level).map_err(|why| {
+            let place = place_in(path, &text, &format!("links/{index}/inline/offload/level"));
+            Failure::input(format!("{place}: link `{}`: {why}", link.name))
+        })?;
     }
     file.relative_to(path.parent().unwrap_or(Path::new("")));
     Ok(file)
@@ -416,8 +417,12 @@ fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, F
 /// The place of a value in the host file: `bartizan.yaml:3:5`.
 fn place_in_file(path: Option<&Path>, key: &str) -> String {
     let Some(path) = path else { return key.to_owned() };
-    let text = input::read_utf8(path, "host file").unwrap_or_default();
-    match host::place_of(&text, key) {
+    place_in(path, &input::read_utf8(path, "host file").unwrap_or_default(), key)
+}
+
+/// Where a value stands in the text of a host file.
+fn place_in(path: &Path, text: &str, key: &str) -> String {
+    match host::place_of(text, key) {
         Some(at) => format!("{}:{}:{}", path.display(), at.line, at.column),
         None => path.display().to_string(),
     }
@@ -641,7 +646,8 @@ cache: none
         assert_eq!(plan.links[0].offload, Some(Offload::usual("xdp")));
         let error = with("no-level", &link("nic"), |_| {}).err().unwrap().to_string();
         assert!(
-            error.contains("bartizan.yaml: link `w`: there is no level `nic`") && error.contains("`xdp`"),
+            error.contains("bartizan.yaml:1:59: link `w`: there is no level `nic`")
+                && error.contains("`xdp`"),
             "{error}"
         );
     }

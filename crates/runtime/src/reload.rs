@@ -50,6 +50,8 @@ struct OfFile {
     /// Lines that are no rules, or that Suricata refuses as well.
     malformed: u64,
     first: Option<RefusedRule>,
+    /// A controller has sent it, which is the one to say whether it is meant so.
+    is_sent: bool,
 }
 
 /// The rules of a generation, by file.
@@ -91,10 +93,22 @@ impl Inventory {
 
     /// Adds files that were read, with the results of their rules.
     pub fn add(&mut self, files: &[RuleFile], loaded: &Loaded) {
+        self.add_all(files, loaded, false);
+    }
+
+    /// Adds files of a controller's libraries: what no rule is in them is left out, and refuses no reload of
+    /// the device's own files.
+    pub fn add_sent(&mut self, files: &[RuleFile], loaded: &Loaded) {
+        self.add_all(files, loaded, true);
+    }
+
+    fn add_all(&mut self, files: &[RuleFile], loaded: &Loaded, is_sent: bool) {
         let mut of: BTreeMap<String, OfFile> = BTreeMap::new();
         for file in files {
             let lines = u64::from(file.counts.rules) + u64::from(file.counts.refused);
-            of.entry(file.source.name().to_string()).or_default().rules += lines;
+            let own = of.entry(file.source.name().to_string()).or_default();
+            own.rules += lines;
+            own.is_sent = is_sent;
         }
         for rule in &loaded.refused {
             if let Some(file) = of.get_mut(rule.file.as_ref()).filter(|_| rule.malformed) {
@@ -166,11 +180,18 @@ impl Inventory {
     /// Notes about the rules of a start, which accepts them as they are: no better ones are running.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.empty_files();
-        if self.malformed() > 0 {
+        let malformed = |is_sent: bool| {
+            let files = self.files.values().filter(|file| file.is_sent == is_sent);
+            files.map(|file| file.malformed).sum::<u64>()
+        };
+        let (own, sent) = (malformed(false), malformed(true));
+        if own > 0 {
             notes.push(format!(
-                "{} malformed lines of rule files are left out; a reload with any is refused",
-                self.malformed()
+                "{own} malformed lines of rule files are left out; a reload with any is refused"
             ));
+        }
+        if sent > 0 {
+            notes.push(format!("{sent} malformed lines of the controller's rule files are left out"));
         }
         notes
     }
@@ -204,7 +225,8 @@ impl Inventory {
         let (before, after) = (self.loaded(), next.loaded());
         let mut malformed = false;
         if !terms.accept_malformed {
-            let broken: Vec<_> = next.files.iter().filter(|(_, file)| file.malformed > 0).collect();
+            let own = || next.files.iter().filter(|(_, file)| !file.is_sent);
+            let broken: Vec<_> = own().filter(|(_, file)| file.malformed > 0).collect();
             for (_, file) in broken.iter().take(PLACES_SHOWN) {
                 let lines = if file.malformed == 1 { "line" } else { "lines" };
                 if let Some(first) = &file.first {
@@ -220,9 +242,8 @@ impl Inventory {
                 add(format_args!("... and {} more files with malformed lines", broken.len() - PLACES_SHOWN));
             }
             let had = |name: &str| self.files.get(name).map_or(1, |file| file.rules);
-            let emptied: Vec<_> = (next.files.iter())
-                .filter(|(name, file)| file.rules + file.malformed == 0 && had(name) > 0)
-                .collect();
+            let emptied: Vec<_> =
+                own().filter(|(name, file)| file.rules + file.malformed == 0 && had(name) > 0).collect();
             for (name, _) in emptied.iter().take(PLACES_SHOWN) {
                 match self.files.get(*name) {
                     Some(file) => {
@@ -311,6 +332,40 @@ mod tests {
         let more = inventory(&[("a.rules", rules(1..101) + "alert tcp any\n")]);
         assert!(refused(&before, &more, &terms).contains("a.rules:101:"));
         assert_eq!(more.notes().len(), 1);
+    }
+
+    #[test]
+    fn malformed_lines_of_a_controllers_files_refuse_no_reload() {
+        let of = |sent: &str, own: &str| {
+            let settings = bartizan_config::suricata::shipped();
+            let base = Base::with(&settings, None, 64, &mut Vec::new()).unwrap();
+            let mut inventory = Inventory::default();
+            for (name, text, is_sent) in [("sent.rules", sent, true), ("own.rules", own, false)] {
+                let mut files = vec![bartizan_rules::parse_file(text.as_bytes().to_vec(), name)];
+                let loaded = base.rules(&mut files, &settings, &[], &mut Vec::new()).unwrap();
+                inventory.add_all(&files, &loaded, is_sent);
+            }
+            inventory
+        };
+        let (terms, bad) = (Terms::default(), "alert tcp any\n");
+        let (sent, own) = (rules(1..50), rules(50..100));
+        let before = of(&sent, &own);
+        let with_bad = of(&(sent.clone() + bad), &own);
+        for running in [&before, &with_bad] {
+            assert_eq!(refused(running, &with_bad, &terms), "");
+            // What is the device's own is judged as before, and rules that are gone as well.
+            let text = refused(running, &of(&(sent.clone() + bad), &(own.clone() + bad)), &terms);
+            assert!(text.contains("own.rules:51:") && !text.contains("sent.rules"), "{text}");
+            assert!(
+                refused(running, &of(&(rules(1..20) + bad), &own), &terms).contains("rules would be gone")
+            );
+        }
+        assert_eq!(with_bad.notes(), ["1 malformed lines of the controller's rule files are left out"]);
+        assert_eq!((with_bad.malformed(), with_bad.failed().0.len()), (1, 1), "it is told of all the same");
+        // Also in an inventory of several sets.
+        let mut all = Inventory::default();
+        all.absorb(&with_bad);
+        assert_eq!(refused(&before, &all, &terms), "");
     }
 
     #[test]

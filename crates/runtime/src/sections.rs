@@ -5,10 +5,12 @@
 use crate::load;
 use bartizan_base::{FunctionId, Generation};
 use bartizan_config::policy::{Member, Policy, PolicyFile, Problem, Target, read};
-use bartizan_controller::sections::Sections;
+use bartizan_controller::sections::{SectionFindings, Sections};
 use bartizan_flow::host::HostTable;
 use bartizan_function::contain::contained;
-use bartizan_function::{FunctionKind, HostTables, HostTablesConfig, PatternSets, RulePart, RuleSource};
+use bartizan_function::{
+    FunctionKind, HostTables, HostTablesConfig, PatternSets, RulePart, RuleSource, RulesError,
+};
 use bartizan_functions::registry::{self, Services};
 use serde_json::{Map, Value, json};
 use std::cell::OnceCell;
@@ -26,21 +28,21 @@ pub fn check() -> Sections {
         let kinds = kinds.clone();
         Box::new(move |policy, function| {
             let Some(kind) = kinds.iter().find(|kind| kind.spec().name == function) else {
-                return Vec::new();
+                return SectionFindings::default();
             };
             let common = common.get_or_init(|| Arc::new(RulePart::new(common_of(file))));
-            wrong(kind.as_ref(), common, file, policy)
+            findings(kind.as_ref(), common, file, policy)
         })
     })
 }
 
-/// The errors that a function finds in its section.
-fn wrong(
+/// The remarks of a function on its section.
+fn findings(
     kind: &dyn FunctionKind,
     common: &Arc<RulePart>,
     file: &PolicyFile,
     policy: &Policy,
-) -> Vec<Problem> {
+) -> SectionFindings {
     let classes = [Arc::new(RulePart::new(class_of(kind.spec().name, file, policy)))];
     let hosts = HostTables::new(HostTablesConfig { memory: HOST_BYTES, ..HostTablesConfig::default() });
     let source = RuleSource {
@@ -58,13 +60,18 @@ fn wrong(
             place.strip_prefix("classes/0/rules").unwrap_or_default().trim_start_matches('/').to_owned();
         Problem { position: Default::default(), path, message }
     };
-    match contained(|| kind.rules(&source).map(drop)) {
-        Ok(Ok(())) => Vec::new(),
-        Ok(Err(errors)) => errors.into_iter().map(|error| problem(&error.place, error.message)).collect(),
+    let problems = |errors: Vec<RulesError>| {
+        errors.into_iter().map(|error| problem(&error.place, error.message)).collect::<Vec<_>>()
+    };
+    let (errors, warnings) = match contained(|| kind.rules(&source).map(|mut made| made.take_warnings())) {
+        Ok(Ok(warnings)) => (Vec::new(), problems(warnings)),
+        Ok(Err(errors)) => (problems(errors), Vec::new()),
         Err(panicked) => {
-            vec![problem("", format!("this section cannot be used: {panicked}; please report it"))]
+            let message = format!("this section cannot be used: {panicked}; please report it");
+            (vec![problem("", message)], Vec::new())
         }
-    }
+    };
+    SectionFindings { problems: errors, warnings }
 }
 
 /// The common data of all policies that functions receive, as for a generation.
@@ -109,7 +116,7 @@ mod tests {
     use super::*;
     use bartizan_config::policy;
 
-    fn said_by(function: &str, section: Value) -> Vec<(String, String)> {
+    fn found_by(function: &str, section: Value) -> SectionFindings {
         let scattered: Vec<String> = (0..300).map(|n| format!("10.{}.{}.1", n / 200, n % 200)).collect();
         let file = json!({
             "groups": {"lan": ["10.0.0.0/8"], "many": scattered},
@@ -117,7 +124,11 @@ mod tests {
             "default": {"action": "drop"},
         });
         let file = policy::from_node("policy", read::from_json(&file), &[function]).unwrap();
-        let problems = check().of(&file)(&file.policies[0], function);
+        check().of(&file)(&file.policies[0], function)
+    }
+
+    fn said_by(function: &str, section: Value) -> Vec<(String, String)> {
+        let problems = found_by(function, section).problems;
         problems.into_iter().map(|problem| (problem.path, problem.message)).collect()
     }
 
@@ -139,6 +150,16 @@ mod tests {
             of,
             [("rules/0/to-ports".to_owned(), "only tcp, udp and sctp have ports; split the rule".to_owned())]
         );
+    }
+
+    #[test]
+    fn the_packet_filter_warns_of_a_rule_that_no_packet_reaches() {
+        let rules = json!([{"allow": "any"}, {"drop": "tcp"}]);
+        let found = found_by("pfw", json!({"default": "drop", "rules": rules}));
+        assert!(found.problems.is_empty(), "{found:?}");
+        let [warning] = found.warnings.as_slice() else { panic!("{found:?}") };
+        assert_eq!(warning.path, "rules/1");
+        assert!(warning.message.starts_with("this rule is never reached: rule 1"), "{warning:?}");
     }
 
     #[test]

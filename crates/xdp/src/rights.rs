@@ -24,6 +24,9 @@ const RIGHTS: [Right; 3] =
 
 const SYS_ADMIN: u32 = 21;
 
+/// The right that attaching takes. With `CAP_SYS_ADMIN` programs load without it.
+pub(crate) const ATTACHING: &str = "CAP_NET_ADMIN";
+
 /// Names of the rights that this thread lacks; empty also if that cannot be read.
 pub(crate) fn missing() -> Vec<&'static str> {
     missing_in(&std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default())

@@ -2,20 +2,31 @@
 //! Maps errors of functions in their rules to places in the policy file.
 
 use super::{Build, Owner};
+use bartizan_config::policy::Problem;
 use bartizan_function::RulesError;
 
 impl Build<'_> {
-    /// Reports a function's error, with the place in the file that its path means. `classes`: the policy of
-    /// each of the function's classes, by place in the file; the number after the last policy is the default.
+    /// Adds a function's error, with the place in the file that its path means. `classes`: to which policy each
+    /// of its classes belongs, by place in the file; behind them is the default.
     pub(super) fn rules_error(&mut self, classes: &[usize], error: RulesError) {
+        let (path, message) = self.placed(classes, error);
+        self.problem(&path, message);
+    }
+
+    /// Adds a function's warning, as [`Build::rules_error`] an error.
+    pub(super) fn rules_warning(&mut self, classes: &[usize], warning: RulesError) {
+        let (path, message) = self.placed(classes, warning);
+        self.warnings.push(Problem { position: self.file.locate(&path), path, message });
+    }
+
+    /// The path in the file of what a function says, and its message.
+    fn placed(&self, classes: &[usize], error: RulesError) -> (String, String) {
         let RulesError { function, place, message } = error;
         if place.starts_with("tenants/") {
-            self.problem(&place, message);
-            return;
+            return (place, message);
         }
         if place.starts_with("rule-groups/") {
-            self.problem(&place, format!("{function}: {message}"));
-            return;
+            return (place, format!("{function}: {message}"));
         }
         let mut parts = place.splitn(4, '/');
         let index = match (parts.next(), parts.next().and_then(|n| n.parse::<usize>().ok()), parts.next()) {
@@ -34,6 +45,6 @@ impl Build<'_> {
             Some(owner) => format!("{}/chain", owner.path),
             None => String::new(),
         };
-        self.problem(&path, format!("{function}: {message}"));
+        (path, format!("{function}: {message}"))
     }
 }

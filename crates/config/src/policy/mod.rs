@@ -16,6 +16,7 @@ pub mod read;
 pub(crate) mod resolve;
 mod schema;
 pub mod sections;
+pub mod shadow;
 pub mod shares;
 pub mod values;
 
@@ -25,7 +26,8 @@ pub use read::{Problem, did_you_mean, locate, nearest};
 pub use resolve::{Hidden, hidden};
 pub use schema::schema;
 pub use values::{
-    AddressGroup, Labels, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target, carries,
+    AddressGroup, IpVersions, Labels, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target,
+    carries,
 };
 
 use crate::yaml::{self, Node, Position, Value};
@@ -458,7 +460,7 @@ pub fn from_node(name: &str, root: Node, functions: &[&str]) -> Result<PolicyFil
     // Also in sections of functions, which are read later. Of these faults JSON can only have `null`, which
     // counts as an absent key.
     let unfit = if root.position == Position::default() { None } else { read::unfit(&root) };
-    let mut builder = Builder { problems: Vec::new(), functions, before: None };
+    let mut builder = Builder { problems: Vec::new(), unread: Vec::new(), functions, before: None };
     let file = builder.file(name, root);
     let mut problems = builder.problems;
     if let Some(unfit) = unfit {
@@ -511,6 +513,29 @@ impl PolicyFile {
     pub fn place(&self, path: &str) -> String {
         let at = self.locate(path);
         format!("{}:{}:{}", self.name, at.line, at.column)
+    }
+
+    /// A problem in one line with its place: `file:line:column`, or where the file came without lines the
+    /// policy's name and the path within it.
+    #[must_use]
+    pub fn line_of(&self, problem: &Problem) -> String {
+        let Problem { position, path, message } = problem;
+        if position.line > 0 {
+            return format!("{}:{problem}", self.name);
+        }
+        let mut parts = path.splitn(3, '/');
+        let policy = match (parts.next(), parts.next().and_then(|at| at.parse::<usize>().ok())) {
+            (Some("policies"), Some(at)) => self.policies.get(at),
+            _ => None,
+        };
+        match (policy, parts.next()) {
+            // The message says which.
+            (Some(_), Some("name")) => format!("{}: {message}", self.name),
+            (Some(policy), within) => {
+                format!("{}: policy `{}` /{}: {message}", self.name, policy.name, within.unwrap_or_default())
+            }
+            (None, _) => format!("{}: /{path}: {message}", self.name),
+        }
     }
 
     /// The members of a list of targets; `any` is the whole space of both IP versions. The groups exist.
@@ -571,6 +596,8 @@ impl PolicyFile {
 
 struct Builder<'f> {
     problems: Vec<Problem>,
+    /// Keys of the file whose values cannot be read: what they define is not known.
+    unread: Vec<&'static str>,
     functions: &'f [&'f str],
     /// The previous file, whose unchanged parts are reused.
     before: Option<&'f PolicyFile>,
@@ -659,8 +686,18 @@ impl Builder<'_> {
         }
     }
 
-    fn value<T: serde::de::DeserializeOwned>(&mut self, root: &Node, key: &str) -> Option<T> {
-        root.get(key).and_then(|node| self.read(node, key))
+    fn value<T: serde::de::DeserializeOwned>(&mut self, root: &Node, key: &'static str) -> Option<T> {
+        let node = root.get(key)?;
+        let value = self.read(node, key);
+        if value.is_none() {
+            self.unread.push(key);
+        }
+        value
+    }
+
+    /// Whether a key of the file could not be read, so that names which it may define are no fault.
+    fn is_unread(&self, key: &str) -> bool {
+        self.unread.contains(&key)
     }
 
     /// Reads each item of a list by itself, so that the problems of all are found.

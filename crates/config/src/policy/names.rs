@@ -153,6 +153,17 @@ pub enum Member {
     Name(DnsName),
 }
 
+impl Member {
+    /// The address whose IP version it has; none for a name, whose addresses may be of both.
+    #[must_use]
+    pub const fn address(&self) -> Option<core::net::IpAddr> {
+        match self {
+            Member::Prefix(prefix) => Some(prefix.address),
+            Member::Name(_) => None,
+        }
+    }
+}
+
 /// Section `dns`: the resolvers that are trusted for the addresses of DNS names.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]

@@ -72,7 +72,7 @@ pub fn from_parts(
     functions: &[&str],
     before: Option<&PolicyFile>,
 ) -> Result<PolicyFile, PolicyError> {
-    let mut builder = Builder { problems: Vec::new(), functions, before };
+    let mut builder = Builder { problems: Vec::new(), unread: Vec::new(), functions, before };
     let same = |before: &&PolicyFile| {
         before.common_text.as_ref().is_some_and(|text| Arc::ptr_eq(text, &parts.common))
     };

@@ -6,8 +6,8 @@ use super::sections::PfwSection;
 use super::shares::{self, Share};
 use super::values::{EVERYTHING, carries};
 use super::{
-    ADDRESSES_MAX, Builder, DEFAULT_TENANT, GroupMember, Labels, List, Member, PolicyFile, Prefix, Problem,
-    Select, Target, did_you_mean, locate, read,
+    ADDRESSES_MAX, Builder, DEFAULT_TENANT, GroupMember, IpVersions, Labels, List, Member, Policy,
+    PolicyFile, Prefix, Problem, Select, Target, did_you_mean, locate, read,
 };
 use crate::yaml::Node;
 use core::ops::Range;
@@ -190,7 +190,8 @@ pub(super) fn check(builder: &mut Builder<'_>, file: &PolicyFile) {
     tenants(builder, file);
     hidden_tenants(builder, file);
     dns(builder, file);
-    for group in file.labels.keys().filter(|group| !file.groups.contains_key(*group)) {
+    let unknown = |group: &&String| !builder.is_unread("groups") && !file.groups.contains_key(*group);
+    for group in file.labels.keys().filter(unknown).collect::<Vec<_>>() {
         let path = format!("labels/{group}");
         let hint = did_you_mean(group, file.groups.keys().map(String::as_str));
         builder.problem(
@@ -208,7 +209,8 @@ pub(super) fn check(builder: &mut Builder<'_>, file: &PolicyFile) {
         if let Some(names) = &level.tenant {
             tenant_names(builder, file, &known, &format!("{path}/tenant"), names);
         }
-        if level.level != "none" && !file.rule_groups.contains_key(&level.level) {
+        let is_known = level.level == "none" || file.rule_groups.contains_key(&level.level);
+        if !is_known && !builder.is_unread("rule-groups") {
             let known = file.rule_groups.keys().map(String::as_str).chain(["none"]);
             let hint = did_you_mean(&level.level, known.collect::<Vec<_>>());
             let message = format!("there is no rule group `{}`; {hint}", level.level);
@@ -236,7 +238,27 @@ pub(super) fn policies(builder: &mut Builder<'_>, file: &PolicyFile, some: Range
         let path = format!("policies/{index}");
         members(builder, file, &format!("{path}/from"), &policy.from);
         members(builder, file, &format!("{path}/to"), &policy.to);
+        sides(builder, file, &path, policy);
+        links(builder, file, &format!("{path}/link"), policy.link.as_ref());
         tenant_names(builder, file, &known, &format!("{path}/tenant"), &policy.tenant);
+    }
+}
+
+/// Reports a policy that no packet can match, since its sides have no IP version in common.
+fn sides(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, policy: &Policy) {
+    let versions = |targets: &[Target]| IpVersions::of(file.resolve(targets).iter().map(Member::address));
+    if let Some(why) = versions(&policy.from).apart(versions(&policy.to)) {
+        let path = format!("{path}/to");
+        builder.problem(file.locate(&path), &path, format!("this policy never matches: {why}"));
+    }
+}
+
+/// Reports links without a name.
+fn links(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, links: Option<&List<String>>) {
+    for (item, _) in links.iter().flat_map(|list| list.iter()).enumerate().filter(|(_, l)| l.is_empty()) {
+        let path = format!("{path}/{item}");
+        let message = "a link without a name is none, so it selects nothing; name a link of the host file, or leave the key out";
+        builder.problem(file.locate(&path), &path, message.to_owned());
     }
 }
 
@@ -262,6 +284,7 @@ fn tenants(builder: &mut Builder<'_>, file: &PolicyFile) {
         let path_of_resolvers = format!("{path}/resolvers");
         members(builder, file, &path_of_resolvers, &tenant.resolvers);
         without_names(builder, file, &path_of_resolvers, &tenant.resolvers, "whose answers count");
+        links(builder, file, &format!("{path}/select/link"), select.link.as_ref());
         for (item, vlan) in select.vlan.iter().flat_map(|l| l.iter()).enumerate() {
             if !(1..=4094).contains(vlan) {
                 let path = format!("{path}/select/vlan/{item}");
@@ -308,6 +331,8 @@ fn without_names(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, list:
 fn members(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, targets: &[Target]) {
     for (index, target) in targets.iter().enumerate() {
         if let Target::Label(asked) = target
+            && !builder.is_unread("groups")
+            && !builder.is_unread("labels")
             && !file.labels.values().any(|carried| carries(carried, asked))
         {
             let path = format!("{path}/{index}");
@@ -321,6 +346,7 @@ fn members(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, targets: &[
             );
         }
         if let Target::Group(name) = target
+            && !builder.is_unread("groups")
             && !file.groups.contains_key(name)
         {
             let path = format!("{path}/{index}");

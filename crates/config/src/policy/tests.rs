@@ -367,6 +367,83 @@ fn addresses_of_ipv4_in_the_form_of_ipv6_are_refused() {
 }
 
 #[test]
+fn what_cannot_be_read_is_not_said_again_where_its_names_are_used() {
+    let rest =
+        "policies: [{name: p, from: [g, h], to: {label: {role: web}}, chain: []}]\ndefault: {action: drop}\n";
+    for (text, column, words) in [
+        ("groups: {g: ['::ffff:192.0.2.1'], h: []}\nlabels: {g: {role: web}}", 14, "in the form of IPv6"),
+        ("groups: {g: [192.0.2.1/8], h: []}\nlabels: {g: {role: web}}", 14, "bits set behind the prefix"),
+        ("labels: {g: web}\ngroups: {g: [192.0.2.1], h: []}", 13, "expected a mapping"),
+    ] {
+        let error = problems(&format!("{text}\n{rest}"));
+        assert!(error.starts_with(&format!("policy.yaml:1:{column}: ")) && error.contains(words), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    let error =
+        problems("rule-groups: 1\nservice-levels: [{hosts: any, level: x}]\ndefault: {action: drop}\n");
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+#[test]
+fn a_policy_between_addresses_of_two_ip_versions_never_matches() {
+    let policy = |from: &str, to: &str| {
+        format!(
+            "groups: {{v4: [10.0.0.0/8, 192.0.2.1], v6: '2001:db8::/32', both: [v4, v6], nobody: [], name: {{dns: a.example}}}}\n\
+             labels: {{v6: {{ip: '6'}}}}\ndns: {{resolvers: 192.0.2.53}}\n\
+             policies: [{{name: p, from: {from}, to: {to}, chain: []}}]\ndefault: {{action: drop}}\n"
+        )
+    };
+    let words = |from: &str, to: &str| {
+        format!(
+            "this policy never matches: `from` has addresses of {from} only and `to` of {to} only; give both sides addresses of one IP version"
+        )
+    };
+    for (from, to, first, second) in [
+        ("192.0.2.1", "'2001:db8::1'", "IPv4", "IPv6"),
+        ("'::/0'", "0.0.0.0/0", "IPv6", "IPv4"),
+        ("v4", "v6", "IPv4", "IPv6"),
+        ("[v4, 198.51.100.1]", "{label: {ip: '6'}}", "IPv4", "IPv6"),
+        ("{label: {ip: '6'}}", "v4", "IPv6", "IPv4"),
+    ] {
+        let (text, error) = (policy(from, to), problems(&policy(from, to)));
+        let line = text.lines().nth(3).expect("a policy");
+        // A list's place is that of its key.
+        let column = line.find("to: ").expect("to") + 1;
+        let column = if to.starts_with(['{', '[']) { column } else { column + "to: ".len() };
+        assert_eq!(error, format!("policy.yaml:4:{column}: {}", words(first, second)));
+        let json = read::to_json(&crate::yaml::parse(&text).expect("yaml"));
+        let of_json =
+            from_node("policy", read::from_json(&json), &[]).expect_err("the same of JSON").to_string();
+        assert!(of_json.ends_with(&words(first, second)), "{of_json}");
+    }
+    for (from, to) in [
+        ("v4", "both"),
+        ("any", "v6"),
+        ("v4", "nobody"),
+        ("name", "v6"),
+        ("v4", "[v6, 192.0.2.1]"),
+        ("v6", "v6"),
+    ] {
+        assert!(parse("policy.yaml", &policy(from, to), &[]).is_ok(), "{from} {to}");
+    }
+}
+
+#[test]
+fn a_link_without_a_name_selects_nothing() {
+    let words = "a link without a name is none, so it selects nothing; name a link of the host file, or leave the key out";
+    for text in [
+        "policies: [{name: a, chain: [], link: ''}]",
+        "policies: [{name: a, chain: [], link: [uplink, '']}]",
+        "tenants: [{name: a, select: {link: ''}}]",
+        "tenants: [{name: a, select: {link: [uplink, '']}}]",
+    ] {
+        let error = problems(&format!("default: {{action: drop}}\n{text}\n"));
+        let column = text.rfind("''").unwrap() + 1;
+        assert_eq!(error, format!("policy.yaml:2:{column}: {words}"), "{text}");
+    }
+}
+
+#[test]
 fn a_tenant_behind_another_one_is_an_error_only_where_no_packet_reaches_it() {
     let tenants = |first: &str, second: &str| {
         let text = format!(

@@ -283,6 +283,46 @@ const MAPPED: u8 = 96;
 
 text_value!(Prefix, "An address or prefix: 192.0.2.7, 10.0.0.0/8, 2001:db8::/32.", "string");
 
+/// The IP versions of the addresses that a list selects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IpVersions {
+    /// It selects addresses of IPv4.
+    pub v4: bool,
+    /// It selects addresses of IPv6.
+    pub v6: bool,
+}
+
+impl IpVersions {
+    /// The versions of some members: an address of each; none counts for both versions.
+    pub fn of(members: impl Iterator<Item = Option<IpAddr>>) -> Self {
+        members.fold(IpVersions::default(), |all, address| IpVersions {
+            v4: all.v4 || address.is_none_or(|address| address.is_ipv4()),
+            v6: all.v6 || address.is_none_or(|address| address.is_ipv6()),
+        })
+    }
+
+    /// The versions that two sides have in common.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        IpVersions { v4: self.v4 && other.v4, v6: self.v6 && other.v6 }
+    }
+
+    /// The reason why no packet has these two sides, if that is so. A side that selects nothing yet is none.
+    #[must_use]
+    pub fn apart(self, to: Self) -> Option<String> {
+        let none = IpVersions::default();
+        if self == none || to == none || self.and(to) != none {
+            return None;
+        }
+        let name = |versions: Self| if versions.v4 { "IPv4" } else { "IPv6" };
+        Some(format!(
+            "`from` has addresses of {} only and `to` of {} only; give both sides addresses of one IP version",
+            name(self),
+            name(to)
+        ))
+    }
+}
+
 /// An item of `from`, `to` and groups: a prefix, the name of a group, or `any`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {

@@ -69,6 +69,13 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
         None
     }
 
+    /// Gives back one that was taken and not needed.
+    pub fn give_back(&mut self, source: &K) {
+        if let Some(until) = self.until.get_mut(source) {
+            *until = until.saturating_sub(self.rate.refill);
+        }
+    }
+
     fn forget(&mut self, now: u64) {
         self.until.retain(|_, until| *until > now);
         if self.until.len() >= SOURCES_MAX {
@@ -96,6 +103,22 @@ mod tests {
         assert_eq!(limiter.wait(&1, 1_000 + FAILED.refill), None, "a look costs nothing");
         assert_eq!(limiter.take(&1, 1_000 + FAILED.refill), None);
         assert_eq!(limiter.take(&1, 1_000 + FAILED.refill), Some(6));
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again() {
+        let mut limiter = Limiter::new(FAILED);
+        for _ in 0..3 * FAILED.burst {
+            assert_eq!(limiter.take(&1, 1_000), None);
+            limiter.give_back(&1);
+        }
+        (0..FAILED.burst).for_each(|_| assert_eq!(limiter.take(&1, 1_000), None));
+        assert!(limiter.take(&1, 1_000).is_some());
+        limiter.give_back(&1);
+        assert_eq!(limiter.take(&1, 1_000), None);
+        assert!(limiter.take(&1, 1_000).is_some(), "no more than were taken");
+        limiter.give_back(&2);
+        assert_eq!(limiter.until.len(), 1);
     }
 
     #[test]

@@ -390,8 +390,12 @@ impl Backend for Office {
             .as_ref()
             .map(|stands| stands::left_out_shown(&self.controller.model(), &stands.left_out));
         let mut diagnostics = Vec::new();
-        if status.generation_of(number).is_none() {
-            diagnostics.push(unknown(number));
+        match number {
+            // Of a device that is to run nothing its state says so.
+            0 if status.wanted == 0 => {}
+            0 => diagnostics.push(OWN.to_owned()),
+            _ if status.generation_of(number).is_none() => diagnostics.push(unknown(number)),
+            _ => {}
         }
         let answer = Acknowledgement {
             generation: generation_of(number),
@@ -608,6 +612,9 @@ impl Backend for Office {
         self.revocations.has(serial)
     }
 }
+
+/// The diagnostic of a device that runs nothing of its controller, and is to.
+const OWN: &str = "it runs nothing of this controller yet: what its own host file says holds until it has what it is to run";
 
 fn unknown(number: u64) -> String {
     format!(

@@ -106,7 +106,9 @@ impl Controller {
             }
             let Settings { functions, sections, .. } = &self.settings;
             let who = &Principal::controller();
-            let context = Context { model, functions, sections, who, tenant: "", name, body: &body };
+            let warnings = Default::default();
+            let context =
+                Context { model, functions, sections, who, tenant: "", name, body: &body, warnings };
             let draft = Draft::one(device::KIND, name, Some(body.clone()), Devices::touched(&context));
             Ok(Draft { status: Devices::also(&context), ..draft })
         };

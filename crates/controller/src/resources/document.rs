@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::cell::RefCell;
 
 /// A kind of document.
 pub trait Kind: 'static {
@@ -99,6 +100,8 @@ pub struct Context<'c> {
     pub name: &'c str,
     /// The body as received.
     pub body: &'c Value,
+    /// Warnings that a check has found, for the notes.
+    pub warnings: RefCell<Vec<String>>,
 }
 
 /// No status.
@@ -288,7 +291,8 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         let stands = model.get(K::KIND, &id).map(|document| document.generation);
         let Settings { functions, sections, .. } = &call.controller.settings;
         let (tenant, name) = (call.name("tenant"), call.name(K::ONE));
-        let context = Context { model, functions, sections, who: &who, tenant, name, body: &body };
+        let warnings = RefCell::default();
+        let context = Context { model, functions, sections, who: &who, tenant, name, body: &body, warnings };
         let faults = K::check(&context, &spec);
         if !faults.is_empty() {
             return Err(there(faults));
@@ -307,6 +311,7 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     };
     let outcome = call.waiting(|| change::<K>(call, (&who, "put"), Some(&body), draft))?;
     let is_new = |change: &Difference| change.kind == K::KIND && change.id == id && change.before.is_none();
+    call.changes_nothing.set(!call.dry() && outcome.changes.is_empty());
     let created = !call.dry() && outcome.changes.iter().any(is_new);
     let generation = match outcome.changes.is_empty() {
         true => call.controller.model().get(K::KIND, &id).map_or(outcome.generation, |d| d.generation),
@@ -324,7 +329,8 @@ fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         unchanged(call, Some(document.generation))?;
         let (Settings { functions, sections, .. }, body) = (&call.controller.settings, &document.body);
         let (tenant, name) = (call.name("tenant"), call.name(K::ONE));
-        let context = Context { model, functions, sections, who: &who, tenant, name, body };
+        let warnings = RefCell::default();
+        let context = Context { model, functions, sections, who: &who, tenant, name, body, warnings };
         K::free(&context)?;
         let mut draft = Draft::one(K::KIND, &id, None, K::touched(&context));
         draft.notes = K::notes(&context, true);

@@ -138,7 +138,7 @@ pub struct ChosenRule {
 const FILE_NAME: Parameter = Parameter {
     name: render::FILE_NAME,
     about: "What the file is called where it comes from: devices' reports about its rules are shown with it.",
-    kind: ParameterKind::Name,
+    kind: ParameterKind::FileName,
 };
 
 /// The routes beside those of the documents.

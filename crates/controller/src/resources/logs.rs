@@ -90,5 +90,5 @@ fn metrics(call: &Call<'_>) -> Result<Reply, Refusal> {
         page.add(&CONTROLLER_REQUESTS, &[what.as_str()], count);
     }
     page.add(&CONTROLLER_GENERATION, &[], call.controller.model().generation);
-    Ok(Reply::text(page.text()))
+    Ok(Reply::metrics(page.text()))
 }

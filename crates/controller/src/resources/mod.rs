@@ -11,6 +11,7 @@ mod inventory;
 pub mod libraries;
 mod logs;
 mod openapi;
+mod order;
 mod policies;
 mod rollouts;
 mod settings;

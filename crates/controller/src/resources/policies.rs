@@ -3,7 +3,7 @@
 
 use super::document::{Context, Kind, NoStatus};
 use super::tenants::{Quotas, TenantSpec};
-use super::{effects, inventory, shares};
+use super::{effects, inventory, order, shares};
 use crate::access::Need;
 use crate::device::Touched;
 use crate::held::HeldStatus;
@@ -12,6 +12,7 @@ use crate::parts;
 use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::route::read_lenient;
+use crate::sections::SectionFindings;
 use crate::store::Document;
 use bartizan_config::policy::sections::{IdsSection, PfwSection, SfwSection};
 use bartizan_config::policy::{
@@ -94,6 +95,7 @@ impl Kind for Policies {
                 let asked = |fault: &Fault| !foreign.iter().any(|other| other.pointer == fault.pointer);
                 faults.extend(inventory::named::<Self>(context).faults.into_iter().filter(asked));
                 faults.extend(foreign);
+                context.warnings.borrow_mut().extend(order::hidden(context, &file));
                 faults.extend(too_many_rules(context));
                 faults.extend(shares::too_many(context, (&groups, &labels)));
                 faults.extend(too_long(context, Self::KIND));
@@ -110,7 +112,11 @@ impl Kind for Policies {
     fn notes(context: &Context<'_>, removed: bool) -> Vec<String> {
         match removed {
             true => effects::of_policy_gone(context),
-            false => inventory::named::<Self>(context).notes,
+            false => {
+                let mut notes = inventory::named::<Self>(context).notes;
+                notes.append(&mut context.warnings.borrow_mut());
+                notes
+            }
         }
     }
 
@@ -367,8 +373,11 @@ pub(super) fn sections(context: &Context<'_>, file: &PolicyFile, under: &str) ->
             let mut faults = of_section(context, file, section, &path);
             // The function itself checks more. Rules of detection are checked with their library.
             if faults.is_empty() && section.function != "ids" {
-                let problems = functions(policy, &section.function);
+                let SectionFindings { problems, warnings } = functions(policy, &section.function);
                 faults.extend(problems.iter().map(|problem| Fault::of(&path, problem)));
+                let said = warnings.iter().map(|warning| Fault::of(&path, warning));
+                let said = said.map(|Fault { pointer, message, .. }| format!("{pointer}: {message}"));
+                context.warnings.borrow_mut().extend(said);
             }
             all.extend(faults.into_iter().map(|fault| (policy.name.clone(), fault)));
         }

@@ -3,13 +3,14 @@
 //! is the body read, up to the bound of the route.
 
 use super::http::{Head, Method, Reply, decode};
-use super::route::{Call, Parameter, ParameterKind, Route, bad_name, is_cursor};
+use super::route::{Call, Parameter, ParameterKind, Route, bad_name, is_cursor, is_file_name};
 use super::tags;
 use crate::access::{Principal, allowed};
 use crate::controller::Controller;
 use crate::counters::count;
 use crate::problem::Refusal;
 use crate::store::StoreError;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The API that a transport serves.
@@ -69,7 +70,8 @@ impl Api {
             return self.refuse(&Refusal::TooLarge(admitted.body_max));
         }
         let Admitted { route, who, head, names, query, .. } = admitted;
-        let call = Call { controller: &self.controller, who, head, names, query, body };
+        let changes_nothing = Cell::new(false);
+        let call = Call { controller: &self.controller, who, head, names, query, body, changes_nothing };
         match self.done(route, &call) {
             Ok(reply) => {
                 count(&self.controller.counters.done);
@@ -86,7 +88,13 @@ impl Api {
         if let Some(who) = &call.who {
             self.controller.count_write(who)?;
         }
-        (route.handler)(call)
+        let done = (route.handler)(call);
+        // Counted first, so that requests at one time are no more than are allowed.
+        let is_free = call.changes_nothing.get() || matches!(done, Err(Refusal::NotFound(_)));
+        if let Some(who) = call.who.as_ref().filter(|_| is_free) {
+            self.controller.uncount_write(who);
+        }
+        done
     }
 
     /// Checks and answers a request whose body is present.
@@ -103,7 +111,9 @@ impl Api {
     pub fn refuse(&self, refusal: &Refusal) -> Reply {
         let counters = &self.controller.counters;
         count(match refusal {
-            Refusal::Malformed(_) | Refusal::MediaType(_) | Refusal::Method(_) => &counters.malformed,
+            Refusal::Malformed(_) | Refusal::MediaType(_) | Refusal::Coding(_) | Refusal::Method(_) => {
+                &counters.malformed
+            }
             Refusal::Wrong(_) => &counters.wrong,
             Refusal::Unknown(_) => &counters.unauthenticated,
             Refusal::Forbidden(_) => &counters.forbidden,
@@ -256,6 +266,9 @@ fn parameters(query: &str, known: &[Parameter]) -> Result<Pairs, Refusal> {
             }
             ParameterKind::Name if bad_name(&value).is_some() => {
                 "a name: letters, digits, `-`, `_` and `.`, a letter or digit first".to_owned()
+            }
+            ParameterKind::FileName if !is_file_name(&value) => {
+                "the name of a file: letters, digits, `-`, `_` and `.`, a letter or digit first".to_owned()
             }
             _ => {
                 found.push((name, value));

@@ -91,8 +91,18 @@ impl Reply {
     /// A plain-text reply.
     #[must_use]
     pub fn text(body: String) -> Self {
-        let kind = "text/plain; version=0.0.4; charset=utf-8".to_owned();
-        Reply { status: 200, fields: vec![("content-type", kind)], body: body.into_bytes() }
+        Reply::text_of("text/plain; charset=utf-8", body)
+    }
+
+    /// Metrics in the text format of Prometheus.
+    #[must_use]
+    pub fn metrics(body: String) -> Self {
+        Reply::text_of("text/plain; version=0.0.4; charset=utf-8", body)
+    }
+
+    fn text_of(kind: &str, body: String) -> Self {
+        let fields = vec![("content-type", kind.to_owned())];
+        Reply { status: 200, fields, body: body.into_bytes() }
     }
 
     /// Adds a header field.
@@ -158,6 +168,7 @@ impl From<&Refusal> for Reply {
             Refusal::Often(_) => (429, "often", "Too many changes"),
             Refusal::Busy(_) => (429, "busy", "Too much at one time"),
             Refusal::Internal(_) => (500, "internal", "The system did not give what is needed"),
+            Refusal::Coding(_) => (501, "transfer-coding", "The transfer coding is not undone here"),
             Refusal::Store(StoreError::Full) => (507, "disk-full", "The disk is full"),
             Refusal::Store(_) => (503, "store", "The controller's state cannot be written or read"),
         };

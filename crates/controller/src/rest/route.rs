@@ -12,6 +12,7 @@ use bartizan_config::yaml::Node;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// Most bytes of a body unless a route sets its own bound.
@@ -22,6 +23,8 @@ pub const PAGE_MAX: usize = 500;
 pub const NAME_MAX: usize = 64;
 /// The pattern of names, for the OpenAPI document.
 pub const NAME_PATTERN: &str = "^[a-z0-9][a-z0-9._-]{0,63}$";
+/// What names of files are made of, for the OpenAPI document.
+pub const FILE_NAME_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 
 /// Makes the schema of a body or reply.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -56,6 +59,8 @@ pub enum ParameterKind {
     NumberCursor,
     /// A name, with the pattern of names in paths.
     Name,
+    /// The name of a file without its folder.
+    FileName,
 }
 
 /// The query parameter of a dry run: reports what a change would do, and makes none.
@@ -150,6 +155,8 @@ pub struct Call<'c> {
     pub query: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
+    /// Set by the handler of a change that finds everything as it was to be.
+    pub changes_nothing: Cell<bool>,
 }
 
 impl Call<'_> {
@@ -316,6 +323,12 @@ pub fn bad_name(text: &str) -> Option<String> {
             text.chars().take(NAME_MAX).collect::<String>().escape_debug()
         )
     })
+}
+
+/// Whether a text can be the name of a file: as other names, with capitals as well.
+#[must_use]
+pub fn is_file_name(text: &str) -> bool {
+    bad_name(&text.to_ascii_lowercase()).is_none()
 }
 
 #[cfg(test)]

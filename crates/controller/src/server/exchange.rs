@@ -88,11 +88,11 @@ pub async fn respond(request: Request<Incoming>, client: &Client) -> Response<Fu
         Ok(reply) => (reply, false),
         Err(Ended { reply, close }) => (reply, close),
     };
-    let (length, is_bodiless) = (reply.body.len(), is_head || matches!(reply.status, 204 | 304));
-    client.exchange.owe(if is_bodiless { 0 } else { length });
+    let (length, has_no_content) = (reply.body.len(), matches!(reply.status, 204 | 304));
+    client.exchange.owe(if is_head || has_no_content { 0 } else { length });
     let mut response = on_the_wire(reply, close);
-    if is_head {
-        // Always present, also for an empty body.
+    if is_head && !has_no_content {
+        // Also where the body would be empty. A 304 has no length but that of the 200 (RFC 9110, 8.6).
         response.headers_mut().insert(hyper::header::CONTENT_LENGTH, length.into());
     }
     response
@@ -113,6 +113,11 @@ async fn answer(request: Request<Incoming>, client: &Client) -> Result<Reply, En
     let ended = |reply| Ended { reply, close };
     let refused = |refusal: &Refusal| ended(api.refuse(refusal));
     host(&parts).map_err(|message| refused(&Refusal::Malformed(message)))?;
+    one_token(&parts).and_then(|()| codings(&parts)).map_err(|refusal| Ended {
+        // Where the body ends is not known.
+        close: true,
+        ..refused(&refusal)
+    })?;
     let head = head(&parts, client.peer);
     let admitted = api.admit(head.clone()).map_err(ended)?;
     let (max, who) = (admitted.body_max, admitted.who().cloned());
@@ -185,6 +190,35 @@ fn host(parts: &hyper::http::request::Parts) -> Result<(), String> {
         (None, None, _) => return Ok(()),
     };
     Err(format!("{says}; a request says once for which host it is: `Host: localhost:9443`"))
+}
+
+/// A token stands in one field (RFC 9110, 5.3: fields of no list do not come twice).
+fn one_token(parts: &hyper::http::request::Parts) -> Result<(), Refusal> {
+    match parts.headers.get_all(hyper::header::AUTHORIZATION).iter().nth(1) {
+        None => Ok(()),
+        Some(_) => {
+            let message = "`Authorization` stands there twice; a request comes with one token";
+            Err(Refusal::Malformed(message.to_owned()))
+        }
+    }
+}
+
+/// Checks that a body is in chunks and in no other transfer coding (RFC 9112, 6.1).
+fn codings(parts: &hyper::http::request::Parts) -> Result<(), Refusal> {
+    let fields = parts.headers.get_all(hyper::header::TRANSFER_ENCODING);
+    let texts = fields.iter().map(|value| value.to_str().unwrap_or("?"));
+    let all: Vec<&str> =
+        texts.flat_map(|text| text.split(',')).map(str::trim).filter(|coding| !coding.is_empty()).collect();
+    if let Some(other) = all.iter().find(|coding| !coding.eq_ignore_ascii_case("chunked")) {
+        return Err(Refusal::Coding(format!(
+            "the transfer coding `{}` is not undone here; send the body as it is, or in chunks",
+            other.escape_debug()
+        )));
+    }
+    match all.len() {
+        0 | 1 => Ok(()),
+        _ => Err(Refusal::Malformed("the body says that it is in chunks twice; once is enough".to_owned())),
+    }
 }
 
 fn head(parts: &hyper::http::request::Parts, peer: SocketAddr) -> Head {

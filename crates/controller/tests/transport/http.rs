@@ -31,6 +31,53 @@ fn a_request_says_once_which_host_it_is_for() {
     }
 }
 
+#[test]
+fn a_request_comes_with_one_token_and_in_no_coding_but_chunks() {
+    let wire = Wire::new(Bounds::default());
+    wire.world.tenant("acme", 7);
+    let path = "/v1/tenants/acme/groups/lan";
+    let token = format!("Authorization: Bearer {}\r\n", wire.world.token);
+    let body = r#"{"members": []}"#;
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    for (codings, status, kind) in [
+        ("Transfer-Encoding: chunked\r\n", 201, None),
+        ("Transfer-Encoding: gzip, chunked\r\n", 501, Some("urn:bartizan:problem:transfer-coding")),
+        (
+            "Transfer-Encoding: GZIP\r\nTransfer-Encoding: chunked\r\n",
+            501,
+            Some("urn:bartizan:problem:transfer-coding"),
+        ),
+        ("Transfer-Encoding: identity, chunked\r\n", 501, Some("urn:bartizan:problem:transfer-coding")),
+        ("Transfer-Encoding: chunked, chunked\r\n", 400, Some("urn:bartizan:problem:malformed")),
+    ] {
+        let came = wire.ask(format!("{}{codings}\r\n{chunked}", wire.head("PUT", path)));
+        assert_eq!(came.status, status, "{codings}: {came:?}");
+        let problem: serde_json::Value = serde_json::from_slice(&came.body).unwrap();
+        assert_eq!(problem["type"].as_str(), kind, "{codings}");
+    }
+    for second in [token.as_str(), "authorization: Basic eDp5\r\n"] {
+        let came = wire.ask(format!("{}{second}\r\n", wire.head("GET", "/v1/tenants")));
+        assert_eq!(came.status, 400, "{came:?}");
+        assert!(String::from_utf8_lossy(&came.body).contains("stands there twice"), "{came:?}");
+    }
+}
+
+#[test]
+fn texts_are_plain_and_metrics_are_those_of_prometheus() {
+    let wire = Wire::new(Bounds::default());
+    for path in filled(&wire) {
+        let kind =
+            wire.ask(format!("{}\r\n", wire.head("GET", &path))).field("content-type").unwrap().to_owned();
+        let text = path.starts_with("/v1/rule-files/") || path.ends_with("/rules.txt");
+        let expected = match path.as_str() {
+            "/v1/metrics" => "text/plain; version=0.0.4; charset=utf-8",
+            _ if kind.starts_with("text/") || text => "text/plain; charset=utf-8",
+            _ => "application/json",
+        };
+        assert_eq!(kind, expected, "{path}");
+    }
+}
+
 /// Fills every readable resource with an example.
 fn filled(wire: &Wire) -> Vec<String> {
     let world = &wire.world;
@@ -113,7 +160,8 @@ fn whatever_is_read_can_be_looked_at_and_asked_for_if_it_is_new() {
         }
         for method in ["GET", "HEAD"] {
             line.say(format!("{}If-None-Match: *\r\n\r\n", wire.head(method, path)).as_bytes()).unwrap();
-            assert_eq!(line.hear_of(method == "HEAD").unwrap().status, 304, "{path}");
+            let came = line.hear_of(method == "HEAD").unwrap();
+            assert_eq!((came.status, came.field("content-length")), (304, None), "{method} {path}");
         }
     }
     line.say(format!("{}If-None-Match: *\r\n\r\n", wire.head("HEAD", "/v1/tenants/none")).as_bytes())

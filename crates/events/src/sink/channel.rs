@@ -14,6 +14,11 @@ use std::path::{Path, PathBuf};
 /// The system's name of this process' standard output.
 const STDOUT: &str = "/proc/self/fd/1";
 
+/// Bytes that a socket gets at a time: with the system's header they fit in one page. The system frees a piece
+/// of a socket's queue only when the reader has taken it whole, so the queue of a slow reader gets shorter, and
+/// is written to again, with each few kilobytes that it takes.
+const SOCKET_PIECE: usize = 3_584;
+
 /// The address of a reader.
 #[derive(Clone, Debug)]
 pub(super) enum Address {
@@ -78,11 +83,18 @@ impl Channel {
     /// Writes the bytes that the target takes at once; returns their number.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Channel::Socket(stream) => stream.write(bytes),
+            Channel::Socket(stream) => stream.write(piece(bytes)),
             Channel::File(file) => file.write(bytes),
-            Channel::Shared(socket) => Ok(send(&*socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?),
+            Channel::Shared(socket) => {
+                Ok(send(&*socket, piece(bytes), SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+            }
         }
     }
+}
+
+/// The first bytes, as many as a socket gets at a time.
+fn piece(bytes: &[u8]) -> &[u8] {
+    bytes.get(..SOCKET_PIECE).unwrap_or(bytes)
 }
 
 impl AsFd for Channel {

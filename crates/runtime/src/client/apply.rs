@@ -9,7 +9,7 @@ use super::request::{self, JSON, Request, ask};
 use crate::error::Failure;
 use bartizan_controller::client::Client;
 use bartizan_controller::rest::Method;
-use bartizan_controller::rest::route::bad_name;
+use bartizan_controller::rest::route::is_file_name;
 use bartizan_controller::store::hex;
 use bartizan_events::harmless_line;
 use serde_json::Value;
@@ -314,6 +314,6 @@ impl Plan {
 
 /// The name of a rule file at the controller. `None` for standard input, or if the name is not allowed.
 pub fn file_name(path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
-    bad_name(&name).is_none().then_some(name)
+    let name = path.file_name()?.to_str()?;
+    is_file_name(name).then(|| name.to_owned())
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds of the command socket, for docs/limits.md.
 
+use super::span;
 use crate::channel::COMMANDS_WAITING;
 use crate::control::server::{CLIENTS_MAX, PATIENCE, SILENCE};
 use crate::reload::FAILED_TOLD;
@@ -11,11 +12,6 @@ use bartizan_base::limit::Trace::Told;
 use bartizan_base::limit::{Limit, count, time};
 use bartizan_base::limits;
 use bartizan_stages::lifecycle::NEWS_MAX;
-use std::time::Duration;
-
-fn span(of: Duration) -> String {
-    time(PacketDuration::from_secs(of.as_secs()))
-}
 
 /// All of the program's own.
 pub const LIMITS: &[Limit] = limits! {

@@ -5,6 +5,7 @@ use super::{Program, ask};
 use crate::error::XdpError;
 use crate::port::{Mode, ModeChoice};
 use crate::prove::{self, Probe};
+use crate::rights;
 
 impl Program {
     /// Checks interfaces before any of them is attached: reports all their faults, so that they can be mended
@@ -13,6 +14,10 @@ impl Program {
     /// # Errors
     /// See [`Program::attach`].
     pub fn check(&mut self, interfaces: &[u32]) -> Result<(), XdpError> {
+        // Without it nothing that is said of interfaces below can be put right.
+        if rights::missing().contains(&rights::ATTACHING) {
+            return Err(XdpError::no_permission("attaching its program"));
+        }
         let mut unfit = Vec::new();
         for ifindex in interfaces {
             let link = ask(*ifindex)?;

@@ -111,7 +111,10 @@ fn query(action: &Action, typed: &Typed<'_>) -> Vec<String> {
                 let number = typed.0.try_get_one::<i64>(&id).ok().flatten()?;
                 Some(format!("{}={number}", parameter.name))
             }
-            ParameterKind::Cursor | ParameterKind::NumberCursor | ParameterKind::Name => {
+            ParameterKind::Cursor
+            | ParameterKind::NumberCursor
+            | ParameterKind::Name
+            | ParameterKind::FileName => {
                 typed.text(&id).map(|cursor| format!("{}={}", parameter.name, path_part(cursor)))
             }
         }

@@ -77,7 +77,7 @@ fn parameter(parameter: &'static Parameter, turned: bool) -> Option<Arg> {
             let range = value_parser!(i64).range(i64::try_from(from).unwrap_or(0)..=to);
             Some(arg.value_name("NUMBER").value_parser(range))
         }
-        ParameterKind::Name => Some(arg.value_name("NAME")),
+        ParameterKind::Name | ParameterKind::FileName => Some(arg.value_name("NAME")),
         ParameterKind::Cursor | ParameterKind::NumberCursor => (!turned).then(|| arg.value_name("TEXT")),
     }
 }

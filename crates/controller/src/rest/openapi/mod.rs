@@ -8,7 +8,8 @@ mod dialect;
 
 use super::http::{Method, Problem};
 use super::route::{
-    CURSOR_PATTERN, NAME_PATTERN, NUMBER_CURSOR_PATTERN, Parameter, ParameterKind, Route, schema,
+    CURSOR_PATTERN, FILE_NAME_PATTERN, NAME_PATTERN, NUMBER_CURSOR_PATTERN, Parameter, ParameterKind, Route,
+    schema,
 };
 use crate::access::Need;
 use schemars::SchemaGenerator;
@@ -142,6 +143,7 @@ fn parameters(route: &Route) -> Vec<Value> {
             ParameterKind::Cursor => json!({ "type": "string", "pattern": CURSOR_PATTERN }),
             ParameterKind::NumberCursor => json!({ "type": "string", "pattern": NUMBER_CURSOR_PATTERN }),
             ParameterKind::Name => json!({ "type": "string", "pattern": NAME_PATTERN }),
+            ParameterKind::FileName => json!({ "type": "string", "pattern": FILE_NAME_PATTERN }),
         };
         json!({
             "name": parameter.name, "in": "query", "required": false, "description": parameter.about,

@@ -89,11 +89,16 @@ struct Reader {
 }
 
 impl Reader {
-    fn start(mut source: Source, late: Duration, pause: Duration, most: usize) -> Self {
+    fn start(source: Source, late: Duration, pause: Duration, most: usize) -> Self {
+        Reader::of_pieces(source, late, pause, most, 1 << 16)
+    }
+
+    /// One that takes at most `piece` bytes at a time.
+    fn of_pieces(mut source: Source, late: Duration, pause: Duration, most: usize, piece: usize) -> Self {
         let (go_on, told): (_, Receiver<()>) = channel();
         let thread = std::thread::spawn(move || {
             std::thread::sleep(late);
-            let (mut piece, mut all, mut ends) = (vec![0; 1 << 16], Vec::new(), false);
+            let (mut piece, mut all, mut ends) = (vec![0; piece], Vec::new(), false);
             loop {
                 if !ends && all.len() >= most {
                     let _ = told.recv();
@@ -173,6 +178,27 @@ fn a_slow_or_late_reader_gets_every_event() {
             assert_eq!(problems, [], "{way:?}");
             assert_all(&reader.end(), EVENTS);
         }
+    }
+}
+
+/// A reader that takes a few kilobytes within the bound goes on, whatever the system holds for it.
+#[test]
+fn a_reader_that_takes_little_but_goes_on_is_not_given_up() {
+    for way in [Way::Stream, Way::Pipe] {
+        let folder = Folder::new(&format!("little-{way:?}"));
+        let path = folder.0.join("eve");
+        let source = Source::open(way, &path);
+        let mut sink = open(way, &path);
+        // Live, without patience: the system's queue is full before the end begins.
+        let events = 3_500;
+        (0..events).for_each(|number| sink.write_event(&event(number)));
+        let pause = Duration::from_millis(40);
+        let reader = Reader::of_pieces(source, Duration::ZERO, pause, usize::MAX, 4_096);
+        sink.wait_for_reader(Patience::of(10 * pause, Duration::from_secs(60)));
+        let (counters, problems) = sink.close();
+        assert_eq!((counters.written, counters.lost), (events as u64, 0), "{way:?} {problems:?}");
+        assert_eq!(problems, [], "{way:?}");
+        assert_all(&reader.end(), events);
     }
 }
 
