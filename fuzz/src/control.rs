@@ -3,7 +3,7 @@
 //! `bartizan ctl` reads them. The first byte chooses the length of the pieces.
 
 use crate::planted::planted;
-use bartizan_api::control::{self, Broken, Messages, Reply, Version};
+use bartizan_api::control::{self, Broken, ControlReply, Messages, Version};
 
 /// The most bytes of a message: few, so that the bound is met.
 const MOST: usize = 256;
@@ -47,8 +47,9 @@ pub fn run(data: &[u8]) {
                 let _ = (request.text(argument.name), request.number(argument.name));
             }
         }
-        if let Ok(reply) = Reply::parse(message) {
-            let again = Reply::parse(&reply.to_message(Version::V2)).expect("it was understood before");
+        if let Ok(reply) = ControlReply::parse(message) {
+            let again =
+                ControlReply::parse(&reply.to_message(Version::V2)).expect("it was understood before");
             assert_eq!((again.ok, again.message.is_null()), (reply.ok, reply.message.is_null()));
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::planted::planted;
 use bartizan_packet::{
-    DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView, PortList, Transport, TunnelPorts,
+    DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView, PortList, TransportLayer, TunnelPorts,
     VxlanReservedBits,
 };
 
@@ -48,6 +48,6 @@ pub fn run(data: &[u8]) {
         assert!(view.tcp_options().count() <= 40);
         let _ = view.sack_blocks().count();
         let v6 = packet.src().is_some_and(|address| address.is_ipv6());
-        planted(v6 && matches!(packet.transport, Transport::Udp(_)) && !view.payload().is_empty());
+        planted(v6 && matches!(packet.transport, TransportLayer::Udp(_)) && !view.payload().is_empty());
     }
 }

@@ -11,7 +11,7 @@ use crate::take::Take;
 use bartizan_applayer::{file::FileSettings, flow::Engine};
 use bartizan_base::{Decision, FunctionId, Generation, LinkId, Reason, Timestamp, Verdict};
 use bartizan_dataplane::worker::{Frame, Worker};
-use bartizan_function::{Function, FunctionSpec, Model, PacketContext};
+use bartizan_function::{Function, FunctionModel, FunctionSpec, PacketContext};
 use bartizan_packet::{LinkType, Network, PacketView};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::record::{Recorder, RecorderEvent};
@@ -30,7 +30,7 @@ struct Witness(Arc<Mutex<BTreeSet<Datagram>>>);
 static SPEC: FunctionSpec = FunctionSpec {
     name: "witness",
     summary: "Writes down what it sees.",
-    model: Model::StatefulHeaders,
+    model: FunctionModel::StatefulHeaders,
     runs_after: &[],
     runs_before: &[],
     header_half: None,

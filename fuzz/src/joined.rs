@@ -3,8 +3,8 @@
 
 use crate::planted::planted;
 use bartizan_agent::joined::join;
-use bartizan_agent::session::Held;
-use bartizan_api::southbound::{Object, Policy, RuleGroup, RuleType, Rules};
+use bartizan_agent::session::ControllerGeneration;
+use bartizan_api::southbound::{GroupRules, Object, Policy, RuleGroup, RuleType};
 use bartizan_config::policy::{self, PolicyError, read};
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ pub fn run(data: &[u8]) {
             text: text.to_owned(),
         }))
     });
-    let rules = Rules::Raw(vec!["alert tcp any any -> any any (sid:1;)".to_owned()]);
+    let rules = GroupRules::Raw(vec!["alert tcp any any -> any any (sid:1;)".to_owned()]);
     let file = Object::Group(RuleGroup { id: 1, tenant: 0, rule_type: RuleType::Ids, rules });
     let objects = lines.chain([file]).map(|object| (object.key(), Arc::new(object))).collect();
-    let held = Held { generation: 1, objects };
+    let held = ControllerGeneration { generation: 1, objects };
     let joined = match join(&held) {
         Ok(joined) => joined,
         Err(wrong) => return assert!(wrong.iter().all(|d| held.objects.contains_key(&d.object))),

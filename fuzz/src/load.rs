@@ -2,21 +2,21 @@
 //! Rule files through the loader: keywords, conditions, prefilters.
 
 use crate::planted::planted;
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use bartizan_detect::ruleset::{self, LoadInput, RuleSet};
 use bartizan_detect::shared::Shared;
 use bartizan_pattern::{Compiler, Config};
-use bartizan_rules::Variables;
+use bartizan_rules::RuleVariables;
 use std::sync::{Arc, LazyLock};
 
 /// The settings of all targets: the shipped ones.
-pub static SETTINGS: LazyLock<Settings> = LazyLock::new(bartizan_config::suricata::shipped);
+pub static SETTINGS: LazyLock<SettingsMap> = LazyLock::new(bartizan_config::suricata::shipped);
 
 static COMPILER: LazyLock<Compiler> =
     LazyLock::new(|| Compiler::new(Config::default()).expect("a compiler without a cache"));
 
-static VARIABLES: LazyLock<Variables> = LazyLock::new(|| {
-    let mut variables = Variables::new();
+static VARIABLES: LazyLock<RuleVariables> = LazyLock::new(|| {
+    let mut variables = RuleVariables::new();
     for name in SETTINGS.children("vars.address-groups") {
         let _ = variables
             .set_address(name, SETTINGS.get(&format!("vars.address-groups.{name}")).unwrap_or("any"));

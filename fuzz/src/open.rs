@@ -10,12 +10,12 @@ use crate::protocol::{look, pieces};
 use crate::split::cuts::{self, Player};
 use crate::take::Take;
 use bartizan_applayer::file::FileSettings;
-use bartizan_applayer::flow::{AppLayer, Engine, FlowInfo, Known};
+use bartizan_applayer::flow::{AppLayer, DetectedProtocol, Engine, FlowInfo};
 use bartizan_applayer::protocol::{Input, ParseContext, Parser, Progress, ProtocolSpec, Transport};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_applayer::worklist::Worklist;
-use bartizan_base::{Direction, PerDirection, Settings, Timestamp};
+use bartizan_base::{Direction, PerDirection, SettingsMap, Timestamp};
 use feeder::Feeder;
 
 #[path = "../../crates/applayer/src/suite/feeder.rs"]
@@ -39,7 +39,7 @@ fn without_order(spec: &ProtocolSpec, mut seen: Vec<String>) -> Vec<String> {
 
 /// Sends the conversation twice, and compares the results.
 pub fn run(data: &[u8]) {
-    let engine = Engine::new(&Settings::new(), FileSettings::default()).expect("the built-in settings");
+    let engine = Engine::new(&SettingsMap::new(), FileSettings::default()).expect("the built-in settings");
     let mut take = Take(data);
     let kind = take.byte();
     let port = if kind & 1 == 0 { 80 } else { 443 };
@@ -67,7 +67,10 @@ pub fn run(data: &[u8]) {
         let mut flow = cuts::play(http, make, &pieces, &offsets);
         flow.finish();
         let known = flow.app.protocol();
-        if matches!(known, Known::Protocol(_)) && !flow.app.finished() && flow.app.original().is_none() {
+        if matches!(known, DetectedProtocol::Protocol(_))
+            && !flow.app.finished()
+            && flow.app.original().is_none()
+        {
             let waits = Direction::BOTH.map(|direction| flow.app.waits(direction));
             assert_eq!(waits, [false, false], "bytes wait for ever");
         }

@@ -11,7 +11,7 @@ use bartizan_applayer::protocol::{
 };
 use bartizan_applayer::protocols::TABLE;
 use bartizan_applayer::transaction::{BufferQuery, LogOptions};
-use bartizan_base::{Direction, Settings, Timestamp};
+use bartizan_base::{Direction, SettingsMap, Timestamp};
 use bartizan_events::JsonWriter;
 
 /// Protocols with each of their transports.
@@ -50,7 +50,7 @@ pub struct Driver {
 impl Driver {
     /// A flow with default settings.
     pub fn new(spec: &'static ProtocolSpec, transport: Transport) -> Self {
-        let factory = (spec.configure)(&Settings::new()).expect("a protocol must do without settings");
+        let factory = (spec.configure)(&SettingsMap::new()).expect("a protocol must do without settings");
         Driver {
             spec,
             transport,

@@ -2,7 +2,9 @@
 //! Messages of the southbound protocol.
 
 use crate::planted::planted;
-use bartizan_api::southbound::{DecodeError, Decoder, FIRST_VERSION, Message, PolicyMessage, VERSIONS};
+use bartizan_api::southbound::{
+    DecodeError, FIRST_VERSION, MessageDecoder, PolicyMessage, SouthboundMessage, VERSIONS,
+};
 
 /// Decodes the bytes whole and in pieces: the results are equal, and a message is equal after being written
 /// and read again.
@@ -14,7 +16,9 @@ pub fn run(data: &[u8]) {
     assert_eq!(whole, pieces);
     assert_eq!(end, piecewise);
     for message in whole {
-        planted(matches!(&message, Message::Policy(_, PolicyMessage::Delete(key)) if key.as_str() == "x"));
+        planted(
+            matches!(&message, SouthboundMessage::Policy(_, PolicyMessage::Delete(key)) if key.as_str() == "x"),
+        );
         // A compressed message, or one with spaces, may be too long when it is written plainly; no other may
         // fail.
         let Ok(bytes) = message.encode(version) else { continue };
@@ -23,8 +27,11 @@ pub fn run(data: &[u8]) {
     }
 }
 
-fn decode(version: u8, pieces: &mut dyn Iterator<Item = &[u8]>) -> (Vec<Message>, Option<DecodeError>) {
-    let mut decoder = Decoder::default();
+fn decode(
+    version: u8,
+    pieces: &mut dyn Iterator<Item = &[u8]>,
+) -> (Vec<SouthboundMessage>, Option<DecodeError>) {
+    let mut decoder = MessageDecoder::default();
     decoder.agree(version);
     let mut messages = Vec::new();
     for piece in pieces {

@@ -25,10 +25,10 @@ use crate::tenants::TenantSelector;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::list::{Numbers, Placed};
 use bartizan_classify::names::Lease;
-use bartizan_classify::{HeaderRule, List, Names, RankedRule};
+use bartizan_classify::{HeaderRule, List, NameTable, RankedRule};
 use bartizan_config::policy::{
-    Bypass, OneSided, Overload, OverloadAction, Policy, PolicyError, PolicyFile, Problem, Target,
-    did_you_mean,
+    Bypass, ConfigProblem, OneSided, OverloadAction, OverloadPolicy, PolicyDefinition, PolicyError,
+    PolicyFile, Target, did_you_mean,
 };
 use bartizan_function::contain::contained;
 use bartizan_function::{
@@ -36,10 +36,10 @@ use bartizan_function::{
     RulesError,
 };
 use bartizan_stages::chain::{Chains, PolicyMap};
-use context::{Context, LastBuild};
-use owner::{Group, Made, Owner};
+use context::{LastBuild, PolicyBuildContext};
+use owner::{CompiledOwner, Owner, SectionClasses};
 use serde_json::{Map, Value};
-use state::State;
+use state::PolicyBuildState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ pub struct ClassInfo {
     /// The handling of one-sided flows.
     pub one_sided: OneSided,
     /// The handling of the class's flows when memory for application layers is used up.
-    pub overload: Overload,
+    pub overload: OverloadPolicy,
     /// Bounds on how much of each flow is inspected.
     pub bypass: Bypass,
     /// Functions of the chain without which packets are still forwarded.
@@ -90,7 +90,7 @@ pub struct Prepared {
     /// The classes, by fid; those of unchanged policies are the same by address.
     pub classes: Vec<Arc<ClassInfo>>,
     /// Remarks of functions on rules that were made for this generation, in the order of the file.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<ConfigProblem>,
 }
 
 impl core::fmt::Debug for Prepared {
@@ -119,7 +119,7 @@ pub struct Agent {
     together_max: usize,
     /// Whether generations include the list for a level below that drops packets without a flow.
     early: bool,
-    state: State,
+    state: PolicyBuildState,
     /// Tables of state that functions keep per host.
     hosts: HostTables,
     /// The compiler of patterns that functions search for.
@@ -127,7 +127,7 @@ pub struct Agent {
     /// Settings given by orders, in addition to the sections.
     overrides: Overrides,
     /// The current addresses of DNS names.
-    names: Arc<Names>,
+    names: Arc<NameTable>,
     /// The last generation, whose parts the next one may reuse.
     kept: Option<LastBuild>,
     lookup: KeptLookup,
@@ -154,7 +154,7 @@ impl Agent {
     pub fn new(kinds: Vec<Arc<dyn FunctionKind>>) -> Result<Self, OrderError> {
         let specs: Vec<_> = kinds.iter().map(|k| k.spec()).collect();
         let ids = order::order(&specs)?;
-        let state = State::default();
+        let state = PolicyBuildState::default();
         let (hosts, names, overrides) = (HostTables::default(), Arc::default(), Overrides::new());
         Ok(Agent {
             kinds,
@@ -193,7 +193,7 @@ impl Agent {
     /// Sets the hash key of the table of DNS names, which must be secret from live traffic. Call before the
     /// first generation: learned addresses are lost.
     pub fn set_names_key(&mut self, key: u64) {
-        self.names = Arc::new(Names::keyed(key));
+        self.names = Arc::new(NameTable::keyed(key));
     }
 
     /// Replaces the kinds by others of the same functions, in the same order, made with other services.
@@ -212,7 +212,7 @@ impl Agent {
 
     /// The current addresses of the policies' DNS names.
     #[must_use]
-    pub const fn names(&self) -> &Arc<Names> {
+    pub const fn names(&self) -> &Arc<NameTable> {
         &self.names
     }
 
@@ -313,14 +313,14 @@ impl Agent {
 }
 
 /// Sorts the problems by place, without duplicates.
-fn wrong(file: &PolicyFile, mut problems: Vec<Problem>) -> PolicyError {
+fn wrong(file: &PolicyFile, mut problems: Vec<ConfigProblem>) -> PolicyError {
     problems.sort_by_key(|p| (p.position.line, p.position.column));
     problems.dedup();
     PolicyError::Wrong { file: file.name.clone(), problems }
 }
 
 /// The data plane's form of an overload setting.
-fn overload(said: Overload) -> bartizan_stages::overload::Overload {
+fn overload(said: OverloadPolicy) -> bartizan_stages::overload::Overload {
     use bartizan_stages::overload::OverloadAction as Action;
     let action = match said.action {
         None => Action::Settings,
@@ -341,8 +341,8 @@ fn rules_of(kind: &dyn FunctionKind, source: &RuleSource<'_>) -> Result<Box<dyn 
 
 /// The selection of each owner, the default last and selecting all, with the class of its flows for its first
 /// tenant. An owner without tenants has no flows.
-fn selected_by(owners: &[Arc<Made>]) -> Vec<Selected> {
-    let of = |owner: &Arc<Made>| Selected {
+fn selected_by(owners: &[Arc<CompiledOwner>]) -> Vec<Selected> {
+    let of = |owner: &Arc<CompiledOwner>| Selected {
         within: match owner.policy {
             None => Arc::from([HeaderRule::default()]),
             Some(_) => Arc::clone(&owner.selected),
@@ -357,10 +357,10 @@ struct Build<'a> {
     agent: &'a Agent,
     file: &'a PolicyFile,
     links: &'a [(&'a str, LinkId)],
-    state: State,
-    problems: Vec<Problem>,
+    state: PolicyBuildState,
+    problems: Vec<ConfigProblem>,
     /// What is right and has no effect.
-    warnings: Vec<Problem>,
+    warnings: Vec<ConfigProblem>,
     /// A lease on the DNS names of the file's groups.
     names: Option<Arc<Lease>>,
     /// Parts that the next generation may reuse.
@@ -370,20 +370,26 @@ struct Build<'a> {
 
 impl<'a> Build<'a> {
     fn problem(&mut self, path: &str, message: String) {
-        self.problems.push(Problem { position: self.file.locate(path), path: path.to_owned(), message });
+        self.problems.push(ConfigProblem {
+            position: self.file.locate(path),
+            path: path.to_owned(),
+            message,
+        });
     }
 
     /// The compiled policies in order, then the default; reuses those of the previous generation that are
     /// unchanged.
-    fn owners(&mut self, context: &Arc<Context>) -> Option<Vec<Arc<Made>>> {
+    fn owners(&mut self, context: &Arc<PolicyBuildContext>) -> Option<Vec<Arc<CompiledOwner>>> {
         let (agent, file) = (self.agent, self.file);
         let before = agent.kept.as_ref().filter(|kept| Arc::ptr_eq(&kept.context, context));
         let before = before.and_then(|kept| kept.owners.split_last());
         let (default, before) =
             before.map(|(default, policies)| (Some(default), policies)).unwrap_or_default();
         let same = kept::places(
-            (before, |made: &Arc<Made>| made.policy.as_ref().map(|policy| Arc::as_ptr(policy).addr())),
-            (file.policies.as_slice(), |policy: &Arc<Policy>| Some(Arc::as_ptr(policy).addr())),
+            (before, |made: &Arc<CompiledOwner>| {
+                made.policy.as_ref().map(|policy| Arc::as_ptr(policy).addr())
+            }),
+            (file.policies.as_slice(), |policy: &Arc<PolicyDefinition>| Some(Arc::as_ptr(policy).addr())),
         );
         let mut owners = Vec::with_capacity(file.policies.len() + 1);
         for (index, policy) in file.policies.iter().enumerate() {
@@ -521,8 +527,8 @@ impl<'a> Build<'a> {
     /// lookup.
     fn functions(
         &mut self,
-        context: &Context,
-        owners: &[Arc<Made>],
+        context: &PolicyBuildContext,
+        owners: &[Arc<CompiledOwner>],
     ) -> (Vec<Arc<dyn Function>>, Vec<PolicyRules>) {
         let mut looked_up = Vec::new();
         let mut functions: Vec<(FunctionId, Arc<dyn Function>)> = Vec::new();
@@ -581,7 +587,7 @@ impl<'a> Build<'a> {
 struct OwnersGroup<'m> {
     owner: usize,
     staged: bool,
-    group: &'m Group,
+    group: &'m SectionClasses,
 }
 
 /// Adds a function's header rules, each with the policies that it applies to.
@@ -617,8 +623,8 @@ fn of_policies(
 }
 
 /// The entries by which flows find their policies; earlier policies come first. The default has none.
-fn entries(owners: &[Arc<Made>]) -> List {
-    let placed = |(priority, owner): (u32, &Arc<Made>)| Placed {
+fn entries(owners: &[Arc<CompiledOwner>]) -> List {
+    let placed = |(priority, owner): (u32, &Arc<CompiledOwner>)| Placed {
         piece: Arc::clone(&owner.entries),
         numbers: Numbers::At(priority),
     };
@@ -626,7 +632,7 @@ fn entries(owners: &[Arc<Made>]) -> List {
 }
 
 /// The classes of policies by the fids of their entries, and those of the default by tenant.
-fn classes(owners: &[Arc<Made>]) -> (Vec<Option<Variants>>, HashMap<TenantId, Variants>) {
+fn classes(owners: &[Arc<CompiledOwner>]) -> (Vec<Option<Variants>>, HashMap<TenantId, Variants>) {
     let placed = |owner: usize, variants: &Variants| Variants { owner, ..variants.clone() };
     let (mut by_fid, mut defaults) = (Vec::new(), HashMap::new());
     for (owner, made) in owners.iter().enumerate() {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The classifier: one lookup gives a new flow its class and the matching header rules of all functions.
 
-use crate::lookup::{Found, KeptLookup, Lookup, PolicyRules, TOGETHER_MAX};
+use crate::lookup::{HeaderMatches, KeptLookup, Lookup, PolicyRules, TOGETHER_MAX};
 use crate::tenants::{TenantQuestion, TenantSelector};
 use bartizan_base::Timestamp;
 use bartizan_base::turns::wait_for_turn;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::names::Lease;
-use bartizan_classify::{Header, HeaderNames, HeaderRule, InsertError, List, Match, Names};
+use bartizan_classify::{Header, HeaderNames, HeaderRule, InsertError, List, Match, NameTable};
 use bartizan_config::policy::Prefix;
 use bartizan_function::header::{CLIENT_NAME, SERVER_NAME};
 use bartizan_function::{Function, HeaderRules, names_among};
-use bartizan_functions::classes::Side;
+use bartizan_functions::classes::SideCondition;
 use bartizan_packet::Decoded;
 use bartizan_stages::chain::{
-    Chains, Class, FlowClassifier, LookupExplained, Matches, NameExplained, PolicyMap, SegmentExplained,
-    SetExplained,
+    Chains, Class, FlowClassifier, HeaderRuleMatches, LookupExplained, NameExplained, PolicyMap,
+    SegmentExplained, SetExplained,
 };
 use bartizan_stages::quotas::Quotas;
 use std::collections::HashMap;
@@ -65,7 +65,7 @@ pub struct PolicyClassifier {
 /// Data for groups by DNS name.
 #[derive(Debug)]
 pub(crate) struct ByName {
-    pub(crate) names: Arc<Names>,
+    pub(crate) names: Arc<NameTable>,
     /// The function that reads resolvers' answers.
     pub(crate) reader: FunctionId,
     /// Trusted resolvers, each for the traffic of one tenant, or of all (`None`).
@@ -79,7 +79,7 @@ const DNS_PORT: u16 = 53;
 
 impl ByName {
     /// The current names of a header's addresses, plus those by which its flow was found before.
-    fn of(&self, header: &Header, now: Timestamp, before: &Matches) -> HeaderNames {
+    fn of(&self, header: &Header, now: Timestamp, before: &HeaderRuleMatches) -> HeaderNames {
         let mut names = names_among(before);
         // Captures: workers access shared state in the order of packets.
         wait_for_turn();
@@ -131,7 +131,7 @@ fn explained(set: &'static str, numbers: &[u32], name: impl Fn(u32) -> String) -
 }
 
 impl PolicyClassifier {
-    fn variants(&self, found: &Found, tenant: TenantId) -> Option<&Variants> {
+    fn variants(&self, found: &HeaderMatches, tenant: TenantId) -> Option<&Variants> {
         match found.policy {
             Some(policy) => self.classes.get(policy.fid.0 as usize)?.as_ref(),
             None => self.defaults.get(&tenant),
@@ -144,7 +144,7 @@ impl FlowClassifier for PolicyClassifier {
         Arc::clone(&self.policies)
     }
 
-    fn classify(&self, header: &Header, now: Timestamp, matches: &mut Matches) -> Class {
+    fn classify(&self, header: &Header, now: Timestamp, matches: &mut HeaderRuleMatches) -> Class {
         let names = self.by_name.as_ref().map(|by| by.of(header, now, matches)).unwrap_or_default();
         let found = self.lookup.find(header, &names);
         let class = match self.variants(&found, header.tenant) {
@@ -175,7 +175,8 @@ impl FlowClassifier for PolicyClassifier {
     }
 
     fn explain(&self, header: &Header, now: Timestamp) -> Option<LookupExplained> {
-        let names = self.by_name.as_ref().map(|by| by.of(header, now, &Matches::new())).unwrap_or_default();
+        let names =
+            self.by_name.as_ref().map(|by| by.of(header, now, &HeaderRuleMatches::new())).unwrap_or_default();
         let variants = self.variants(&self.lookup.find(header, &names), header.tenant);
         let places = variants.map(|v| self.lookup.places(v.owner)).unwrap_or_default();
         let met = self.lookup.explain(header, &names, places);
@@ -260,8 +261,8 @@ pub fn one_chain(generation: Generation, functions: Vec<Box<dyn Function>>) -> R
 
 /// The rules of a pair of sides, for both directions.
 pub(crate) fn both_ways(
-    from: &[Side],
-    to: &[Side],
+    from: &[SideCondition],
+    to: &[SideCondition],
     tenant: Option<TenantId>,
     links: &[Option<LinkId>],
 ) -> Vec<HeaderRule> {
@@ -282,7 +283,7 @@ pub(crate) fn both_ways(
 }
 
 /// A rule with these sides.
-fn between(source: Side, destination: Side, rule: HeaderRule) -> HeaderRule {
+fn between(source: SideCondition, destination: SideCondition, rule: HeaderRule) -> HeaderRule {
     HeaderRule {
         source: source.net,
         destination: destination.net,

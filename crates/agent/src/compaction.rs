@@ -19,19 +19,20 @@ const REST: u32 = 10;
 /// Rules added to tables from which they are compiled at once: about half of the possible number.
 const URGENT: usize = 128;
 
-type Tables = Vec<Weak<Layered>>;
+type LayeredTables = Vec<Weak<Layered>>;
 
 /// The compaction thread's handle; dropping it ends the thread.
 #[derive(Debug, Default)]
 pub(crate) struct Compaction {
-    asked: Option<Sender<Tables>>,
+    asked: Option<Sender<LayeredTables>>,
     behind: Option<fn()>,
 }
 
 impl Compaction {
     /// Schedules these tables for compilation, in place of those scheduled before.
     pub(crate) fn ask<'a>(&mut self, tables: impl Iterator<Item = &'a Arc<Layered>>) {
-        let tables: Tables = tables.filter(|tables| !tables.is_compact()).map(Arc::downgrade).collect();
+        let tables: LayeredTables =
+            tables.filter(|tables| !tables.is_compact()).map(Arc::downgrade).collect();
         // Tables scheduled before are not in use any more.
         if tables.is_empty() && self.asked.is_none() {
             return;
@@ -54,7 +55,7 @@ impl Compaction {
     }
 }
 
-fn compile_when_quiet(asked: &Receiver<Tables>, behind: fn()) {
+fn compile_when_quiet(asked: &Receiver<LayeredTables>, behind: fn()) {
     let mut quiet = QUIET;
     while let Ok(mut tables) = asked.recv() {
         while !is_urgent(&tables) {
@@ -72,6 +73,6 @@ fn compile_when_quiet(asked: &Receiver<Tables>, behind: fn()) {
     }
 }
 
-fn is_urgent(tables: &Tables) -> bool {
+fn is_urgent(tables: &LayeredTables) -> bool {
     tables.iter().filter_map(Weak::upgrade).any(|tables| tables.added() >= URGENT)
 }

@@ -13,7 +13,7 @@ use bartizan_classify::early::EarlyTenant;
 use bartizan_classify::{HeaderRule, Net};
 use bartizan_function::{Function, HandsUp};
 use bartizan_stages::chain::Class;
-use bartizan_stages::early::{Early, NotBelow, Origin};
+use bartizan_stages::early::{Early, EarlyOrigin, NotBelow};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ fn add(
         let number = u32::try_from(early.outcomes.len()).map_err(|_| NotBelow::NoRoom);
         let outcome = refuses(rule).and_then(|decision| Ok((number?, decision)));
         early.outcomes.extend(outcome.map(|(_, decision)| (fid, decision)));
-        early.origins.push(Origin { fid, function: first, rule, up: outcome.err() });
+        early.origins.push(EarlyOrigin { fid, function: first, rule, up: outcome.err() });
         early.rules.push(within, alternatives, outcome.ok().map(|(number, _)| number));
     };
     let mut sorted = rules.to_vec();

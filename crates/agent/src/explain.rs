@@ -13,9 +13,11 @@ use crate::build::{ClassInfo, DEFAULT_POLICY};
 use crate::tenants::{TenantQuestion, TenantSelector};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{LinkId, TenantId};
-use bartizan_config::policy::{Bypass, OneSided, Policy, PolicyFile, Prefix, Section, Target, read};
-use bartizan_dataplane::explain::first::{FirstPacket, Probe, first_packet};
-use bartizan_dataplane::explain::observe::{Call, Half};
+use bartizan_config::policy::{
+    Bypass, FunctionSection, OneSided, PolicyDefinition, PolicyFile, Prefix, Target, read,
+};
+use bartizan_dataplane::explain::first::{FirstPacket, FlowProbe, first_packet};
+use bartizan_dataplane::explain::observe::{FunctionCall, Half};
 use bartizan_flow::TableError;
 use bartizan_packet::{TunnelKind, TunnelTag};
 use bartizan_stages::chain::{Chains, LookupExplained};
@@ -236,7 +238,7 @@ pub fn explain(subject: &Subject<'_>, question: &FlowQuestion) -> Result<FlowExp
     let (source, destination) = ends(question)?;
     let asking = Asking { subject, question, source, destination };
     let tenant = asking.tenant();
-    let probe = Probe {
+    let probe = FlowProbe {
         tenant: TenantId(tenant.id),
         link: question.link,
         protocol: question.protocol,
@@ -280,15 +282,15 @@ pub fn explain(subject: &Subject<'_>, question: &FlowQuestion) -> Result<FlowExp
 }
 
 /// An address and a port.
-type End = (IpAddr, u16);
+type AddressPort = (IpAddr, u16);
 
-fn ends(question: &FlowQuestion) -> Result<(End, End), ExplainError> {
+fn ends(question: &FlowQuestion) -> Result<(AddressPort, AddressPort), ExplainError> {
     match (question.source, question.destination) {
         (Some(source), Some(destination)) if source.0.is_ipv4() == destination.0.is_ipv4() => {
             Ok((source, destination))
         }
         (source, destination) => {
-            let text = |end: Option<End>| end.map_or("none".to_owned(), |e| e.0.to_string());
+            let text = |end: Option<AddressPort>| end.map_or("none".to_owned(), |e| e.0.to_string());
             Err(ExplainError::Ends { found: format!("{} and {}", text(source), text(destination)) })
         }
     }
@@ -309,8 +311,8 @@ fn verdict(first: &FirstPacket) -> VerdictAnswer {
 struct Asking<'a> {
     subject: &'a Subject<'a>,
     question: &'a FlowQuestion,
-    source: End,
-    destination: End,
+    source: AddressPort,
+    destination: AddressPort,
 }
 
 impl Asking<'_> {
@@ -348,7 +350,7 @@ impl Asking<'_> {
     }
 
     /// The first policy of the file that matches the flow, and the earlier ones.
-    fn walk(&self, tenant: &str) -> (Option<&Policy>, Vec<PassedOver>) {
+    fn walk(&self, tenant: &str) -> (Option<&PolicyDefinition>, Vec<PassedOver>) {
         let mut passed_over = Vec::new();
         for (index, policy) in self.file().policies.iter().enumerate() {
             match self.misfit(policy, tenant) {
@@ -364,7 +366,7 @@ impl Asking<'_> {
     }
 
     /// Why a policy does not match the flow; `None` if it does.
-    fn misfit(&self, policy: &Policy, tenant: &str) -> Option<String> {
+    fn misfit(&self, policy: &PolicyDefinition, tenant: &str) -> Option<String> {
         if !policy.tenant.iter().any(|t| t == "any" || t == tenant) {
             return Some(format!("it is for tenant {}", policy.tenant.join(", ")));
         }
@@ -399,7 +401,7 @@ impl Asking<'_> {
     }
 
     /// The side of a policy that opens the flow, and the prefixes of source and destination.
-    fn turn(&self, policy: &Policy) -> Option<(&'static str, Prefix, Prefix)> {
+    fn turn(&self, policy: &PolicyDefinition) -> Option<(&'static str, Prefix, Prefix)> {
         let pair = |a: &[Target], b: &[Target]| {
             self.prefix(a, self.source.0).zip(self.prefix(b, self.destination.0))
         };
@@ -471,7 +473,12 @@ impl Asking<'_> {
     }
 
     /// The place of a function's decision in the policy: its rule, its default, or its section.
-    fn place(&self, path: &str, call: &Call, section: Option<&Section>) -> (Option<String>, Option<Value>) {
+    fn place(
+        &self,
+        path: &str,
+        call: &FunctionCall,
+        section: Option<&FunctionSection>,
+    ) -> (Option<String>, Option<Value>) {
         let Some(section) = section else {
             let key = if call.name == "gate" { path.to_owned() } else { format!("{path}/chain") };
             return (Some(self.file().place(&key)), None);
@@ -492,7 +499,7 @@ impl Asking<'_> {
 }
 
 /// A decision in words.
-fn why(call: &Call) -> String {
+fn why(call: &FunctionCall) -> String {
     let decision = &call.decision;
     let rules = call.details.get("rules").and_then(Value::as_u64).unwrap_or(0);
     // Drops of a staged policy come as findings.

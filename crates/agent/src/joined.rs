@@ -7,10 +7,12 @@
 //! then by name. Rule files are rule groups, which libraries name by id. An object that is unchanged since
 //! the previous generation is not parsed again ([`Joiner`]). Nothing is compiled here.
 
-use crate::session::Held;
-use bartizan_api::southbound::{Diagnostic, Hash, Object, ObjectKey, Policy, RuleGroup, RuleType, Rules};
-use bartizan_config::policy::{Parts, PolicyText, Problem};
-use bartizan_rules::library::{Choice, choose};
+use crate::session::ControllerGeneration;
+use bartizan_api::southbound::{
+    GroupRules, Hash, Object, ObjectKey, Policy, PolicyDiagnostic, RuleGroup, RuleType,
+};
+use bartizan_config::policy::{ConfigProblem, Parts, PolicyText};
+use bartizan_rules::library::{RuleSelector, choose};
 use bartizan_rules::{RuleFile, parse_file};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -75,7 +77,7 @@ struct LibraryPart {
 struct LibraryText {
     files: Vec<FileText>,
     #[serde(default)]
-    choose: Vec<Choice>,
+    choose: Vec<RuleSelector>,
     #[serde(default)]
     except: BTreeSet<u32>,
 }
@@ -92,7 +94,7 @@ struct FileText {
 pub struct Library {
     /// The files: name in messages (the SHA-256 of its text), and lines.
     files: Vec<(String, Arc<Object>)>,
-    choose: Vec<Choice>,
+    choose: Vec<RuleSelector>,
     except: BTreeSet<u32>,
 }
 
@@ -109,7 +111,7 @@ impl Library {
     #[must_use]
     pub fn files(&self) -> Vec<RuleFile> {
         let read = |(name, object): &(String, Arc<Object>)| match object.as_ref() {
-            Object::Group(RuleGroup { rules: Rules::Raw(lines), .. }) => {
+            Object::Group(RuleGroup { rules: GroupRules::Raw(lines), .. }) => {
                 parse_file(lines.join("\n").into_bytes(), name)
             }
             _ => parse_file(Vec::new(), name),
@@ -127,7 +129,7 @@ impl Library {
 
     /// The selectors of rules; empty: all rules.
     #[must_use]
-    pub fn choices(&self) -> &[Choice] {
+    pub fn choices(&self) -> &[RuleSelector] {
         &self.choose
     }
 
@@ -146,7 +148,7 @@ impl Library {
 
 /// A policy file made of a generation's objects.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Joined {
+pub struct JoinedPolicy {
     /// The controller's number of the generation.
     pub generation: u64,
     /// The hash of its manifest.
@@ -158,14 +160,14 @@ pub struct Joined {
     /// The libraries, by the names of their rule files in the policy file.
     pub libraries: Arc<BTreeMap<String, Library>>,
     /// The objects that its parts come from.
-    places: Arc<Places>,
+    places: Arc<PartObjects>,
     /// The objects of the policies, in order.
     policies: Vec<Arc<ObjectKey>>,
 }
 
 /// The objects of a file's parts, except policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Places {
+struct PartObjects {
     tenants: Vec<ObjectKey>,
     groups: BTreeMap<String, ObjectKey>,
     libraries: BTreeMap<String, ObjectKey>,
@@ -184,13 +186,13 @@ struct Placed {
 
 /// The parts that policies share, joined.
 #[derive(Debug)]
-struct Common {
+struct JoinedParts {
     file: Arc<Value>,
     tenants: Arc<[(String, u16)]>,
     /// Names of tenants by number.
     names: BTreeMap<u16, String>,
     libraries: Arc<BTreeMap<String, Library>>,
-    places: Arc<Places>,
+    places: Arc<PartObjects>,
 }
 
 /// A policy with its object.
@@ -202,15 +204,15 @@ struct PolicyOf {
 }
 
 /// The sort key of policies: order, name, object.
-type Rank = (u64, String, Arc<ObjectKey>);
+type PolicyRank = (u64, String, Arc<ObjectKey>);
 
 /// Joins successive generations.
 #[derive(Debug, Default)]
 pub struct Joiner {
     /// The objects joined last, with the ranks of policies.
-    objects: BTreeMap<ObjectKey, (Arc<Object>, Option<Rank>)>,
-    policies: BTreeMap<Rank, PolicyOf>,
-    common: Option<Common>,
+    objects: BTreeMap<ObjectKey, (Arc<Object>, Option<PolicyRank>)>,
+    policies: BTreeMap<PolicyRank, PolicyOf>,
+    common: Option<JoinedParts>,
 }
 
 /// An object that was changed or removed (`None`).
@@ -225,15 +227,15 @@ struct Joining {
     libraries: BTreeMap<String, Library>,
     default: Option<Value>,
     dns: Option<Value>,
-    places: Places,
-    wrong: Vec<Diagnostic>,
+    places: PartObjects,
+    wrong: Vec<PolicyDiagnostic>,
 }
 
 /// Joins the objects of a generation. Without `@default`, traffic that no policy matches is dropped.
 ///
 /// # Errors
 /// All invalid parts, each with its object and place.
-pub fn join(held: &Held) -> Result<Joined, Vec<Diagnostic>> {
+pub fn join(held: &ControllerGeneration) -> Result<JoinedPolicy, Vec<PolicyDiagnostic>> {
     Joiner::default().join(held, held.manifest().hash())
 }
 
@@ -243,7 +245,11 @@ impl Joiner {
     ///
     /// # Errors
     /// As [`join`]. The next generation is then joined from scratch.
-    pub fn join(&mut self, held: &Held, manifest: Hash) -> Result<Joined, Vec<Diagnostic>> {
+    pub fn join(
+        &mut self,
+        held: &ControllerGeneration,
+        manifest: Hash,
+    ) -> Result<JoinedPolicy, Vec<PolicyDiagnostic>> {
         let joined = self.joined(held, manifest);
         if joined.is_err() {
             *self = Joiner::default();
@@ -251,7 +257,11 @@ impl Joiner {
         joined
     }
 
-    fn joined(&mut self, held: &Held, manifest: Hash) -> Result<Joined, Vec<Diagnostic>> {
+    fn joined(
+        &mut self,
+        held: &ControllerGeneration,
+        manifest: Hash,
+    ) -> Result<JoinedPolicy, Vec<PolicyDiagnostic>> {
         let mut joining = Joining::default();
         let mut new = Vec::new();
         for (key, object) in self.changed(held) {
@@ -272,7 +282,7 @@ impl Joiner {
         }
         let of = |policy: &PolicyOf| (Arc::clone(&policy.text), Arc::clone(&policy.key));
         let (texts, policies) = self.policies.values().map(of).unzip();
-        let joined = Joined {
+        let joined = JoinedPolicy {
             generation: held.generation,
             manifest,
             parts: Parts { common: Arc::clone(&common.file), policies: texts },
@@ -286,7 +296,7 @@ impl Joiner {
     }
 
     /// The objects that differ by address: a pass over both maps is cheaper than a record of changes.
-    fn changed(&self, held: &Held) -> Vec<Changed> {
+    fn changed(&self, held: &ControllerGeneration) -> Vec<Changed> {
         let mut changed: Vec<Changed> = Vec::new();
         let mut before = self.objects.iter().peekable();
         for (key, object) in &held.objects {
@@ -303,7 +313,12 @@ impl Joiner {
     }
 
     /// Replaces an object. Returns the rank of the new one, if it is a policy.
-    fn take(&mut self, key: ObjectKey, object: Option<Arc<Object>>, joining: &mut Joining) -> Option<Rank> {
+    fn take(
+        &mut self,
+        key: ObjectKey,
+        object: Option<Arc<Object>>,
+        joining: &mut Joining,
+    ) -> Option<PolicyRank> {
         match self.objects.remove(&key) {
             Some((_, Some(rank))) => drop(self.policies.remove(&rank)),
             Some((_, None)) => self.common = None,
@@ -340,7 +355,7 @@ impl Joining {
     fn note(&mut self, key: &ObjectKey, pointer: &str, (line, column): (usize, usize), message: String) {
         if self.wrong.len() < DIAGNOSTICS_MAX {
             let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-            self.wrong.push(Diagnostic {
+            self.wrong.push(PolicyDiagnostic {
                 object: key.clone(),
                 pointer: pointer.to_owned(),
                 line: number(line),
@@ -412,7 +427,7 @@ impl Joining {
         self.tenants.push(Placed { order, name, key: key.clone(), value, tenant: policy.tenant });
     }
 
-    fn policy(&mut self, key: &ObjectKey, policy: &Policy) -> Option<(Rank, PolicyOf)> {
+    fn policy(&mut self, key: &ObjectKey, policy: &Policy) -> Option<(PolicyRank, PolicyOf)> {
         if !self.is_of_owner(key, policy) {
             return None;
         }
@@ -502,7 +517,7 @@ impl Joining {
 
     /// Checks that every rule group is a file of some library: a group that nothing runs must not be
     /// acknowledged.
-    fn check_rule_groups(&mut self, held: &Held) {
+    fn check_rule_groups(&mut self, held: &ControllerGeneration) {
         let files = self.libraries.values().flat_map(|library| &library.files);
         let used: BTreeSet<ObjectKey> = files.map(|(_, object)| object.key()).collect();
         let groups = held.objects.iter().filter(|(_, object)| matches!(object.as_ref(), Object::Group(_)));
@@ -515,7 +530,7 @@ impl Joining {
     }
 
     /// Joins all parts other than policies.
-    fn common(&mut self, held: &Held) -> Common {
+    fn common(&mut self, held: &ControllerGeneration) -> JoinedParts {
         for (key, object) in &held.objects {
             match object.as_ref() {
                 Object::Policy(policy) if own_policy(object).is_none() => {
@@ -544,7 +559,7 @@ impl Joining {
         file.insert("tenants".to_owned(), tenants.into_iter().map(|tenant| tenant.value).collect());
         let default = self.default.take().unwrap_or_else(|| json!({"action": "drop"}));
         file.insert("default".to_owned(), default);
-        Common {
+        JoinedParts {
             file: Arc::new(Value::Object(file)),
             tenants: numbers,
             names,
@@ -562,7 +577,7 @@ fn rule_file(library: &str) -> String {
 fn is_rule_file(object: &Object) -> bool {
     matches!(
         object,
-        Object::Group(RuleGroup { tenant: 0, rule_type: RuleType::Ids, rules: Rules::Raw(_), .. })
+        Object::Group(RuleGroup { tenant: 0, rule_type: RuleType::Ids, rules: GroupRules::Raw(_), .. })
     )
 }
 
@@ -571,11 +586,11 @@ fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-impl Joined {
+impl JoinedPolicy {
     /// Maps a problem in the file to the object that it comes from. A problem of no object is reported on the
     /// default, which belongs to no tenant: a tenant that is blamed would be held back.
     #[must_use]
-    pub fn diagnostic(&self, problem: &Problem) -> Diagnostic {
+    pub fn diagnostic(&self, problem: &ConfigProblem) -> PolicyDiagnostic {
         let path = problem.path.trim_end_matches('/');
         let mut parts = path.splitn(3, '/');
         let (kind, which, rest) = (parts.next().unwrap_or(""), parts.next(), parts.next());
@@ -618,7 +633,7 @@ impl Joined {
             let default = places.default.clone();
             (default.unwrap_or_else(|| ObjectKey::policy(0, "@default")), String::new())
         });
-        Diagnostic { object, pointer, line: 0, column: 0, message: problem.message.clone() }
+        PolicyDiagnostic { object, pointer, line: 0, column: 0, message: problem.message.clone() }
     }
 }
 

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 /// A list, with the function that gives its items' keys.
-type List<'l, T, K> = (&'l [T], K);
+type KeyedList<'l, T, K> = (&'l [T], K);
 
 /// For each item, the place of an item with the same key in the predecessor. Two lists mostly share a head
 /// and a tail, which cost one comparison per item; only the part between them is searched.
 pub(crate) fn places<A, B, K: Eq + Hash>(
-    (before, known): List<'_, A, impl Fn(&A) -> K>,
-    (now, is): List<'_, B, impl Fn(&B) -> K>,
+    (before, known): KeyedList<'_, A, impl Fn(&A) -> K>,
+    (now, is): KeyedList<'_, B, impl Fn(&B) -> K>,
 ) -> Vec<Option<usize>> {
     let (left, new) = bartizan_base::between(before, now, |a, b| known(a) == is(b));
     let searched = before.iter().enumerate().take(left.end).skip(left.start);

@@ -4,12 +4,12 @@
 use crate::classes::LISTED_MAX;
 use crate::lookup::TOGETHER_MAX;
 use crate::replay::{fates, record, report};
-use bartizan_base::limit::Trace::{NotNeeded, Told};
-use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limit::LimitTrace::{NotNeeded, Told};
+use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::limits;
 
 /// All bounds of this crate.
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     File "flow record of `bartizan ctl replay`" = "{}" [bytes(record::RECORD_BYTES)] in ["agent/replay/record.rs"],
         "left out, counted", [Told("the report")];
     File "flows of captures that `bartizan ctl replay` keeps; whose verdict changes that it lists" = "{}; {}"

@@ -17,7 +17,7 @@ use bartizan_classify::list::{Numbers, Piece, Placed};
 use bartizan_classify::{
     Header, HeaderNames, HeaderRule, InsertError, Layered, List, Match, RankedRule, SETS_MAX, Segments,
 };
-use bartizan_stages::chain::Matches;
+use bartizan_stages::chain::HeaderRuleMatches;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -51,7 +51,7 @@ pub(crate) struct PolicyRules {
 
 /// The place of a function's rules for a policy.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum RulePlace {
     /// In a shared set, with `count` numbers from `first` on.
     Together { set: usize, first: u32, count: u32 },
     /// In a classifier of their own.
@@ -59,14 +59,14 @@ pub(crate) enum Place {
 }
 
 /// The places of a policy's rules, by function.
-type Places = SmallVec<[(FunctionId, Place); 2]>;
+type RulePlaces = SmallVec<[(FunctionId, RulePlace); 2]>;
 
 /// The lookup of a generation; see the module.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     classifier: Arc<NamedClassifier>,
     /// Places by policy.
-    places: Vec<Places>,
+    places: Vec<RulePlaces>,
     alone: Alone,
     cuts: Cuts,
     unfit: Option<usize>,
@@ -117,7 +117,7 @@ impl KeptLookup {
 
 /// The matches of a header.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct HeaderMatches {
     pub(crate) policy: Option<Match>,
     pub(crate) level: Option<Match>,
     results: [Option<Match>; SETS_MAX as usize],
@@ -163,10 +163,10 @@ impl Lookup {
             unfit = Some(count);
         }
         let classifier = Arc::new(build(&sets)?);
-        let mut places = vec![Places::new(); owners];
+        let mut places = vec![RulePlaces::new(); owners];
         let alone = alone(&rules, &before.alone)?;
         for (PolicyRules { function, policies, .. }, own) in rules.iter().zip(&alone) {
-            add(&mut places, policies, *function, &Place::Alone(Arc::clone(&own.classifier)));
+            add(&mut places, policies, *function, &RulePlace::Alone(Arc::clone(&own.classifier)));
         }
         Ok(Lookup { classifier, places, alone: Arc::new(alone), cuts: Cuts::default(), unfit })
     }
@@ -178,16 +178,16 @@ impl Lookup {
     }
 
     /// The places of a policy's rules.
-    pub(crate) fn places(&self, policy: usize) -> &[(FunctionId, Place)] {
+    pub(crate) fn places(&self, policy: usize) -> &[(FunctionId, RulePlace)] {
         self.places.get(policy).map(|places| places.as_slice()).unwrap_or_default()
     }
 
     /// Looks up a header whose addresses have these names.
-    pub(crate) fn find(&self, header: &Header, names: &HeaderNames) -> Found {
+    pub(crate) fn find(&self, header: &Header, names: &HeaderNames) -> HeaderMatches {
         let mut results = [None; SETS_MAX as usize];
         self.classifier.lookup(header, names, &mut results);
         let [policy, level, ..] = results;
-        Found { policy, level, results }
+        HeaderMatches { policy, level, results }
     }
 }
 
@@ -207,7 +207,7 @@ impl Lookup {
         &self,
         header: &Header,
         names: &HeaderNames,
-        places: &[(FunctionId, Place)],
+        places: &[(FunctionId, RulePlace)],
     ) -> Met {
         let mut segments = Segments::new(header);
         let mut matching = |sets: Vec<Vec<RankedRule>>| -> Vec<Vec<u32>> {
@@ -224,11 +224,11 @@ impl Lookup {
         let sets = matching(self.classifier.all_entries());
         let set = |set: usize| sets.get(set).cloned().unwrap_or_default();
         let rules = places.iter().map(|(function, place)| match place {
-            Place::Together { set: number, first, count } => {
+            RulePlace::Together { set: number, first, count } => {
                 let own = set(*number).into_iter().filter_map(|n| n.checked_sub(*first));
                 (*function, own.filter(|rule| rule < count).collect())
             }
-            Place::Alone(classifier) => {
+            RulePlace::Alone(classifier) => {
                 (*function, matching(classifier.all_entries()).into_iter().flatten().collect())
             }
         });
@@ -237,22 +237,22 @@ impl Lookup {
     }
 }
 
-impl Found {
+impl HeaderMatches {
     /// Writes the matches among a policy's rules to `matches`.
     pub(crate) fn matches(
         &self,
-        places: &[(FunctionId, Place)],
+        places: &[(FunctionId, RulePlace)],
         (header, names): (&Header, &HeaderNames),
-        matches: &mut Matches,
+        matches: &mut HeaderRuleMatches,
     ) {
         matches.clear();
         for (function, place) in places {
             let rule = match place {
-                Place::Together { set, first, count } => {
+                RulePlace::Together { set, first, count } => {
                     let found = self.results.get(*set).copied().flatten();
                     found.and_then(|m| m.fid.0.checked_sub(*first)).filter(|rule| rule < count)
                 }
-                Place::Alone(classifier) => {
+                RulePlace::Alone(classifier) => {
                     let mut result = [None];
                     classifier.lookup(header, names, &mut result);
                     let [found] = result;
@@ -264,7 +264,7 @@ impl Found {
     }
 }
 
-fn add(places: &mut [Places], policies: &[usize], function: FunctionId, place: &Place) {
+fn add(places: &mut [RulePlaces], policies: &[usize], function: FunctionId, place: &RulePlace) {
     for policy in policies {
         if let Some(known) = places.get_mut(*policy) {
             known.push((function, place.clone()));
@@ -310,7 +310,7 @@ fn alone(rules: &[PolicyRules], before: &Alone) -> Result<Vec<Arc<OfPolicy>>, In
 
 /// Sets of functions, with the places of each policy's rules.
 struct Together {
-    places: Vec<Places>,
+    places: Vec<RulePlaces>,
     sets: Vec<List>,
     cuts: Cuts,
 }
@@ -323,7 +323,7 @@ fn together(
     most: usize,
     before: &Cuts,
 ) -> Option<Together> {
-    let mut places = vec![Places::new(); selectors.len().max(1)];
+    let mut places = vec![RulePlaces::new(); selectors.len().max(1)];
     let (mut sets, mut cuts) = (Vec::new(), BTreeMap::new());
     let mut left = most;
     for of_function in rules.chunk_by(|a, b| a.function == b.function) {
@@ -343,7 +343,7 @@ fn together(
         {
             let behind = first.checked_add(*count)?;
             pieces.push(Placed { piece: Arc::clone(cut), numbers: Numbers::From(first) });
-            add(&mut places, policies, function, &Place::Together { set, first, count: *count });
+            add(&mut places, policies, function, &RulePlace::Together { set, first, count: *count });
             first = behind;
         }
         sets.push(List::new(pieces));

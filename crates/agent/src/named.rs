@@ -21,7 +21,7 @@ type Asks = (Option<LinkId>, Option<NameId>, Option<NameId>);
 
 /// The rules with names.
 #[derive(Debug)]
-struct Named {
+struct DnsNamedRules {
     classifier: Chosen,
     numbers: HashMap<Asks, LinkId>,
     /// The conditions that each number stands for.
@@ -32,7 +32,7 @@ struct Named {
 #[derive(Debug)]
 pub(crate) struct NamedClassifier {
     plain: Chosen,
-    named: Option<Named>,
+    named: Option<DnsNamedRules>,
     /// Whether both classifiers keep to the budget without long linear searches.
     pub(crate) fits: bool,
 }
@@ -69,7 +69,7 @@ impl NamedClassifier {
         let plain = Auto::after(before_plain, plain, budget)?;
         let classifier = Auto::after(before.map(|before| &before.classifier), named, budget)?;
         let fits = plain.fits && classifier.fits;
-        Ok(NamedClassifier { plain, named: Some(Named { classifier, numbers, asks }), fits })
+        Ok(NamedClassifier { plain, named: Some(DnsNamedRules { classifier, numbers, asks }), fits })
     }
 
     /// Whether it was made of one rule set with these entries.
@@ -106,7 +106,7 @@ impl NamedClassifier {
 }
 
 /// Numbers for all conditions of rules; those that had a number keep it.
-fn numbers(before: Option<&Named>, lists: &[List]) -> Result<HashMap<Asks, LinkId>, InsertError> {
+fn numbers(before: Option<&DnsNamedRules>, lists: &[List]) -> Result<HashMap<Asks, LinkId>, InsertError> {
     let mut numbers = HashMap::new();
     let mut new = Vec::new();
     let mut seen = HashSet::new();
@@ -146,7 +146,7 @@ fn as_numbered(mut entry: RankedRule, numbers: &HashMap<Asks, LinkId>) -> Option
     Some(entry)
 }
 
-impl Named {
+impl DnsNamedRules {
     fn as_given(&self, mut entry: RankedRule) -> RankedRule {
         let asks = entry.rule.link.and_then(|number| self.asks.get(&number));
         if let Some((link, source, destination)) = asks {
@@ -190,7 +190,7 @@ impl Named {
 mod tests {
     use super::*;
     use bartizan_base::{Fid, TenantId};
-    use bartizan_classify::{HeaderRule, Names, Net, Range};
+    use bartizan_classify::{HeaderRule, NameTable, Net, Range};
     use core::net::{IpAddr, Ipv4Addr};
     use proptest::prelude::*;
 
@@ -220,7 +220,7 @@ mod tests {
             rules in proptest::collection::vec((0u8..4, 0u8..8, 0u8..8, 0u8..4, 0u8..6, 0u8..6), 1..60),
             headers in proptest::collection::vec((0u16..3, 0u8..5, 0u8..5, 0u16..3, 0u8..8, 0u8..8), 1..40),
         ) {
-            let lease = Arc::new(Names::default()).lease(["a", "b", "c"]).unwrap();
+            let lease = Arc::new(NameTable::default()).lease(["a", "b", "c"]).unwrap();
             let ids: Vec<NameId> = ["a", "b", "c"].iter().filter_map(|n| lease.id(n)).collect();
             let mut sets = vec![Vec::new(), Vec::new()];
             for (place, n) in rules.into_iter().enumerate() {

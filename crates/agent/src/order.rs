@@ -6,7 +6,7 @@
 //! come next, the one registered first does, so that the numbers are reproducible.
 
 use bartizan_base::FunctionId;
-use bartizan_function::{ENTRY_BYTES_MAX, FunctionSpec, LOOKUPS_MAX, Model};
+use bartizan_function::{ENTRY_BYTES_MAX, FunctionModel, FunctionSpec, LOOKUPS_MAX};
 
 /// Most functions, as a path has that many bits.
 pub const FUNCTIONS_MAX: usize = 32;
@@ -57,8 +57,8 @@ pub fn order(specs: &[&'static FunctionSpec]) -> Result<Vec<FunctionId>, OrderEr
         a.runs_before.contains(&b.name) || b.runs_after.contains(&a.name)
     };
     // Header functions always run before streams are read.
-    for spec in specs.iter().filter(|spec| spec.model == Model::Payload) {
-        let later = |other: &&&FunctionSpec| other.model != Model::Payload && before(spec, other);
+    for spec in specs.iter().filter(|spec| spec.model == FunctionModel::Payload) {
+        let later = |other: &&&FunctionSpec| other.model != FunctionModel::Payload && before(spec, other);
         if let Some(other) = specs.iter().find(later) {
             return Err(OrderError::PayloadFirst(spec.name, other.name));
         }
@@ -116,7 +116,7 @@ mod tests {
         Box::leak(Box::new(FunctionSpec {
             name,
             summary: "",
-            model: Model::StatelessHeaders,
+            model: FunctionModel::StatelessHeaders,
             runs_after: after,
             runs_before: before,
             header_half: None,
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn no_payload_function_runs_before_a_header_function() {
         let payload = |name, after, before| -> &'static FunctionSpec {
-            Box::leak(Box::new(FunctionSpec { model: Model::Payload, ..*spec(name, after, before) }))
+            Box::leak(Box::new(FunctionSpec { model: FunctionModel::Payload, ..*spec(name, after, before) }))
         };
         let (x, y) = (spec("x", &[], &[]), spec("y", &["p"], &[]));
         let p = payload("p", &[], &["x"]);

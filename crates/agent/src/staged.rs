@@ -26,7 +26,7 @@ pub struct Staged {
     infos: Vec<Arc<RuleInfo>>,
 }
 
-struct Worker {
+struct StagedWorkerState {
     inner: WorkerState,
     refusals: u64,
     /// Counts of would-be drops by class, verdict and reason.
@@ -50,7 +50,7 @@ impl Staged {
         // Passes the function its own worker state for the call (a box of a zero-sized type does not
         // allocate).
         let outer = core::mem::replace(context.worker, Box::new(()));
-        let mut worker = match outer.downcast::<Worker>() {
+        let mut worker = match outer.downcast::<StagedWorkerState>() {
             Ok(worker) => worker,
             Err(outer) => {
                 *context.worker = outer;
@@ -147,7 +147,7 @@ impl Function for Staged {
     }
 
     fn worker(&self) -> WorkerState {
-        Box::new(Worker { inner: self.inner.worker(), refusals: 0, by_class: BTreeMap::new() })
+        Box::new(StagedWorkerState { inner: self.inner.worker(), refusals: 0, by_class: BTreeMap::new() })
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
@@ -163,26 +163,26 @@ impl Function for Staged {
     }
 
     fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {
-        if let Some(worker) = worker.downcast_mut::<Worker>() {
+        if let Some(worker) = worker.downcast_mut::<StagedWorkerState>() {
             self.inner.repeated(&mut worker.inner, fid, decision, packets);
         }
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
-        if let Some(worker) = worker.downcast_ref::<Worker>() {
+        if let Some(worker) = worker.downcast_ref::<StagedWorkerState>() {
             self.inner.log(&worker.inner, each);
             each("staged_refusals", worker.refusals);
         }
     }
 
     fn log_rules(&self, worker: &WorkerState, each: &mut dyn FnMut(RuleCount<'_>)) {
-        if let Some(worker) = worker.downcast_ref::<Worker>() {
+        if let Some(worker) = worker.downcast_ref::<StagedWorkerState>() {
             self.inner.log_rules(&worker.inner, each);
         }
     }
 
     fn staged(&self, worker: &WorkerState, each: &mut dyn FnMut(Fid, Verdict, Reason, u64)) {
-        if let Some(worker) = worker.downcast_ref::<Worker>() {
+        if let Some(worker) = worker.downcast_ref::<StagedWorkerState>() {
             for ((fid, verdict, reason), packets) in &worker.by_class {
                 each(*fid, *verdict, *reason, *packets);
             }

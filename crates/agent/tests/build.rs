@@ -10,9 +10,9 @@ use bartizan_base::{Fid, FunctionId, Generation, LinkId, TenantId, Timestamp};
 use bartizan_config::policy;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::header::header_of_flow;
-use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, RuleSource, RulesError};
+use bartizan_function::{Function, FunctionKind, FunctionModel, FunctionSpec, RuleSource, RulesError};
 use bartizan_packet::{TunnelKind, TunnelTag};
-use bartizan_stages::chain::{Class, Matches};
+use bartizan_stages::chain::{Class, HeaderRuleMatches};
 use common::agent_with_ids as agent;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,7 +32,11 @@ fn classify(prepared: &Prepared, tenant: u16, from: &str, to: &str) -> Class {
 fn classify_on(prepared: &Prepared, tenant: u16, link: u16, from: &str, to: &str) -> Class {
     let scope = FlowScope { tenant: TenantId(tenant), link: LinkId(link), ..FlowScope::default() };
     let key = FlowKey::ported(&scope, 6, (from.parse().unwrap(), 40_000), (to.parse().unwrap(), 80));
-    prepared.chains.classifier.classify(&header_of_flow(&key, (0, 0)), Timestamp::ZERO, &mut Matches::new())
+    prepared.chains.classifier.classify(
+        &header_of_flow(&key, (0, 0)),
+        Timestamp::ZERO,
+        &mut HeaderRuleMatches::new(),
+    )
 }
 
 fn describe(prepared: &Prepared, agent: &Agent, class: Class) -> String {
@@ -443,7 +447,7 @@ default: {action: drop}
 #[test]
 fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
     use bartizan_base::{Direction, Timestamp, Verdict};
-    use bartizan_function::{FindingAction, Notes, PacketContext};
+    use bartizan_function::{ChainResults, FindingAction, PacketContext};
     use bartizan_packet::{DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView};
     use bartizan_testkit::hosts;
 
@@ -461,7 +465,7 @@ fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
         let mut out = DecodeOutput::default();
         Decoder::new(DecoderConfig::built_in()).decode(LinkType::RAW, &bytes, 28, &mut out);
         let view = PacketView::new(&bytes, out.outer().unwrap());
-        let notes = Notes { fid: class.fid, ..Notes::default() };
+        let notes = ChainResults { fid: class.fid, ..ChainResults::default() };
         let (mut worker, mut slot, mut reported) = (function.worker(), None, 0);
         let mut findings = Vec::new();
         for _ in 0..3 {
@@ -509,7 +513,7 @@ struct Brittle;
 static BRITTLE: FunctionSpec = FunctionSpec {
     name: "brittle",
     summary: "Panics while its rules are read.",
-    model: Model::StatelessHeaders,
+    model: FunctionModel::StatelessHeaders,
     runs_after: &["sfw"],
     runs_before: &["ids"],
     header_half: None,

@@ -6,7 +6,7 @@ use crate::common;
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, Subject, explain};
 use bartizan_agent::{Agent, Prepared};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{LinkId, Settings, TenantId};
+use bartizan_base::{LinkId, SettingsMap, TenantId};
 use bartizan_config::policy::PolicyFile;
 use bartizan_stages::settings::EngineSettings;
 use common::{agent_with_ids, engine, links, read};
@@ -49,7 +49,7 @@ fn world() -> World {
     let (mut agent, _) = agent_with_ids();
     let file = read(&agent, POLICY);
     let prepared = agent.prepare(&file, &links(&LINKS)).expect("a generation");
-    let (settings, engine) = engine(&Settings::default());
+    let (settings, engine) = engine(&SettingsMap::default());
     World { agent, file, prepared, settings, engine }
 }
 

@@ -9,7 +9,7 @@ use bartizan_base::{FunctionId, LinkId, TenantId, Timestamp};
 use bartizan_classify::Header;
 use bartizan_classify::names::Lease;
 use bartizan_config::policy::{self, Parts, PolicyFile, PolicyText};
-use bartizan_stages::chain::Matches;
+use bartizan_stages::chain::HeaderRuleMatches;
 use bartizan_testkit::random::Random;
 use common::{agent_with_ids, links, read};
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -244,7 +244,7 @@ fn unnumbered(prepared: &Prepared, fid: bartizan_base::Fid) -> ClassInfo {
 }
 
 fn decided(prepared: &Prepared, header: &Header) -> (ClassInfo, Vec<(FunctionId, u32)>, String) {
-    let mut matches = Matches::new();
+    let mut matches = HeaderRuleMatches::new();
     let class = prepared.chains.classifier.classify(header, NOW, &mut matches);
     let info = unnumbered(prepared, class.fid);
     let told = prepared.chains.classifier.explain(header, NOW).expect("an explanation");

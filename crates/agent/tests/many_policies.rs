@@ -5,7 +5,7 @@
 use crate::common;
 
 use bartizan_agent::joined::Joiner;
-use bartizan_agent::session::Held;
+use bartizan_agent::session::ControllerGeneration;
 use bartizan_agent::{Agent, Prepared};
 use bartizan_api::southbound::{Object, Policy};
 use bartizan_config::policy::{self, PolicyFile};
@@ -29,19 +29,19 @@ fn web(tenant: u16, number: u16, port: u16) -> Object {
     part(tenant, &name, &json!({"policy": said, "order": 10}))
 }
 
-fn many(tenants: u16, each: u16) -> Held {
+fn many(tenants: u16, each: u16) -> ControllerGeneration {
     let of = |tenant: u16| {
         let own = json!({"tenant": {"name": format!("t{tenant}"), "select": {"vni": tenant}}, "order": 100});
         (0..each).map(move |number| web(tenant, number, 443)).chain([part(tenant, "@tenant", &own)])
     };
     let objects = (1..=tenants).flat_map(of).map(|object| (object.key(), Arc::new(object))).collect();
-    Held { generation: 1, objects }
+    ControllerGeneration { generation: 1, objects }
 }
 
 /// Measures the durations of joining, reading and building.
 fn build(
     agent: &mut Agent,
-    held: &Held,
+    held: &ControllerGeneration,
     (joiner, before): &mut (Joiner, Option<PolicyFile>),
 ) -> ([Duration; 3], Prepared) {
     let begun = Instant::now();

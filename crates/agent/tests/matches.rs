@@ -5,7 +5,7 @@
 use crate::common;
 
 use bartizan_agent::Agent;
-use bartizan_base::{Decision, LinkId, Reason, Settings, Timestamp};
+use bartizan_base::{Decision, LinkId, Reason, SettingsMap, Timestamp};
 use bartizan_dataplane::explain::first::Nobody;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_packet::LinkType;
@@ -29,7 +29,7 @@ impl Bench {
     fn new(text: &str) -> Self {
         let mut agent = agent();
         let chains = Bench::chains(&mut agent, text);
-        let mut settings = Settings::default();
+        let mut settings = SettingsMap::default();
         settings.set("stream.midstream", "true");
         settings.set("stream.midstream-policy", "ignore");
         settings.set("pcap-file.checksum-checks", "no");

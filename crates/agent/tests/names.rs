@@ -5,11 +5,11 @@
 use crate::common;
 
 use bartizan_agent::Agent;
-use bartizan_base::{LinkId, Reason, Settings, TenantId, Timestamp};
+use bartizan_base::{LinkId, Reason, SettingsMap, TenantId, Timestamp};
 use bartizan_dataplane::explain::first::Nobody;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_packet::LinkType;
-use bartizan_stages::lifecycle::Act;
+use bartizan_stages::lifecycle::LifecycleCommand;
 use bartizan_testkit::dns::{self, Record};
 use bartizan_testkit::packet;
 use common::{agent, engine, read};
@@ -44,7 +44,7 @@ impl Bench {
         let mut agent = agent();
         let file = read(&agent, text);
         let chains = Arc::new(agent.prepare(&file, &[]).expect("a generation").chains);
-        let mut settings = Settings::default();
+        let mut settings = SettingsMap::default();
         settings.set("pcap-file.checksum-checks", "no");
         let (settings, engine) = engine(&settings);
         let worker = Worker::new(settings, engine, chains).expect("a worker");
@@ -220,12 +220,12 @@ fn who_was_not_asked_writes_no_policy() {
 #[test]
 fn who_only_reads_answers_refuses_nothing_when_it_is_away() {
     let mut bench = Bench::new(POLICY);
-    assert!(bench.worker.order("names", Act::Stop).is_some());
+    assert!(bench.worker.order("names", LifecycleCommand::Stop).is_some());
     // Queries and answers are forwarded, whatever `on-failure` states for functions with verdicts; but no
     // addresses are learned.
     bench.resolve("api.example.com", A, &[a("api.example.com", 300, "192.0.2.7")]);
     assert!(!bench.goes("192.0.2.7"));
-    bench.worker.order("names", Act::Start).unwrap();
+    bench.worker.order("names", LifecycleCommand::Start).unwrap();
     bench.resolve("api.example.com", A, &[a("api.example.com", 300, "192.0.2.7")]);
     assert!(bench.goes("192.0.2.7"));
 }

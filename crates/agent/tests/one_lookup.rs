@@ -8,7 +8,7 @@ use bartizan_agent::{Agent, PolicyEntries, Prepared, TOGETHER_MAX};
 use bartizan_base::{LinkId, TenantId, Timestamp};
 use bartizan_classify::{Classifier, Header, Linear};
 use bartizan_config::policy::Prefix;
-use bartizan_stages::chain::Matches;
+use bartizan_stages::chain::HeaderRuleMatches;
 use common::{agent, links, read};
 use core::net::IpAddr;
 use proptest::prelude::*;
@@ -257,7 +257,7 @@ proptest! {
             numbers.insert(0, &alone.entries).expect("one set");
             let pfw = agent.function_id("pfw").expect("a filter");
             // Earlier content must be cleared.
-            let mut matches: Matches = [(pfw, 99)].into_iter().collect();
+            let mut matches: HeaderRuleMatches = [(pfw, 99)].into_iter().collect();
             for header in &headers {
                 let class = prepared.chains.classifier.classify(header, Timestamp::ZERO, &mut matches);
                 let info = prepared.classes.iter().find(|c| c.fid == class.fid).expect("a class");

@@ -4,12 +4,12 @@
 use crate::common;
 
 use bartizan_agent::Agent;
-use bartizan_base::{LinkId, Settings, Timestamp};
+use bartizan_base::{LinkId, SettingsMap, Timestamp};
 use bartizan_dataplane::explain::first::Nobody;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_packet::LinkType;
 use bartizan_stages::chain::Chains;
-use bartizan_stages::quotas::Used;
+use bartizan_stages::quotas::QuotaUsage;
 use bartizan_testkit::packet;
 use common::{agent, engine, read};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Bench {
         let mut agent = agent();
         let file = read(&agent, text);
         let chains = Arc::new(agent.prepare(&file, &[]).expect("a generation").chains);
-        let mut settings = Settings::default();
+        let mut settings = SettingsMap::default();
         settings.set("pcap-file.checksum-checks", "no");
         let (settings, engine) = engine(&settings);
         let worker =
@@ -85,7 +85,7 @@ impl Bench {
         opened
     }
 
-    fn used(&self) -> Used {
+    fn used(&self) -> QuotaUsage {
         self.chains.quotas().used().next().expect("a quota").2
     }
 

@@ -7,7 +7,7 @@ use bartizan_applayer::flow::{HOLDS_MAX, HOLDS_SPAN};
 use bartizan_applayer::transaction::TxId;
 use bartizan_base::{Decision, Direction, FunctionId, Verdict};
 use bartizan_function::{
-    AppView, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError,
+    AppView, Function, FunctionKind, FunctionModel, FunctionSpec, PacketContext, RuleSource, RulesError,
 };
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{ethernet, ip, tcp, udp};
@@ -56,7 +56,7 @@ const fn spec(
     FunctionSpec {
         name,
         summary: "Reads transactions.",
-        model: Model::Payload,
+        model: FunctionModel::Payload,
         runs_after: after,
         runs_before: before,
         header_half: None,

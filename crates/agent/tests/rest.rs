@@ -4,7 +4,9 @@
 //! Suricata.
 
 use bartizan_base::{Decision, Direction, FunctionId};
-use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError};
+use bartizan_function::{
+    Function, FunctionKind, FunctionModel, FunctionSpec, PacketContext, RuleSource, RulesError,
+};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{ethernet, ip, tcp};
 use bartizan_testkit_worker::{Captured, Made, Stack};
@@ -32,11 +34,11 @@ struct Look {
 #[derive(Clone)]
 struct Looker {
     id: FunctionId,
-    model: Model,
+    model: FunctionModel,
     looks: Arc<Mutex<Vec<Look>>>,
 }
 
-const fn spec(name: &'static str, model: Model) -> FunctionSpec {
+const fn spec(name: &'static str, model: FunctionModel) -> FunctionSpec {
     FunctionSpec {
         name,
         summary: "Notes what it is shown.",
@@ -49,12 +51,12 @@ const fn spec(name: &'static str, model: Model) -> FunctionSpec {
     }
 }
 
-static PAYLOAD: FunctionSpec = spec("looker", Model::Payload);
-static HEADER: FunctionSpec = spec("peeker", Model::StatefulHeaders);
+static PAYLOAD: FunctionSpec = spec("looker", FunctionModel::Payload);
+static HEADER: FunctionSpec = spec("peeker", FunctionModel::StatefulHeaders);
 
 impl FunctionKind for Looker {
     fn spec(&self) -> &'static FunctionSpec {
-        if self.model == Model::Payload { &PAYLOAD } else { &HEADER }
+        if self.model == FunctionModel::Payload { &PAYLOAD } else { &HEADER }
     }
 
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
@@ -86,7 +88,7 @@ impl Function for Looker {
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
-        if self.model == Model::StatefulHeaders { self.look(context) } else { Decision::CONTINUE }
+        if self.model == FunctionModel::StatefulHeaders { self.look(context) } else { Decision::CONTINUE }
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
@@ -115,7 +117,8 @@ fn run(test: &str, v6: bool) -> Ran {
     let kind = |model, looks: &Arc<Mutex<Vec<Look>>>| -> Arc<dyn FunctionKind> {
         Arc::new(Looker { id: FunctionId(0), model, looks: Arc::clone(looks) })
     };
-    let kinds = vec![kind(Model::StatefulHeaders, &looks[1]), kind(Model::Payload, &looks[0])];
+    let kinds =
+        vec![kind(FunctionModel::StatefulHeaders, &looks[1]), kind(FunctionModel::Payload, &looks[0])];
     let mut stack = Stack::with_functions(&made, kinds);
     let request = b"GET /never/whole HTTP/1.1\r\nHost: h\r\n\r\n";
     let packets: [(usize, u8, &[u8]); 4] = [(0, 2, b""), (1, 18, b""), (0, 16, b""), (0, 24, request)];

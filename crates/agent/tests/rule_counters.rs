@@ -5,7 +5,7 @@
 use crate::common;
 
 use bartizan_agent::Agent;
-use bartizan_base::{LinkId, Settings, Timestamp};
+use bartizan_base::{LinkId, SettingsMap, Timestamp};
 use bartizan_dataplane::explain::first::Nobody;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_packet::LinkType;
@@ -32,7 +32,7 @@ impl Bench {
         let mut agent = agent();
         let file = read(&agent, &policy(rules, ""));
         let chains = Arc::new(agent.prepare(&file, &[]).expect("a generation").chains);
-        let mut settings = Settings::default();
+        let mut settings = SettingsMap::default();
         settings.set("pcap-file.checksum-checks", "no");
         let (settings, engine) = engine(&settings);
         let worker = Worker::new(settings, engine, chains).expect("a worker");

@@ -28,7 +28,7 @@ pub enum NotTaken {
 /// # Errors
 /// [`NotTaken`].
 pub fn read(bytes: &[u8]) -> Result<Value, NotTaken> {
-    let place = Place::default();
+    let place = JsonPosition::default();
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let read = Once(&place).deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
     let value = read.map_err(|error| NotTaken::Json(error.to_string()))?;
@@ -40,12 +40,12 @@ pub fn read(bytes: &[u8]) -> Result<Value, NotTaken> {
 
 /// The position of the parser, and the first duplicate key.
 #[derive(Default)]
-struct Place {
+struct JsonPosition {
     path: RefCell<Vec<String>>,
     twice: RefCell<Option<NotTaken>>,
 }
 
-impl Place {
+impl JsonPosition {
     fn within<T>(&self, part: String, read: impl FnOnce() -> T) -> T {
         self.path.borrow_mut().push(part);
         let done = read();
@@ -64,7 +64,7 @@ impl Place {
 }
 
 /// Parses a value, and notes duplicate keys.
-struct Once<'p>(&'p Place);
+struct Once<'p>(&'p JsonPosition);
 
 impl<'de> DeserializeSeed<'de> for Once<'_> {
     type Value = Value;

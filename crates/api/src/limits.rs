@@ -7,12 +7,12 @@ use crate::southbound::limits::{
     ALERTS, COUNTERS, DIAGNOSTICS, GROUP_RULES, INFLATED_BYTES, INVENTORY_PAGE, JSON_DEPTH, LEFT_OUT,
     LEFT_OUT_BYTES, MESSAGE_BYTES, NAME_LETTERS, OBJECT_BYTES, OBJECTS, TOLD_LEVELS,
 };
-use bartizan_base::limit::Trace::{NotNeeded, Told};
-use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limit::LimitTrace::{NotNeeded, Told};
+use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::limits;
 
 /// All bounds of this crate.
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     Control "bytes of a message on the command socket" = "{}" [bytes(MESSAGE_MAX)] in ["api/control/mod.rs", "api/control/messages.rs"],
         "the client is told and let go", [Told("`too_long` of `control-stats`")];
     Control "bytes of an answer that `bartizan ctl` takes" = "{}" [bytes(ANSWER_MAX)] in ["api/control/mod.rs"],

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const VECTORS: &str = include_str!("vectors/southbound.txt");
 
 /// The messages of the test vectors, by name.
-fn messages() -> Vec<(&'static str, Message)> {
+fn messages() -> Vec<(&'static str, SouthboundMessage)> {
     let device = DeviceId::new("edge-1").unwrap();
     let policy = Policy { name: "web".into(), tenant: 7, text: "chain: [pfw, ids]\n".into() };
     let object = Object::Policy(policy.clone());
@@ -17,7 +17,7 @@ fn messages() -> Vec<(&'static str, Message)> {
     let rule = |op, total, rules| {
         let (rule_type, group, tenant) = (RuleType::Ids, 3, 7);
         let device = DeviceId::new("edge-1").unwrap().number();
-        Message::Rule(RuleMessage {
+        SouthboundMessage::Rule(RuleMessage {
             device,
             rule_type,
             op,
@@ -31,7 +31,7 @@ fn messages() -> Vec<(&'static str, Message)> {
     };
     let levels = BTreeMap::from([("host".to_owned(), 5), ("xdp".to_owned(), 5)]);
     let workers = vec![WorkerRuns { link: "wan".into(), worker: 0, levels }];
-    let diagnostic = Diagnostic {
+    let diagnostic = PolicyDiagnostic {
         object: object.key(),
         pointer: "/chain/0".into(),
         line: 1,
@@ -42,7 +42,7 @@ fn messages() -> Vec<(&'static str, Message)> {
     let order = |order, settings| FunctionMessage::Order { order, function: "ids".into(), settings };
     let state =
         FunctionState { function: "ids".into(), done: true, state: "running".into(), reason: String::new() };
-    let alert = Alert {
+    let alert = AlertAggregate {
         key: "7/1:2001:3/10.0.0.1/10.0.0.2".into(),
         tenant: 7,
         rule: "1:2001:3".into(),
@@ -55,7 +55,7 @@ fn messages() -> Vec<(&'static str, Message)> {
             .unwrap()
             .clone(),
     };
-    let session = Message::Session;
+    let session = SouthboundMessage::Session;
     vec![
         (
             "hello",
@@ -101,14 +101,14 @@ fn messages() -> Vec<(&'static str, Message)> {
                 authorities: "PEM".into(),
             })),
         ),
-        ("put", Message::Policy(5, PolicyMessage::Put(policy))),
-        ("delete", Message::Policy(5, PolicyMessage::Delete(object.key()))),
-        ("commit", Message::Policy(5, PolicyMessage::Commit(manifest.hash()))),
+        ("put", SouthboundMessage::Policy(5, PolicyMessage::Put(policy))),
+        ("delete", SouthboundMessage::Policy(5, PolicyMessage::Delete(object.key()))),
+        ("commit", SouthboundMessage::Policy(5, PolicyMessage::Commit(manifest.hash()))),
         (
             "running",
-            Message::Policy(
+            SouthboundMessage::Policy(
                 5,
-                PolicyMessage::Running(Running {
+                PolicyMessage::Running(GenerationAck {
                     manifest: manifest.hash(),
                     workers,
                     took: None,
@@ -118,32 +118,38 @@ fn messages() -> Vec<(&'static str, Message)> {
         ),
         (
             "refused",
-            Message::Policy(
+            SouthboundMessage::Policy(
                 6,
-                PolicyMessage::Refused(Refusal {
-                    code: RefusalCode::Policy,
+                PolicyMessage::Refused(GenerationRefusal {
+                    code: GenerationRefusalCode::Policy,
                     diagnostics: vec![diagnostic],
                     more: 0,
                 }),
             ),
         ),
-        ("ask", Message::Policy(5, PolicyMessage::Ask)),
+        ("ask", SouthboundMessage::Policy(5, PolicyMessage::Ask)),
         (
             "inventory",
-            Message::Policy(4, PolicyMessage::Inventory(Inventory { objects: manifest, more: false })),
+            SouthboundMessage::Policy(
+                4,
+                PolicyMessage::Inventory(InventoryPart { objects: manifest, more: false }),
+            ),
         ),
-        ("rules-raw", rule(RuleOp::Add, 1, Rules::Raw(vec!["alert tcp any any -> any any (sid:1;)".into()]))),
-        ("rules-ids", rule(RuleOp::Update, 2, Rules::Ids(vec![(1, 2001), (1, 2002)]))),
-        ("rules-delete", rule(RuleOp::Delete, 0, Rules::Raw(Vec::new()))),
-        ("start", Message::Function(1, order(FunctionOrder::Start, Default::default()))),
-        ("stop", Message::Function(2, order(FunctionOrder::Stop, Default::default()))),
-        ("restart", Message::Function(3, order(FunctionOrder::Restart, Default::default()))),
-        ("configure", Message::Function(4, order(FunctionOrder::Configure, settings))),
-        ("health", Message::Function(5, order(FunctionOrder::Health, Default::default()))),
-        ("state", Message::Function(5, FunctionMessage::State(state))),
+        (
+            "rules-raw",
+            rule(RuleOp::Add, 1, GroupRules::Raw(vec!["alert tcp any any -> any any (sid:1;)".into()])),
+        ),
+        ("rules-ids", rule(RuleOp::Update, 2, GroupRules::Ids(vec![(1, 2001), (1, 2002)]))),
+        ("rules-delete", rule(RuleOp::Delete, 0, GroupRules::Raw(Vec::new()))),
+        ("start", SouthboundMessage::Function(1, order(FunctionOrder::Start, Default::default()))),
+        ("stop", SouthboundMessage::Function(2, order(FunctionOrder::Stop, Default::default()))),
+        ("restart", SouthboundMessage::Function(3, order(FunctionOrder::Restart, Default::default()))),
+        ("configure", SouthboundMessage::Function(4, order(FunctionOrder::Configure, settings))),
+        ("health", SouthboundMessage::Function(5, order(FunctionOrder::Health, Default::default()))),
+        ("state", SouthboundMessage::Function(5, FunctionMessage::State(state))),
         (
             "delta",
-            Message::Statistics(
+            SouthboundMessage::Statistics(
                 8,
                 StatisticsMessage::Delta(Delta {
                     from: 1_000,
@@ -153,9 +159,9 @@ fn messages() -> Vec<(&'static str, Message)> {
                 }),
             ),
         ),
-        ("statistics-received", Message::Statistics(8, StatisticsMessage::Received)),
-        ("raise", Message::Alert(2, AlertMessage::Raise { alerts: vec![alert], lost: 1 })),
-        ("alert-received", Message::Alert(2, AlertMessage::Received)),
+        ("statistics-received", SouthboundMessage::Statistics(8, StatisticsMessage::Received)),
+        ("raise", SouthboundMessage::Alert(2, AlertMessage::Raise { alerts: vec![alert], lost: 1 })),
+        ("alert-received", SouthboundMessage::Alert(2, AlertMessage::Received)),
     ]
 }
 
@@ -176,7 +182,7 @@ fn vector_of(bytes: &[u8], sub_head: usize) -> String {
     if body.is_empty() { heads } else { format!("{heads} | {}", std::str::from_utf8(body).unwrap()) }
 }
 
-fn sub_head(message: &Message) -> usize {
+fn sub_head(message: &SouthboundMessage) -> usize {
     match message.sub() {
         SubProtocol::Session => 4,
         SubProtocol::Policy | SubProtocol::Statistics | SubProtocol::Alert => 12,
@@ -185,8 +191,8 @@ fn sub_head(message: &Message) -> usize {
     }
 }
 
-fn decode(bytes: &[u8]) -> Result<Option<Message>, DecodeError> {
-    let mut decoder = Decoder::default();
+fn decode(bytes: &[u8]) -> Result<Option<SouthboundMessage>, DecodeError> {
+    let mut decoder = MessageDecoder::default();
     decoder.push(bytes);
     decoder.next_message()
 }
@@ -222,9 +228,12 @@ fn how_long_a_generation_took_is_told_in_version_2_only() {
         let levels = BTreeMap::from([("host".to_owned(), 5)]);
         let workers = vec![WorkerRuns { link: "wan".into(), worker: 0, levels }];
         let manifest = Manifest::default().hash();
-        Message::Policy(5, PolicyMessage::Running(Running { manifest, workers, took, stands: None }))
+        SouthboundMessage::Policy(
+            5,
+            PolicyMessage::Running(GenerationAck { manifest, workers, took, stands: None }),
+        )
     };
-    let timed = running(Some(Took { build: 812, store: 402, swap: 95 }));
+    let timed = running(Some(ApplyTimings { build: 812, store: 402, swap: 95 }));
     let bytes = timed.encode(2).unwrap();
     assert_eq!(format!("running-2: {}\n", vector_of(&bytes, sub_head(&timed))), VECTORS_2);
     assert_eq!(decode_as(2, &bytes), Ok(Some(timed.clone())));
@@ -241,12 +250,12 @@ const VECTORS_3: &str = include_str!("vectors/southbound-3.txt");
 
 /// The messages of version 3's vectors, with the bytes of their sub-protocols' heads and of the numbers after
 /// these.
-fn messages_3() -> Vec<(&'static str, Message, usize)> {
+fn messages_3() -> Vec<(&'static str, SouthboundMessage, usize)> {
     let text = r#"{"order":100,"policy":{"chain":["pfw","ids"],"name":"acme/web","tenant":"acme"}}"#;
     let policy = Policy { name: "web".into(), tenant: 7, text: text.into() };
     let manifest = Manifest::of([&Object::Policy(policy.clone())]).hash();
-    let took = Took { build: 812, store: 402, swap: 95 };
-    let message = |message| Message::Policy(5, message);
+    let took = ApplyTimings { build: 812, store: 402, swap: 95 };
+    let message = |message| SouthboundMessage::Policy(5, message);
     vec![
         ("put-3", message(PolicyMessage::Put(policy)), 16),
         ("commit-3", message(PolicyMessage::Commit(manifest)), 44),
@@ -258,7 +267,7 @@ fn messages_3() -> Vec<(&'static str, Message, usize)> {
 const VECTORS_4: &str = include_str!("vectors/southbound-4.txt");
 
 /// A device's report on levels and rules.
-fn stands() -> Stands {
+fn stands() -> LevelStatus {
     let of = |rule: &str, why: &str| RuleLeftOut { rule: rule.into(), why: why.into() };
     let rules = RulesAtLevel {
         while_open: false,
@@ -287,7 +296,7 @@ fn stands() -> Stands {
         ),
     ];
     let left_out = LeftOut { count: 248, first: vec![of("web.rules:12: 1:2001", "no parser reads `smb`")] };
-    Stands { levels, left_out, content: None }
+    LevelStatus { levels, left_out, content: None }
 }
 
 #[test]
@@ -296,7 +305,10 @@ fn what_levels_do_is_told_in_version_4_only() {
         let levels = BTreeMap::from([("host".to_owned(), 5), ("xdp".to_owned(), 5)]);
         let workers = vec![WorkerRuns { link: "wan".into(), worker: 0, levels }];
         let manifest = Manifest::default().hash();
-        Message::Policy(5, PolicyMessage::Running(Running { manifest, workers, took: None, stands }))
+        SouthboundMessage::Policy(
+            5,
+            PolicyMessage::Running(GenerationAck { manifest, workers, took: None, stands }),
+        )
     };
     let told = running(Some(stands()));
     let bytes = told.encode(4).unwrap();
@@ -337,7 +349,7 @@ const VECTORS_5: &str = include_str!("vectors/southbound-5.txt");
 #[test]
 fn links_and_ports_are_told_in_version_5_only() {
     let of = |links: Vec<String>, ports: Vec<String>| {
-        Message::Session(SessionMessage::Interfaces(Interfaces { links, ports }))
+        SouthboundMessage::Session(SessionMessage::Interfaces(Interfaces { links, ports }))
     };
     let told = of(vec!["wan".into(), "dmz".into()], vec!["trap".into()]);
     let bytes = told.encode(5).unwrap();
@@ -373,8 +385,8 @@ fn links_and_ports_are_told_in_version_5_only() {
     }
 }
 
-fn decode_as(version: u8, bytes: &[u8]) -> Result<Option<Message>, DecodeError> {
-    let mut decoder = Decoder::default();
+fn decode_as(version: u8, bytes: &[u8]) -> Result<Option<SouthboundMessage>, DecodeError> {
+    let mut decoder = MessageDecoder::default();
     decoder.agree(version);
     decoder.push(bytes);
     decoder.next_message()
@@ -396,7 +408,7 @@ fn a_change_and_its_acknowledgement_are_short_in_version_3() {
             assert_eq!(decode_as(3, &bytes[..end]), Ok(None));
         }
         // A peer with an older version gets that version's form, if there is one.
-        let done = matches!(message, Message::Policy(_, PolicyMessage::Done(_)));
+        let done = matches!(message, SouthboundMessage::Policy(_, PolicyMessage::Done(_)));
         match message.encode(2) {
             Ok(bytes) => assert_eq!(decode_as(2, &bytes), Ok(Some(message))),
             Err(error) => assert!(done && error == EncodeError::Version("done", 2), "{name}: {error}"),
@@ -437,7 +449,7 @@ fn what_is_wrong_in_a_short_body_is_said() {
     }
     let name = "x".repeat(usize::from(u16::MAX) + 1);
     let put = PolicyMessage::Put(Policy { name, tenant: 1, text: String::new() });
-    assert!(Message::Policy(1, put).encode(3).is_err());
+    assert!(SouthboundMessage::Policy(1, put).encode(3).is_err());
 }
 
 /// Vectors of the messages that version 6 extends.
@@ -446,10 +458,10 @@ const VECTORS_6: &str = include_str!("vectors/southbound-6.txt");
 #[test]
 fn content_hashes_of_a_devices_own_files_are_told_in_version_6_only() {
     let running = |content| {
-        let stands = Some(Stands { content, ..Stands::default() });
+        let stands = Some(LevelStatus { content, ..LevelStatus::default() });
         let manifest = Manifest::default().hash();
-        let running = Running { manifest, workers: Vec::new(), took: None, stands };
-        Message::Policy(5, PolicyMessage::Running(running))
+        let running = GenerationAck { manifest, workers: Vec::new(), took: None, stands };
+        SouthboundMessage::Policy(5, PolicyMessage::Running(running))
     };
     let told = running(Some(LocalContent { lists: Hash([0xab; 32]), settings: Hash([0xcd; 32]) }));
     let bytes = told.encode(6).unwrap();
@@ -479,10 +491,10 @@ fn the_specification_shows_the_test_vectors() {
 
 #[test]
 fn messages_come_whole_however_their_bytes_are_split() {
-    let messages: Vec<Message> = messages().into_iter().map(|(_, message)| message).collect();
+    let messages: Vec<SouthboundMessage> = messages().into_iter().map(|(_, message)| message).collect();
     let bytes: Vec<u8> = messages.iter().flat_map(|message| message.encode(1).unwrap()).collect();
     for size in (1..200).chain([bytes.len()]) {
-        let mut decoder = Decoder::default();
+        let mut decoder = MessageDecoder::default();
         let mut came = Vec::new();
         for piece in bytes.chunks(size) {
             decoder.push(piece);
@@ -501,15 +513,15 @@ fn a_policy_of_the_papers_experiment_is_at_most_400_bytes() {
     let policy = Policy { name: "stop-trojans".into(), tenant: 7, text: text.into() };
     let manifest = Manifest::of([&Object::Policy(policy.clone())]).hash();
     for (version, most) in [(1, 400), (3, 300)] {
-        let put = Message::Policy(5, PolicyMessage::Put(policy.clone())).encode(version).unwrap();
-        let commit = Message::Policy(5, PolicyMessage::Commit(manifest)).encode(version).unwrap();
+        let put = SouthboundMessage::Policy(5, PolicyMessage::Put(policy.clone())).encode(version).unwrap();
+        let commit = SouthboundMessage::Policy(5, PolicyMessage::Commit(manifest)).encode(version).unwrap();
         assert!(put.len() + commit.len() <= most, "{} and {}", put.len(), commit.len());
     }
 }
 
 #[test]
 fn what_is_wrong_is_said_and_is_so_for_all_that_follows() {
-    let alive = Message::Session(SessionMessage::Alive).encode(1).unwrap();
+    let alive = SouthboundMessage::Session(SessionMessage::Alive).encode(1).unwrap();
     let changed = |at: usize, byte: u8| {
         let mut bytes = alive.clone();
         bytes[at] = byte;
@@ -538,7 +550,7 @@ fn what_is_wrong_is_said_and_is_so_for_all_that_follows() {
         (policy(&"[".repeat(1_000)), ErrorKind::Bounds),
     ];
     for (bytes, kind) in cases {
-        let mut decoder = Decoder::default();
+        let mut decoder = MessageDecoder::default();
         decoder.push(&bytes);
         let error = decoder.next_message().unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
@@ -559,17 +571,20 @@ fn rule_heads_have_to_agree_with_their_bodies() {
         current: 0,
         generation: 1,
         tenant: 1,
-        rules: Rules::Ids(vec![(1, 1), (1, 2)]),
+        rules: GroupRules::Ids(vec![(1, 1), (1, 2)]),
     };
     let bad = [
         RuleMessage { current: 1, ..good.clone() },
         RuleMessage { total: u32::MAX, ..good.clone() },
         RuleMessage { op: RuleOp::Delete, ..good.clone() },
-        RuleMessage { rules: Rules::Ids(Vec::new()), ..good.clone() },
+        RuleMessage { rules: GroupRules::Ids(Vec::new()), ..good.clone() },
     ];
-    assert_eq!(decode(&Message::Rule(good.clone()).encode(1).unwrap()), Ok(Some(Message::Rule(good))));
+    assert_eq!(
+        decode(&SouthboundMessage::Rule(good.clone()).encode(1).unwrap()),
+        Ok(Some(SouthboundMessage::Rule(good)))
+    );
     for message in bad {
-        assert!(decode(&Message::Rule(message.clone()).encode(1).unwrap()).is_err(), "{message:?}");
+        assert!(decode(&SouthboundMessage::Rule(message.clone()).encode(1).unwrap()).is_err(), "{message:?}");
     }
 }
 
@@ -578,10 +593,13 @@ fn events_of_alerts_have_a_bound_and_as_many_as_may_be_fit_a_message() {
     let raise = |alerts: usize, letters: usize| {
         let event = serde_json::json!({"a": "x".repeat(letters)}).as_object().unwrap().clone();
         let (key, rule, message) = ("k".repeat(200), "1:2:3".to_owned(), "m".repeat(500));
-        let alert = Alert { key, tenant: 1, rule, message, count: 1, first: 1, last: 1, event };
+        let alert = AlertAggregate { key, tenant: 1, rule, message, count: 1, first: 1, last: 1, event };
         let length = alert.event_bytes();
         let message = AlertMessage::Raise { alerts: vec![alert; alerts], lost: 0 };
-        (length, decode(&Message::Alert(1, message).encode(1).unwrap()).map(|message| message.is_some()))
+        (
+            length,
+            decode(&SouthboundMessage::Alert(1, message).encode(1).unwrap()).map(|message| message.is_some()),
+        )
     };
     let longest = limits::EVENT_BYTES - r#"{"a":""}"#.len();
     assert_eq!(raise(limits::ALERTS, longest), (limits::EVENT_BYTES, Ok(true)));
@@ -622,7 +640,7 @@ proptest! {
     #[test]
     fn any_policy_comes_back(name in "\\PC{0,60}", tenant: u16, text in "(?s).{0,2000}", generation: u64) {
         prop_assume!(name.len() <= limits::NAME_LETTERS);
-        let message = Message::Policy(generation, PolicyMessage::Put(Policy { name, tenant, text }));
+        let message = SouthboundMessage::Policy(generation, PolicyMessage::Put(Policy { name, tenant, text }));
         for version in [1, 3] {
             let bytes = message.encode(version).unwrap();
             for end in 0..bytes.len().min(64) {
@@ -636,7 +654,7 @@ proptest! {
     fn any_names_of_interfaces_come_back(links in prop::collection::vec("\\PC{0,40}", 0..20), ports in prop::collection::vec("\\PC{0,40}", 0..20)) {
         let interfaces = Interfaces { links, ports };
         prop_assert!(interfaces.fits());
-        let message = Message::Session(SessionMessage::Interfaces(interfaces));
+        let message = SouthboundMessage::Session(SessionMessage::Interfaces(interfaces));
         let bytes = message.encode(5).unwrap();
         prop_assert_eq!(decode_as(5, &bytes), Ok(Some(message)));
     }
@@ -645,7 +663,7 @@ proptest! {
     fn statistics_come_back_compressed(counters in prop::collection::btree_map("[a-z.]{1,20}", any::<u64>(), 0..300)) {
         let delta = Delta { from: 1, to: 2, lost: 3, counters };
         let plain = serde_json::to_vec(&delta).unwrap().len();
-        let message = Message::Statistics(9, StatisticsMessage::Delta(delta));
+        let message = SouthboundMessage::Statistics(9, StatisticsMessage::Delta(delta));
         let bytes = message.encode(1).unwrap();
         prop_assert!(bytes.len() <= plain + HEAD + 12 + 16);
         prop_assert_eq!(decode(&bytes), Ok(Some(message)));
@@ -653,7 +671,7 @@ proptest! {
 
     #[test]
     fn rubbish_is_no_message_and_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), version in 1..=5u8) {
-        let mut decoder = Decoder::default();
+        let mut decoder = MessageDecoder::default();
         decoder.agree(version);
         decoder.push(&bytes);
         while let Ok(Some(message)) = decoder.next_message() {

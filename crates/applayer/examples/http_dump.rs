@@ -11,7 +11,7 @@ use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::protocol::{BufferKind, Input, ParseContext, Progress, Transport};
 use bartizan_applayer::protocols::http::SPEC;
 use bartizan_applayer::transaction::{BufferQuery, LogOptions};
-use bartizan_base::{Direction, Settings, Timestamp};
+use bartizan_base::{Direction, SettingsMap, Timestamp};
 use bartizan_events::JsonWriter;
 
 fn unhex(text: &str) -> Vec<u8> {
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn dump(path: &str, pairs: &[String]) -> Result<(), Box<dyn std::error::Error>> {
-    let mut settings = Settings::new();
+    let mut settings = SettingsMap::new();
     for (key, value) in pairs.iter().filter_map(|pair| pair.split_once('=')) {
         settings.set(key, value);
     }

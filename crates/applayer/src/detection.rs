@@ -15,7 +15,7 @@
 
 use crate::protocol::{Probe, ProbeFn, ProbePort, ProtocolId, ProtocolSpec, Transport};
 use crate::protocols;
-use bartizan_base::{Direction, PerDirection, SettingError, Settings};
+use bartizan_base::{Direction, PerDirection, SettingError, SettingsMap};
 
 /// Result of detection on the first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub enum Switch {
 pub fn switch(
     spec: &ProtocolSpec,
     transport: Transport,
-    settings: &Settings,
+    settings: &SettingsMap,
 ) -> Result<Switch, SettingError> {
     let base = format!("app-layer.protocols.{}", spec.name);
     let own = match transport {
@@ -150,7 +150,7 @@ impl Detector {
     ///
     /// # Errors
     /// A setting of a protocol cannot be understood.
-    pub fn new(settings: &Settings) -> Result<Self, SettingError> {
+    pub fn new(settings: &SettingsMap) -> Result<Self, SettingError> {
         let mut detector =
             Detector { midstream: settings.bool("stream.midstream", false)?, ..Detector::default() };
         for (index, spec) in protocols::TABLE.iter().enumerate() {
@@ -188,7 +188,13 @@ impl Detector {
         }
     }
 
-    fn add_ports(&mut self, id: ProtocolId, spec: &ProtocolSpec, transport: Transport, settings: &Settings) {
+    fn add_ports(
+        &mut self,
+        id: ProtocolId,
+        spec: &ProtocolSpec,
+        transport: Transport,
+        settings: &SettingsMap,
+    ) {
         let name = match transport {
             Transport::Tcp => "tcp",
             Transport::Udp => "udp",
@@ -452,7 +458,7 @@ mod tests {
 
     #[test]
     fn a_datagram_from_the_port_of_a_protocol_is_not_probed() {
-        let detector = Detector::new(&Settings::new()).unwrap();
+        let detector = Detector::new(&SettingsMap::new()).unwrap();
         let answer = b"\x00\x01\x81\x80\x00\x01\x00\x00\x00\x00\x00\x00\x03abc\x03com\x00\x00\x01\x00\x01";
         let detect = |transport, to_server, to_client, data: &[u8]| {
             let ports = PerDirection::new(to_server, to_client);
@@ -471,7 +477,7 @@ mod tests {
 
     #[test]
     fn detection_ends_behind_the_longest_literal() {
-        let detector = Detector::new(&Settings::new()).unwrap();
+        let detector = Detector::new(&SettingsMap::new()).unwrap();
         let ports = PerDirection::new(4_000, 4_001);
         for (direction, length) in [(Direction::ToServer, 17), (Direction::ToClient, 10)] {
             let detect =

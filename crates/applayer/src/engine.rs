@@ -7,7 +7,7 @@ use crate::frames::Frames;
 use crate::magic::Magic;
 use crate::protocol::{Parser, ParserFactory, ProtocolId, Transport};
 use crate::protocols;
-use bartizan_base::{SettingError, Settings};
+use bartizan_base::{SettingError, SettingsMap};
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -30,7 +30,7 @@ impl Engine {
     ///
     /// # Errors
     /// A setting of a protocol cannot be understood.
-    pub fn new(settings: &Settings, files: FileSettings) -> Result<Self, SettingError> {
+    pub fn new(settings: &SettingsMap, files: FileSettings) -> Result<Self, SettingError> {
         let mut factories = Vec::new();
         let mut parses = Vec::new();
         for spec in protocols::TABLE {

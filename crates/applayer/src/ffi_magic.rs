@@ -28,7 +28,7 @@ type Text = unsafe extern "C" fn(*mut c_void) -> *const c_char;
 type Close = unsafe extern "C" fn(*mut c_void);
 
 /// The functions that this module calls.
-struct Functions {
+struct MagicFunctions {
     open: Open,
     load: Load,
     buffer: Buffer,
@@ -53,12 +53,12 @@ pub enum MagicError {
     Path,
 }
 
-fn functions() -> Result<&'static Functions, MagicError> {
-    static FUNCTIONS: OnceLock<Result<Functions, MagicError>> = OnceLock::new();
+fn functions() -> Result<&'static MagicFunctions, MagicError> {
+    static FUNCTIONS: OnceLock<Result<MagicFunctions, MagicError>> = OnceLock::new();
     FUNCTIONS.get_or_init(find).as_ref().map_err(Clone::clone)
 }
 
-fn find() -> Result<Functions, MagicError> {
+fn find() -> Result<MagicFunctions, MagicError> {
     let name = CString::new(SONAME).map_err(|_| MagicError::Missing)?;
     // SAFETY: the name ends in NUL. The library has no constructors with effects outside of it; the handle is
     // never closed, so what is found in it stays valid.
@@ -73,7 +73,7 @@ fn find() -> Result<Functions, MagicError> {
     // SAFETY: the symbols are functions of libmagic with these C signatures (magic.h of 5.x); a function
     // pointer and an object pointer have one size on the platforms that have dlsym.
     unsafe {
-        Ok(Functions {
+        Ok(MagicFunctions {
             open: std::mem::transmute::<NonNull<c_void>, Open>(symbol("magic_open")?),
             load: std::mem::transmute::<NonNull<c_void>, Load>(symbol("magic_load")?),
             buffer: std::mem::transmute::<NonNull<c_void>, Buffer>(symbol("magic_buffer")?),
@@ -85,7 +85,7 @@ fn find() -> Result<Functions, MagicError> {
 
 /// An open cookie of a thread.
 struct Cookie {
-    functions: &'static Functions,
+    functions: &'static MagicFunctions,
     raw: NonNull<c_void>,
     database: Option<PathBuf>,
 }

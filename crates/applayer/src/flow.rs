@@ -18,7 +18,7 @@ mod known;
 mod readers;
 mod rivals;
 
-pub use known::{AppSummary, Known};
+pub use known::{AppSummary, DetectedProtocol};
 pub use readers::{HOLDS_MAX, HOLDS_SPAN};
 use rivals::Rivals;
 
@@ -76,7 +76,7 @@ pub struct HoldBounds {
 
 /// The decision of [`AppLayer::hold`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum HoldDecision {
     /// The data is not held.
     No,
     /// The data is held.
@@ -88,8 +88,8 @@ pub enum Hold {
 /// The application layer of a flow.
 #[derive(Default)]
 pub struct AppLayer {
-    protocol: Known,
-    by_direction: PerDirection<Known>,
+    protocol: DetectedProtocol,
+    by_direction: PerDirection<DetectedProtocol>,
     /// The protocol before a switch (STARTTLS, CONNECT, upgrade).
     original: Option<ProtocolId>,
     /// The protocol that a switch announced.
@@ -125,7 +125,7 @@ pub struct AppLayer {
     /// A switch of protocols was just begun.
     switched: bool,
     /// Results of detection before the switch, or after it during [`AppLayer::turn_switch`].
-    beyond_switch: (Known, PerDirection<Known>, Option<ProtocolId>),
+    beyond_switch: (DetectedProtocol, PerDirection<DetectedProtocol>, Option<ProtocolId>),
     /// The parser was informed of the end of the direction's stream.
     ended: PerDirection<bool>,
     /// The reason why the direction is not parsed any more, if it is not.
@@ -187,10 +187,10 @@ impl AppLayer {
         let mut by_direction = self.by_direction();
         // The other direction may reveal a protocol that this one does not: in passive mode nothing is
         // decided before it has. Prevention cannot wait for it.
-        if self.protocol == Known::Pending && !self.prevents {
+        if self.protocol == DetectedProtocol::Pending && !self.prevents {
             for direction in Direction::BOTH {
-                if by_direction[direction] == Known::Failed {
-                    by_direction[direction] = Known::Pending;
+                if by_direction[direction] == DetectedProtocol::Failed {
+                    by_direction[direction] = DetectedProtocol::Pending;
                 }
             }
         }
@@ -199,7 +199,7 @@ impl AppLayer {
 
     /// The flow's protocol.
     #[must_use]
-    pub fn protocol(&self) -> Known {
+    pub fn protocol(&self) -> DetectedProtocol {
         self.protocol
     }
 
@@ -211,16 +211,19 @@ impl AppLayer {
 
     /// Results of detection by direction (EVE's `app_proto_ts`, `app_proto_tc` where they differ).
     #[must_use]
-    pub fn by_direction(&self) -> PerDirection<Known> {
+    pub fn by_direction(&self) -> PerDirection<DetectedProtocol> {
         let mut by_direction = self.by_direction;
         for direction in Direction::BOTH {
-            if self.overdue[direction] && by_direction[direction] == Known::Pending {
-                by_direction[direction] = Known::Failed;
+            if self.overdue[direction] && by_direction[direction] == DetectedProtocol::Pending {
+                by_direction[direction] = DetectedProtocol::Failed;
             }
             // As in Suricata, only the other side's protocol counts.
-            let told_by_the_other = matches!(self.protocol, Known::Protocol(_));
-            if self.headless[direction] && told_by_the_other && by_direction[direction] == Known::Failed {
-                by_direction[direction] = Known::Pending;
+            let told_by_the_other = matches!(self.protocol, DetectedProtocol::Protocol(_));
+            if self.headless[direction]
+                && told_by_the_other
+                && by_direction[direction] == DetectedProtocol::Failed
+            {
+                by_direction[direction] = DetectedProtocol::Pending;
             }
         }
         by_direction
@@ -236,9 +239,11 @@ impl AppLayer {
     #[must_use]
     pub fn is_or_becomes(&self, id: ProtocolId) -> bool {
         match self.protocol {
-            Known::Protocol(now) => now == id || self.parser.as_deref().and_then(Parser::begun) == Some(id),
-            Known::Pending => self.expected == Some(id),
-            Known::Failed => false,
+            DetectedProtocol::Protocol(now) => {
+                now == id || self.parser.as_deref().and_then(Parser::begun) == Some(id)
+            }
+            DetectedProtocol::Pending => self.expected == Some(id),
+            DetectedProtocol::Failed => false,
         }
     }
 
@@ -275,10 +280,10 @@ impl AppLayer {
         let known = self.summary().by_direction;
         let mut ended = PerDirection::<bool>::default();
         for side in Direction::BOTH {
-            ended[side] =
-                known[side] != Known::Pending && !core::mem::replace(&mut self.detected[side], true);
+            ended[side] = known[side] != DetectedProtocol::Pending
+                && !core::mem::replace(&mut self.detected[side], true);
         }
-        if (datagram || self.protocol == Known::Failed) && (ended.to_server || ended.to_client) {
+        if (datagram || self.protocol == DetectedProtocol::Failed) && (ended.to_server || ended.to_client) {
             ended = PerDirection::new(true, true);
         }
         for side in Direction::BOTH {
@@ -347,10 +352,12 @@ impl AppLayer {
             // reveals the protocol.
             self.unlikely[direction] = true;
             self.by_direction[direction] = match self.by_direction[direction] {
-                Known::Pending => Known::Failed,
+                DetectedProtocol::Pending => DetectedProtocol::Failed,
                 known => known,
             };
-            if self.protocol == Known::Pending && self.by_direction[direction.flip()] == Known::Failed {
+            if self.protocol == DetectedProtocol::Pending
+                && self.by_direction[direction.flip()] == DetectedProtocol::Failed
+            {
                 self.give_up(false);
             }
             return;
@@ -358,11 +365,11 @@ impl AppLayer {
         self.disrupted[direction] = Some(cause);
         self.stopped[direction] = true;
         self.parsed[direction] = true;
-        if self.by_direction[direction] == Known::Pending {
-            self.by_direction[direction] = Known::Failed;
+        if self.by_direction[direction] == DetectedProtocol::Pending {
+            self.by_direction[direction] = DetectedProtocol::Failed;
             match self.by_direction[direction.flip()] {
-                Known::Failed => drop(self.give_up(false)),
-                Known::Protocol(_) | Known::Pending => {}
+                DetectedProtocol::Failed => drop(self.give_up(false)),
+                DetectedProtocol::Protocol(_) | DetectedProtocol::Pending => {}
             }
         }
         self.finished |= self.stopped[direction.flip()];
@@ -480,7 +487,7 @@ impl AppLayer {
         self.first_data.get_or_insert(direction);
         if core::mem::take(&mut self.unproven[direction]) {
             match self.protocol {
-                Known::Protocol(id) if detection::shows(id, direction, input.data) => {
+                DetectedProtocol::Protocol(id) if detection::shows(id, direction, input.data) => {
                     self.by_direction[direction] = self.protocol;
                 }
                 _ => self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION),
@@ -491,12 +498,14 @@ impl AppLayer {
             // Missing bytes came late. Suricata then takes the other side's protocol; prevention detects it
             // from these bytes.
             self.missing[direction] = 0;
-            if flow.prevents && self.protocol == Known::Pending {
+            if flow.prevents && self.protocol == DetectedProtocol::Pending {
                 self.unlikely[direction] = false;
-                self.by_direction[direction] = Known::Pending;
+                self.by_direction[direction] = DetectedProtocol::Pending;
             }
         }
-        if self.protocol == Known::Pending || self.by_direction[direction] == Known::Pending {
+        if self.protocol == DetectedProtocol::Pending
+            || self.by_direction[direction] == DetectedProtocol::Pending
+        {
             if input.data.is_empty() {
                 return Advance::default();
             }
@@ -505,7 +514,7 @@ impl AppLayer {
             }
         }
         self.waiting[direction] = false;
-        if let Known::Protocol(id) = self.protocol
+        if let DetectedProtocol::Protocol(id) = self.protocol
             && self.is_contested(engine, (direction, id), &input, flow)
         {
             return Advance {
@@ -535,34 +544,35 @@ impl AppLayer {
     ) -> Option<Advance> {
         self.prevents = flow.prevents;
         let other = self.by_direction[direction.flip()];
-        if self.by_direction[direction] == Known::Pending {
+        if self.by_direction[direction] == DetectedProtocol::Pending {
             // In passive mode the end of a stream decides nothing, as in Suricata; in prevention it does. If
             // the other side has revealed the protocol, held data is parsed in any case.
             let eof = input.eof && (flow.prevents || self.protocol.protocol().is_some());
             let mut found = engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof);
             // Data without a known pattern may be a response in the protocol that the other side revealed.
-            if let (Detected::Pending | Detected::Unknown, Known::Protocol(id)) = (found, self.protocol)
+            if let (Detected::Pending | Detected::Unknown, DetectedProtocol::Protocol(id)) =
+                (found, self.protocol)
                 && detection::shows(id, direction, input.data)
             {
                 found = Detected::Protocol(id, direction);
             }
             match found {
                 Detected::Protocol(_, shown)
-                    if shown != direction && other == Known::Pending && self.parser.is_none() =>
+                    if shown != direction && other == DetectedProtocol::Pending && self.parser.is_none() =>
                 {
                     return Some(Advance { reverse: true, ..Advance::default() });
                 }
                 Detected::Protocol(id, _) => {
-                    self.by_direction[direction] = Known::Protocol(id);
+                    self.by_direction[direction] = DetectedProtocol::Protocol(id);
                     // The other side's detection ends here, too: rules on the result are evaluated for it
                     // again.
-                    self.detected[direction.flip()] &= other != Known::Failed;
+                    self.detected[direction.flip()] &= other != DetectedProtocol::Failed;
                     match self.protocol {
-                        Known::Protocol(before) if before != id => {
+                        DetectedProtocol::Protocol(before) if before != id => {
                             self.events.set(event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS);
                         }
                         // The other side was likely to have this protocol, but did not match it.
-                        Known::Protocol(_) if other == Known::Failed => {
+                        DetectedProtocol::Protocol(_) if other == DetectedProtocol::Failed => {
                             self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
                         }
                         _ => self.settle(engine, id, flow.transport),
@@ -571,7 +581,7 @@ impl AppLayer {
                 }
                 Detected::Pending | Detected::Unknown
                     if flow.may_turn
-                        && other == Known::Pending
+                        && other == DetectedProtocol::Pending
                         && self.parser.is_none()
                         && engine.detector.is_the_other_way(direction, input.data) =>
                 {
@@ -580,8 +590,8 @@ impl AppLayer {
                 Detected::Pending
                     if !flow.prevents || engine.detector.is_open(direction, flow.ports, input.data) => {}
                 Detected::Pending | Detected::Unknown => {
-                    self.by_direction[direction] = Known::Failed;
-                    if self.protocol != Known::Pending {
+                    self.by_direction[direction] = DetectedProtocol::Failed;
+                    if self.protocol != DetectedProtocol::Pending {
                         self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
                         return None;
                     }
@@ -593,10 +603,10 @@ impl AppLayer {
             }
         }
         self.unlikely[direction] |= !flow.prevents;
-        if self.protocol == Known::Pending && !self.unlikely[direction] {
+        if self.protocol == DetectedProtocol::Pending && !self.unlikely[direction] {
             match engine.detector.likely(Transport::Tcp, direction, flow.ports, input.data, input.eof) {
                 Likely::Yes(id) => {
-                    self.by_direction[direction] = Known::Failed;
+                    self.by_direction[direction] = DetectedProtocol::Failed;
                     self.settle(engine, id, flow.transport);
                     return self.other_side_first(direction);
                 }
@@ -608,12 +618,12 @@ impl AppLayer {
         // server has sent something else, nothing is held. After a switch that may be the rest of a response.
         let begins = !flow.may_turn && self.original.is_none();
         self.unlikely.to_server |= begins && self.is_foreign(Direction::ToClient);
-        if self.protocol == Known::Pending
+        if self.protocol == DetectedProtocol::Pending
             && Direction::BOTH.iter().all(|direction| self.is_foreign(*direction))
         {
             return Some(self.give_up(false));
         }
-        if self.protocol == Known::Pending
+        if self.protocol == DetectedProtocol::Pending
             && self.original.is_some()
             && (input.eof || input.data.len() as u64 >= SWITCHED_LIMIT)
         {
@@ -624,13 +634,13 @@ impl AppLayer {
 
     /// Whether a direction's bytes belong to no known protocol.
     fn is_foreign(&self, direction: Direction) -> bool {
-        self.by_direction[direction] == Known::Failed && self.unlikely[direction]
+        self.by_direction[direction] == DetectedProtocol::Failed && self.unlikely[direction]
     }
 
     /// Holds the data until the protocol is known, or gives detection up at the limit.
     fn keep(&mut self, direction: Direction, input: Input<'_>) -> Advance {
         let held = input.data.len() as u64;
-        if self.protocol == Known::Pending && held > OPEN_LIMIT {
+        if self.protocol == DetectedProtocol::Pending && held > OPEN_LIMIT {
             return self.give_up(true);
         }
         self.waiting[direction] = true;
@@ -652,8 +662,8 @@ impl AppLayer {
             return None;
         }
         // The other side's bytes are parsed as this side's protocol.
-        if !matches!(self.by_direction[other], Known::Protocol(_)) {
-            self.by_direction[other] = Known::Failed;
+        if !matches!(self.by_direction[other], DetectedProtocol::Protocol(_)) {
+            self.by_direction[other] = DetectedProtocol::Failed;
             self.unproven[other] = true;
         }
         self.waiting[direction] = true;
@@ -664,29 +674,29 @@ impl AppLayer {
     /// answer. At the limits it is forwarded: the direction counts as having no protocol, and rules may
     /// decide on it. Detection continues with later data as if nothing were held: the bytes stay, and are
     /// parsed once the protocol is known.
-    pub fn hold(&mut self, direction: Direction, now: Timestamp, bounds: &HoldBounds) -> Hold {
-        if self.protocol != Known::Pending
-            || self.by_direction[direction] != Known::Pending
+    pub fn hold(&mut self, direction: Direction, now: Timestamp, bounds: &HoldBounds) -> HoldDecision {
+        if self.protocol != DetectedProtocol::Pending
+            || self.by_direction[direction] != DetectedProtocol::Pending
             || !self.waiting[direction]
             || self.overdue[direction]
         {
-            return Hold::No;
+            return HoldDecision::No;
         }
         let since = *self.held.get_or_insert(now);
         let bytes = self.seen[direction].saturating_sub(self.detect_from[direction]);
         if now.since(since) < bounds.time && bytes <= u64::from(bounds.bytes) {
-            return Hold::Yes;
+            return HoldDecision::Yes;
         }
         self.overdue[direction] = true;
-        Hold::Over
+        HoldDecision::Over
     }
 
     fn give_up(&mut self, skipped: bool) -> Advance {
         if skipped {
             self.events.set(event::PROTO_DETECTION_SKIPPED);
         }
-        self.protocol = Known::Failed;
-        self.by_direction = PerDirection::new(Known::Failed, Known::Failed);
+        self.protocol = DetectedProtocol::Failed;
+        self.by_direction = PerDirection::new(DetectedProtocol::Failed, DetectedProtocol::Failed);
         self.finished = true;
         Advance { finished: true, ..Advance::default() }
     }
@@ -696,7 +706,7 @@ impl AppLayer {
         if self.protocol.protocol() == Some(id) && self.parser.is_some() {
             return;
         }
-        self.protocol = Known::Protocol(id);
+        self.protocol = DetectedProtocol::Protocol(id);
         self.parser = engine.make(id, transport);
         if let Some(notes) = self.parser.as_deref_mut().and_then(Parser::frames) {
             self.frames = engine.frames();
@@ -725,7 +735,7 @@ impl AppLayer {
     fn parse(&mut self, engine: &Engine, direction: Direction, input: Input<'_>, flow: &FlowInfo) -> Advance {
         let all = Advance { consumed: input.data.len(), ..Advance::default() };
         let Some(parser) = self.parser.as_deref_mut() else {
-            self.finished = self.protocol != Known::Pending;
+            self.finished = self.protocol != DetectedProtocol::Pending;
             return Advance { finished: self.finished, ..all };
         };
         self.parsed[direction] = true;
@@ -789,7 +799,7 @@ impl AppLayer {
         self.beyond_switch = (self.protocol, self.by_direction, self.original);
         self.original = self.protocol.protocol();
         self.expected = to.and_then(protocols::by_name).map(|(id, _)| id);
-        self.protocol = Known::Pending;
+        self.protocol = DetectedProtocol::Pending;
         self.by_direction = PerDirection::default();
         self.detected = PerDirection::default();
         self.detect_from[direction] = offset;
@@ -810,7 +820,7 @@ impl AppLayer {
     /// ones: not that there is no protocol, nor which one it is, nor its direction, unless the other side has
     /// answered in it.
     fn asks_again(&self, direction: Direction, flow: &FlowInfo) -> bool {
-        let is_known = |known: Known| known.protocol().is_some();
+        let is_known = |known: DetectedProtocol| known.protocol().is_some();
         flow.prevents
             && !(is_known(self.by_direction[direction]) && is_known(self.by_direction[direction.flip()]))
     }
@@ -827,7 +837,7 @@ impl AppLayer {
         if data.is_empty() || self.finished && !again {
             return Advance { consumed: data.len(), finished: self.finished, ..Advance::default() };
         }
-        if self.by_direction[direction] == Known::Pending || again {
+        if self.by_direction[direction] == DetectedProtocol::Pending || again {
             let other = self.by_direction[direction.flip()];
             let mut found = engine.detector.detect(Transport::Udp, direction, flow.ports, data, true);
             if flow.prevents
@@ -839,14 +849,15 @@ impl AppLayer {
             }
             match found {
                 Detected::Protocol(id, shown) => {
-                    let open = other == Known::Pending || again && other == Known::Failed;
+                    let open =
+                        other == DetectedProtocol::Pending || again && other == DetectedProtocol::Failed;
                     if shown != direction && open {
                         return Advance { reverse: true, ..Advance::default() };
                     }
                     self.finished = false;
-                    self.by_direction[direction] = Known::Protocol(id);
+                    self.by_direction[direction] = DetectedProtocol::Protocol(id);
                     match other {
-                        Known::Protocol(before) if before != id => {
+                        DetectedProtocol::Protocol(before) if before != id => {
                             self.events.set(event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS);
                         }
                         _ => self.settle(engine, id, Transport::Udp),
@@ -856,15 +867,15 @@ impl AppLayer {
                 Detected::Pending | Detected::Unknown
                     if self.by_direction[direction].protocol().is_some() => {}
                 Detected::Pending | Detected::Unknown => match other {
-                    Known::Protocol(_) => self.by_direction[direction] = other,
-                    Known::Failed => {
-                        self.by_direction[direction] = Known::Failed;
-                        self.protocol = Known::Failed;
+                    DetectedProtocol::Protocol(_) => self.by_direction[direction] = other,
+                    DetectedProtocol::Failed => {
+                        self.by_direction[direction] = DetectedProtocol::Failed;
+                        self.protocol = DetectedProtocol::Failed;
                         self.finished = true;
                     }
-                    Known::Pending => {
-                        self.by_direction[direction] = Known::Failed;
-                        self.protocol = Known::Failed;
+                    DetectedProtocol::Pending => {
+                        self.by_direction[direction] = DetectedProtocol::Failed;
+                        self.protocol = DetectedProtocol::Failed;
                     }
                 },
             }

@@ -22,7 +22,7 @@ const WORTH: u64 = 2_560;
 
 /// A parser's note about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum ProtocolFrameNote {
     /// A frame begins at an offset of the stream; its end is recorded when it is known.
     Begin {
         /// Index into the protocol's list.
@@ -57,12 +57,12 @@ pub enum Note {
 pub struct Notes {
     /// Rules or outputs need frames.
     pub on: bool,
-    list: Vec<(Direction, Note)>,
+    list: Vec<(Direction, ProtocolFrameNote)>,
 }
 
 impl Notes {
     /// Adds a note, if frames are needed.
-    pub fn add(&mut self, direction: Direction, note: Note) {
+    pub fn add(&mut self, direction: Direction, note: ProtocolFrameNote) {
         if self.on {
             self.list.push((direction, note));
         }
@@ -71,7 +71,7 @@ impl Notes {
 
 /// A frame.
 #[derive(Debug)]
-pub struct Frame {
+pub struct ProtocolFrame {
     /// Number in its direction, from 1.
     pub id: u64,
     /// Index into the protocol's list.
@@ -90,7 +90,7 @@ pub struct Frame {
     ended: bool,
 }
 
-impl Frame {
+impl ProtocolFrame {
     /// Records that a rule matched; `false`: it had matched before.
     pub fn note(&mut self, rule: u32) -> bool {
         let new = !self.matched.contains(&rule);
@@ -103,12 +103,12 @@ impl Frame {
 
 /// Contiguous bytes of a direction.
 #[derive(Debug, Default)]
-struct Piece {
+struct DirectionPiece {
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl Piece {
+impl DirectionPiece {
     fn end(&self) -> u64 {
         self.start.saturating_add(self.bytes.len() as u64)
     }
@@ -127,9 +127,9 @@ pub struct Chunk<'a> {
 
 /// Frames of a direction.
 #[derive(Debug, Default)]
-struct Side {
-    frames: VecDeque<Frame>,
-    pieces: VecDeque<Piece>,
+struct DirectionFrames {
+    frames: VecDeque<ProtocolFrame>,
+    pieces: VecDeque<DirectionPiece>,
     /// Bytes before this offset were handed in.
     end: u64,
     next: u64,
@@ -141,12 +141,12 @@ struct Side {
 /// Frames of a flow.
 #[derive(Debug, Default)]
 pub struct Frames {
-    sides: PerDirection<Side>,
+    sides: PerDirection<DirectionFrames>,
     /// Rules or outputs need the frame of the whole stream.
     streams: bool,
 }
 
-impl Side {
+impl DirectionFrames {
     fn open(&mut self, kind: u8, start: u64, len: Option<u64>, tx: Option<TxId>) {
         if self.frames.len() >= FRAMES_MAX {
             self.frames.pop_front();
@@ -155,7 +155,7 @@ impl Side {
         let first = if self.datagrams { 0 } else { 1 };
         let id = if kind == STREAM { 1 } else { self.next.max(first).saturating_add(1) };
         self.next = self.next.max(id);
-        self.frames.push_back(Frame {
+        self.frames.push_back(ProtocolFrame {
             id,
             kind,
             start,
@@ -173,22 +173,22 @@ impl Side {
         let start = offset.max(self.end);
         match self.pieces.back_mut() {
             Some(piece) if piece.end() == start => piece.bytes.extend_from_slice(fresh),
-            _ => self.pieces.push_back(Piece { start, bytes: fresh.to_vec() }),
+            _ => self.pieces.push_back(DirectionPiece { start, bytes: fresh.to_vec() }),
         }
         self.end = start.saturating_add(fresh.len() as u64);
     }
 
-    fn is_complete(&self, frame: &Frame) -> bool {
+    fn is_complete(&self, frame: &ProtocolFrame) -> bool {
         frame.ended || frame.len.is_some_and(|len| frame.start.saturating_add(len) <= self.end)
     }
 
     /// Whether a frame is to be inspected: it is complete, or has enough new bytes.
-    fn is_due(&self, frame: &Frame, at_once: bool) -> bool {
+    fn is_due(&self, frame: &ProtocolFrame, at_once: bool) -> bool {
         let fresh = self.end.saturating_sub(frame.looked.max(frame.start));
         self.is_complete(frame) || fresh >= if at_once { 1 } else { WORTH }
     }
 
-    fn chunks<'a>(&'a self, frame: &Frame) -> impl Iterator<Item = Chunk<'a>> + use<'a> {
+    fn chunks<'a>(&'a self, frame: &ProtocolFrame) -> impl Iterator<Item = Chunk<'a>> + use<'a> {
         let start = frame.start;
         let end = frame.len.map_or(self.end, |len| start.saturating_add(len).min(self.end));
         let complete = self.is_complete(frame);
@@ -202,11 +202,11 @@ impl Side {
         })
     }
 
-    fn take(&mut self, note: Note) {
+    fn take(&mut self, note: ProtocolFrameNote) {
         match note {
-            Note::Begin { kind, at, tx } => self.open(kind, at, None, tx),
-            Note::Whole { kind, at, len, tx } => self.open(kind, at, Some(len), tx),
-            Note::End { kind, at } => {
+            ProtocolFrameNote::Begin { kind, at, tx } => self.open(kind, at, None, tx),
+            ProtocolFrameNote::Whole { kind, at, len, tx } => self.open(kind, at, Some(len), tx),
+            ProtocolFrameNote::End { kind, at } => {
                 let open = self.frames.iter_mut().rev().find(|f| f.kind == kind && f.len.is_none());
                 if let Some(frame) = open {
                     frame.len = Some(at.saturating_sub(frame.start));
@@ -263,7 +263,7 @@ impl Frames {
     pub(crate) fn datagram(&mut self, direction: Direction, bytes: &[u8]) {
         let side = &mut self.sides[direction];
         let next = side.next;
-        *side = Side { next, datagrams: true, ..Side::default() };
+        *side = DirectionFrames { next, datagrams: true, ..DirectionFrames::default() };
         side.show(0, bytes);
     }
 
@@ -299,24 +299,24 @@ impl Frames {
 
     /// A frame.
     #[must_use]
-    pub fn get(&self, direction: Direction, id: u64) -> Option<&Frame> {
+    pub fn get(&self, direction: Direction, id: u64) -> Option<&ProtocolFrame> {
         self.sides[direction].frames.iter().find(|f| f.id == id)
     }
 
     /// A frame, to record matching rules.
-    pub fn get_mut(&mut self, direction: Direction, id: u64) -> Option<&mut Frame> {
+    pub fn get_mut(&mut self, direction: Direction, id: u64) -> Option<&mut ProtocolFrame> {
         self.sides[direction].frames.iter_mut().find(|f| f.id == id)
     }
 
     /// Whether a frame is complete.
     #[must_use]
-    pub fn is_complete(&self, direction: Direction, frame: &Frame) -> bool {
+    pub fn is_complete(&self, direction: Direction, frame: &ProtocolFrame) -> bool {
         self.sides[direction].is_complete(frame)
     }
 
     /// Length of a frame as far as it is known.
     #[must_use]
-    pub fn length(&self, direction: Direction, frame: &Frame) -> Option<u64> {
+    pub fn length(&self, direction: Direction, frame: &ProtocolFrame) -> Option<u64> {
         let end = self.sides[direction].end;
         frame.len.or_else(|| frame.ended.then(|| end.saturating_sub(frame.start)))
     }
@@ -325,13 +325,13 @@ impl Frames {
     pub fn chunks<'a>(
         &'a self,
         direction: Direction,
-        frame: &Frame,
+        frame: &ProtocolFrame,
     ) -> impl Iterator<Item = Chunk<'a>> + use<'a> {
         self.sides[direction].chunks(frame)
     }
 
     /// Writes the kept parts of a frame, and holes by their length, as Suricata's records do.
-    pub fn write(&self, direction: Direction, frame: &Frame, out: &mut Vec<u8>) {
+    pub fn write(&self, direction: Direction, frame: &ProtocolFrame, out: &mut Vec<u8>) {
         let mut at = None;
         for chunk in self.chunks(direction, frame) {
             if let Some(hole) = at.and_then(|at| chunk.offset.checked_sub(at)).filter(|hole| *hole > 0) {
@@ -351,7 +351,7 @@ impl Frames {
     }
 
     /// Passes complete frames of a direction to `record`, and drops them.
-    pub fn drain(&mut self, direction: Direction, mut record: impl FnMut(&Frames, &Frame)) {
+    pub fn drain(&mut self, direction: Direction, mut record: impl FnMut(&Frames, &ProtocolFrame)) {
         let side = &self.sides[direction];
         if !side.frames.iter().any(|f| side.is_complete(f)) {
             return;
@@ -383,7 +383,7 @@ mod tests {
     use super::*;
     const TO: Direction = Direction::ToServer;
 
-    fn notes(list: &[Note]) -> Notes {
+    fn notes(list: &[ProtocolFrameNote]) -> Notes {
         Notes { on: true, list: list.iter().map(|note| (TO, *note)).collect() }
     }
 
@@ -398,9 +398,9 @@ mod tests {
         let mut frames = Frames::new(true);
         frames.show(TO, 0, b"GET /1\r\nGE");
         frames.take(&mut notes(&[
-            Note::Begin { kind: 1, at: 0, tx: Some(0) },
-            Note::End { kind: 1, at: 8 },
-            Note::Begin { kind: 1, at: 8, tx: Some(1) },
+            ProtocolFrameNote::Begin { kind: 1, at: 0, tx: Some(0) },
+            ProtocolFrameNote::End { kind: 1, at: 8 },
+            ProtocolFrameNote::Begin { kind: 1, at: 8, tx: Some(1) },
         ]));
         // The stream has number 1.
         assert_eq!(frames.due(TO, false).as_slice(), [2]);
@@ -429,19 +429,24 @@ mod tests {
     fn bytes_and_frames_are_bounded() {
         let mut frames = Frames::new(false);
         let piece = [b'x'; 10_000];
-        frames.take(&mut notes(&[Note::Begin { kind: 1, at: 0, tx: None }]));
+        frames.take(&mut notes(&[ProtocolFrameNote::Begin { kind: 1, at: 0, tx: None }]));
         for at in 0..200u64 {
             frames.show(TO, at * 10_000, &piece);
-            frames.take(&mut notes(&[Note::Whole { kind: 2, at: at * 10_000, len: 1 << 40, tx: None }]));
+            frames.take(&mut notes(&[ProtocolFrameNote::Whole {
+                kind: 2,
+                at: at * 10_000,
+                len: 1 << 40,
+                tx: None,
+            }]));
         }
         assert!(frames.held() < 400_000, "{}", frames.held());
         for at in 0..1_000 {
-            frames.take(&mut notes(&[Note::Whole { kind: 2, at, len: 1 << 40, tx: None }]));
+            frames.take(&mut notes(&[ProtocolFrameNote::Whole { kind: 2, at, len: 1 << 40, tx: None }]));
         }
         assert_eq!(frames.of_kind(TO, 2).len(), FRAMES_MAX);
         // Nothing is recorded unless frames are needed.
         let mut none = Notes::default();
-        none.add(TO, Note::End { kind: 1, at: 1 });
+        none.add(TO, ProtocolFrameNote::End { kind: 1, at: 1 });
         assert!(none.list.is_empty());
     }
 
@@ -450,7 +455,7 @@ mod tests {
         let mut frames = Frames::default();
         for text in ["one", "two"] {
             frames.datagram(TO, text.as_bytes());
-            frames.take(&mut notes(&[Note::Whole { kind: 1, at: 0, len: 3, tx: None }]));
+            frames.take(&mut notes(&[ProtocolFrameNote::Whole { kind: 1, at: 0, len: 3, tx: None }]));
             let due = frames.due(TO, false);
             assert_eq!(due.len(), 1);
             assert_eq!(super::tests::text(&frames, due[0]), text);

@@ -5,16 +5,16 @@
 use crate::content::file::{FileSettings, SIDS_MAX};
 use crate::flow::{HOLDS_MAX, HOLDS_SPAN, OPEN_LIMIT, SWITCHED_LIMIT};
 use crate::{content::magic, frames, protocols};
-use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Stats};
-use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limit::LimitTrace::{Event, NotNeeded, Nothing, Stats};
+use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::limits;
 
 /// All bounds of this crate: those of all protocols, then those that each protocol declares.
-pub fn all() -> impl Iterator<Item = &'static [Limit]> {
+pub fn all() -> impl Iterator<Item = &'static [LimitSpec]> {
     core::iter::once(COMMON).chain(protocols::TABLE.iter().map(|spec| spec.limits))
 }
 
-const COMMON: &[Limit] = limits! {
+const COMMON: &[LimitSpec] = limits! {
     Flow "bytes of a direction that wait for the protocol to be known" = "{}; behind a switch of protocols {}"
         [bytes(OPEN_LIMIT), bytes(SWITCHED_LIMIT)] in ["applayer/flow.rs"],
         "the flow is of no known protocol: rules look at its raw stream; one-sided ones as well",

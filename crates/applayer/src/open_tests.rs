@@ -5,21 +5,21 @@
 use crate::detection::Detected;
 use crate::event::{DETECT_PROTOCOL_ONLY_ONE_DIRECTION, PROTO_DETECTION_SKIPPED};
 use crate::file::FileSettings;
-use crate::flow::{AppLayer, Engine, FlowInfo, Hold, HoldBounds, Known};
+use crate::flow::{AppLayer, DetectedProtocol, Engine, FlowInfo, HoldBounds, HoldDecision};
 use crate::protocol::{Input, ProtocolSpec, Transport};
 use crate::protocols::{self, dns, http, tls};
 use crate::suite::cuts::{self, Player};
 use crate::suite::feeder::Feeder;
 use crate::suite::{Shape, play, shape};
 use bartizan_base::Direction::{ToClient as TC, ToServer as TS};
-use bartizan_base::{Direction, PacketDuration, PerDirection, Settings, Timestamp};
+use bartizan_base::{Direction, PacketDuration, PerDirection, SettingsMap, Timestamp};
 use proptest::prelude::*;
 
 fn engine() -> Engine {
-    Engine::new(&Settings::new(), FileSettings::default()).unwrap()
+    Engine::new(&SettingsMap::new(), FileSettings::default()).unwrap()
 }
 
-fn name(known: Known) -> Option<&'static str> {
+fn name(known: DetectedProtocol) -> Option<&'static str> {
     protocols::spec(known.protocol()?).map(|spec| spec.name)
 }
 
@@ -139,10 +139,10 @@ fn passively_a_lost_beginning_leaves_its_side_untold() {
     assert!(!app.take_detected(TC, false), "the acknowledgement of what is read");
     assert!(app.take_detected(TS, false), "the side's next packet");
     assert!(app.gap(&engine, TC, 10, ANSWER, false, &passive));
-    assert_eq!(app.by_direction().to_client, Known::Pending);
+    assert_eq!(app.by_direction().to_client, DetectedProtocol::Pending);
     app.set_ended(TC);
     assert_eq!(name(app.protocol()), Some("http"));
-    assert_eq!(app.by_direction().to_client, Known::Pending, "also at its end");
+    assert_eq!(app.by_direction().to_client, DetectedProtocol::Pending, "also at its end");
     assert!(!app.take_detected(TC, false) && !app.take_detected(TC, false));
 }
 
@@ -152,7 +152,7 @@ fn passively_a_side_that_says_nothing_speaks_the_others_protocol_at_its_end() {
     for (prevents, at_the_end) in [(false, Some("http")), (true, None)] {
         let mut app = AppLayer::default();
         app.stream(&engine, TS, input(REQUEST), &told(prevents));
-        assert_eq!(app.by_direction().to_client, Known::Pending);
+        assert_eq!(app.by_direction().to_client, DetectedProtocol::Pending);
         app.set_ended(TC);
         assert_eq!(name(app.by_direction().to_client), at_the_end);
         assert!(!app.take_detected(TC, false) && !app.take_detected(TC, false), "no rule is asked");
@@ -165,9 +165,9 @@ fn passively_a_flow_without_a_beginning_is_given_up_when_the_other_side_is_looke
     let mut app = AppLayer::default();
     app.stream(&engine, TS, input(RUBBISH), &passive);
     assert!(!app.gap(&engine, TC, 10, RUBBISH, false, &passive));
-    assert_eq!(app.protocol(), Known::Pending);
+    assert_eq!(app.protocol(), DetectedProtocol::Pending);
     app.stream(&engine, TS, input(RUBBISH), &passive);
-    assert_eq!(app.protocol(), Known::Failed);
+    assert_eq!(app.protocol(), DetectedProtocol::Failed);
 }
 
 #[test]
@@ -275,7 +275,7 @@ proptest! {
         }
         flow.finish();
         match flow.app.protocol() {
-            Known::Protocol(id) if !flow.app.failed_parsing && flow.app.original().is_none() => {
+            DetectedProtocol::Protocol(id) if !flow.app.failed_parsing && flow.app.original().is_none() => {
                 let waits = [flow.app.waits(TS), flow.app.waits(TC)];
                 prop_assert!(waits == [false, false] || flow.app.finished(), "{waits:?} of {id:?}");
             }
@@ -291,8 +291,8 @@ fn an_answer_shows_what_the_request_was() {
     let request = format!("{} /evil.php HTTP/1.1\r\n\r\n", "@".repeat(40)).into_bytes();
     flow.send(TS, &request[..20]);
     flow.send(TS, &request[20..]);
-    assert_eq!(flow.app.protocol(), Known::Pending);
-    assert_eq!(flow.app.by_direction().to_server, Known::Failed);
+    assert_eq!(flow.app.protocol(), DetectedProtocol::Pending);
+    assert_eq!(flow.app.by_direction().to_server, DetectedProtocol::Failed);
     assert_eq!(flow.left(TS), request.len(), "all of it waits");
     flow.send(TC, ANSWER);
     let seen = shapes(&http::SPEC, &mut flow);
@@ -464,9 +464,14 @@ fn when_holding_ends_detection_goes_on() {
             let mut hold = |now: u64| flow.app.hold(TS, Timestamp::from_nanos(now * 1_000_000), &bounds);
             assert_eq!(
                 [hold(0), hold(149), hold(150), hold(151)],
-                [Hold::Yes, Hold::Yes, Hold::Over, Hold::No]
+                [HoldDecision::Yes, HoldDecision::Yes, HoldDecision::Over, HoldDecision::No]
             );
-            assert_eq!(flow.app.summary().by_direction.to_server, Known::Failed, "{} {cut}", spec.name);
+            assert_eq!(
+                flow.app.summary().by_direction.to_server,
+                DetectedProtocol::Failed,
+                "{} {cut}",
+                spec.name
+            );
             flow.send(TS, &bytes[cut..]);
             assert_eq!(name(flow.app.protocol()), Some(spec.name), "{cut}");
             assert_eq!(name(flow.app.by_direction().to_server), Some(spec.name), "{cut}");
@@ -539,7 +544,7 @@ fn records_say_of_detection_what_suricata_says() {
     let mut flow = Feeder::new(&engine, 80);
     flow.send(TS, b"\r\nGET / HTTP/1.1\r\n\r\n");
     assert_eq!(name(flow.app.protocol()), Some("http"));
-    assert_eq!(flow.app.by_direction().to_server, Known::Failed);
+    assert_eq!(flow.app.by_direction().to_server, DetectedProtocol::Failed);
     assert!(!flow.app.events.has(DETECT_PROTOCOL_ONLY_ONE_DIRECTION));
     flow.send(TC, ANSWER);
     assert_eq!(name(flow.app.by_direction().to_client), Some("http"));
@@ -547,7 +552,7 @@ fn records_say_of_detection_what_suricata_says() {
     // In passive mode detection can wait for the response, and agrees with Suricata about flows without one.
     let mut flow = Feeder::passive(&engine, 80);
     flow.send(TS, b"\r\nGET / HTTP/1.1\r\n\r\n");
-    assert_eq!(flow.app.protocol(), Known::Pending);
+    assert_eq!(flow.app.protocol(), DetectedProtocol::Pending);
     flow.send(TC, ANSWER);
     assert_eq!(name(flow.app.protocol()), Some("http"));
     assert_eq!(shapes(&http::SPEC, &mut flow).len(), 1);
@@ -582,9 +587,9 @@ fn who_speaks_first_and_is_not_known_is_given_up_when_the_other_side_is_not_know
         let engine = engine();
         let mut flow = Feeder::new(&engine, port);
         flow.send(TC, banner);
-        assert_eq!(flow.app.protocol(), Known::Pending);
+        assert_eq!(flow.app.protocol(), DetectedProtocol::Pending);
         flow.send(TS, answer);
-        assert_eq!(flow.app.protocol(), Known::Failed, "{port}");
+        assert_eq!(flow.app.protocol(), DetectedProtocol::Failed, "{port}");
         assert!(flow.app.finished());
     }
 }
@@ -596,9 +601,9 @@ fn who_is_answered_in_no_protocol_is_given_up() {
     let engine = engine();
     let mut flow = Feeder::new(&engine, 9999);
     flow.send(TS, b"\x03\0\0\x13\x0e\xe0\0\0");
-    assert_eq!(flow.app.protocol(), Known::Pending);
+    assert_eq!(flow.app.protocol(), DetectedProtocol::Pending);
     flow.send(TC, b"\x03\0\0\x13\x0e\xd0\0\0");
-    assert_eq!(flow.app.protocol(), Known::Failed);
+    assert_eq!(flow.app.protocol(), DetectedProtocol::Failed);
     assert!(flow.app.finished());
 }
 
@@ -627,7 +632,7 @@ fn a_silent_other_side_is_not_waited_for_for_ever() {
 fn a_pattern_that_is_there_by_chance_hides_no_other_protocol() {
     // A query over TCP whose id and flags look like a hello of SSL 2.0.
     let query = [0, 19, 1, 0, 2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'a', 0, 0, 1, 0, 1];
-    let detector = crate::detection::Detector::new(&Settings::new()).unwrap();
+    let detector = crate::detection::Detector::new(&SettingsMap::new()).unwrap();
     let ports = bartizan_base::PerDirection::new(53, 40_000);
     let found = detector.detect(Transport::Tcp, TS, ports, &query, false);
     let (dns, _) = protocols::by_name("dns").unwrap();
@@ -654,7 +659,7 @@ fn a_flow_that_is_watched_from_the_middle_on_has_no_protocol_if_its_client_tells
 #[test]
 fn only_a_flow_that_was_met_in_the_middle_is_turned_by_an_answer() {
     let reverses = |setting: &str, may_turn: bool, data: &[u8]| {
-        let mut settings = Settings::new();
+        let mut settings = SettingsMap::new();
         settings.set("stream.midstream", setting);
         let engine = Engine::new(&settings, FileSettings::default()).unwrap();
         let ports = PerDirection::new(40_000, 80);

@@ -8,8 +8,8 @@ use crate::event::EventCode;
 pub use crate::transaction::NumberId;
 use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
-use bartizan_base::limit::Limit;
-use bartizan_base::{Direction, PerDirection, SettingError, Settings, Timestamp};
+use bartizan_base::limit::LimitSpec;
+use bartizan_base::{Direction, PerDirection, SettingError, SettingsMap, Timestamp};
 
 /// A protocol's number: its position in [`crate::protocols::TABLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -273,10 +273,10 @@ pub struct ProtocolSpec {
     /// cut between them changes the result of parsing.
     pub has_trailing_bytes: bool,
     /// Bounds of the protocol, for docs/limits.md.
-    pub limits: &'static [Limit],
+    pub limits: &'static [LimitSpec],
     /// Reads the protocol's section of the settings (keys without the prefix `app-layer.protocols.NAME.`) and
     /// makes the factory of its parsers.
-    pub configure: fn(&Settings) -> Result<Box<dyn ParserFactory>, SettingError>,
+    pub configure: fn(&SettingsMap) -> Result<Box<dyn ParserFactory>, SettingError>,
 }
 
 impl ProtocolSpec {

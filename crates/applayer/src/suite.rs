@@ -19,7 +19,7 @@ use crate::flow::{AppLayer, Engine, FlowInfo};
 use crate::protocol::{Input, ParseContext, Parser, Progress, ProtocolSpec, Transport};
 use crate::transaction::{BufferQuery, LogOptions, Transaction, TxId};
 use crate::worklist::Worklist;
-use bartizan_base::{Direction, PerDirection, Settings, Timestamp};
+use bartizan_base::{Direction, PerDirection, SettingsMap, Timestamp};
 use bartizan_events::JsonWriter;
 
 pub(crate) mod cuts;
@@ -52,7 +52,7 @@ pub(crate) struct Shape {
 
 /// All visible results of a conversation.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Outcome {
+pub(crate) struct ConversationResult {
     /// Its transactions.
     pub transactions: Vec<Shape>,
     /// Events that belong to no transaction.
@@ -84,11 +84,11 @@ pub(crate) struct Driver {
 impl Driver {
     /// A flow of the protocol, with default settings.
     pub fn new(spec: &'static ProtocolSpec, transport: Transport) -> Self {
-        Driver::with(spec, transport, &Settings::new())
+        Driver::with(spec, transport, &SettingsMap::new())
     }
 
     /// A flow of the protocol, with settings.
-    pub fn with(spec: &'static ProtocolSpec, transport: Transport, settings: &Settings) -> Self {
+    pub fn with(spec: &'static ProtocolSpec, transport: Transport, settings: &SettingsMap) -> Self {
         let factory = (spec.configure)(settings).expect("a protocol must do without settings");
         Driver {
             spec,
@@ -235,14 +235,14 @@ impl Driver {
     }
 
     /// All visible results so far.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> ConversationResult {
         let transactions = self
             .parser
             .tx_range()
             .filter_map(|id| self.parser.tx(id))
             .map(|tx| shape(self.spec, tx))
             .collect();
-        Outcome { transactions, events: self.events.as_slice().to_vec(), failed: self.failed }
+        ConversationResult { transactions, events: self.events.as_slice().to_vec(), failed: self.failed }
     }
 }
 
@@ -325,7 +325,7 @@ pub(crate) fn play(
     transport: Transport,
     conversation: Conversation<'_>,
     cuts: &[usize],
-) -> Outcome {
+) -> ConversationResult {
     let mut driver = Driver::new(spec, transport);
     let mut cuts = cuts.iter().copied().cycle();
     for (direction, piece) in conversation {

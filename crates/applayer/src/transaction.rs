@@ -243,7 +243,7 @@ pub struct LogOptions {
     /// Bodies in an alert's record (`alert.http-body`, `alert.http-body-printable`).
     pub bodies: Bodies,
     /// All other settings of the type, for protocols with options of their own.
-    pub settings: bartizan_base::Settings,
+    pub settings: bartizan_base::SettingsMap,
 }
 
 /// Forms of message bodies in an alert's record.

@@ -27,13 +27,13 @@ pub enum Look {
 
 /// The ids for one reader and one direction.
 #[derive(Debug, Default)]
-struct Notes {
+struct WorklistIds {
     ids: TxIds,
     /// Length at which duplicates are removed next.
     limit: usize,
 }
 
-impl Notes {
+impl WorklistIds {
     fn add(&mut self, id: TxId) {
         if self.ids.last() == Some(&id) {
             return;
@@ -57,18 +57,18 @@ impl Notes {
 /// Lists of changed transactions; see the module.
 #[derive(Debug, Default)]
 pub struct Worklist {
-    inspect: PerDirection<Notes>,
-    record: PerDirection<Notes>,
+    inspect: PerDirection<WorklistIds>,
+    record: PerDirection<WorklistIds>,
     disrupted: PerDirection<bool>,
     unseen: PerDirection<bool>,
     /// Transactions whose memory is to be measured again.
-    unmeasured: Notes,
+    unmeasured: WorklistIds,
     /// Memory of all transactions at their last measurement, in bytes.
     held: usize,
 }
 
 impl Worklist {
-    fn notes(&mut self, look: Look, direction: Direction) -> &mut Notes {
+    fn notes(&mut self, look: Look, direction: Direction) -> &mut WorklistIds {
         match look {
             Look::Inspect => &mut self.inspect[direction],
             Look::Record => &mut self.record[direction],
@@ -179,8 +179,8 @@ impl Worklist {
     pub fn leave_out(&mut self, direction: Direction) {
         self.disrupted[direction] = true;
         self.unseen[direction] = true;
-        self.inspect[direction] = Notes::default();
-        self.record[direction] = Notes::default();
+        self.inspect[direction] = WorklistIds::default();
+        self.record[direction] = WorklistIds::default();
     }
 
     /// Records that this link sees a direction after all: from now on transactions are open in it.

@@ -14,7 +14,7 @@
 //! too. CONFIGURATION defines the variables of its headers, one `vars.address-groups.NAME = VALUE` a line.
 //! A table goes to standard output, JSON to OUT.
 
-use bartizan_base::{Fid, Settings};
+use bartizan_base::{Fid, SettingsMap};
 use bartizan_classify::trace::{Draw, Random, draw};
 use bartizan_classify::{
     Auto, Classifier, Flat, FlatV4, Header, HeaderRule, Linear, Match, NO_FID, Net, Range, RankedRule,
@@ -23,7 +23,7 @@ use bartizan_classify::{
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::ruleset::{LoadInput, load};
 use bartizan_pattern::{Compiler, Config};
-use bartizan_rules::{Rule, RuleDirection, Variables, parse_file};
+use bartizan_rules::{Rule, RuleDirection, RuleVariables, parse_file};
 use bartizan_testkit_golden::{Hsm, Segmentation};
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
@@ -58,8 +58,8 @@ const CHECKED: usize = 1_000;
 type Failure = Box<dyn Error>;
 
 /// The variables of a configuration, with those that the rules' authors expect and it lacks.
-fn variables(text: &str) -> Result<Variables, Failure> {
-    let mut variables = Variables::new();
+fn variables(text: &str) -> Result<RuleVariables, Failure> {
+    let mut variables = RuleVariables::new();
     let mut set = |name: &str, value: &str| -> Result<(), Failure> {
         match name.split_once('.') {
             Some(("address-groups", name)) => variables.set_address(name, value).map_err(|e| e.message)?,
@@ -115,7 +115,7 @@ struct Headers {
     entries: Vec<RankedRule>,
 }
 
-fn headers(text: &str, variables: &Variables) -> Result<Headers, Failure> {
+fn headers(text: &str, variables: &RuleVariables) -> Result<Headers, Failure> {
     let all: Vec<&str> = text
         .lines()
         .map(|line| line.trim_start_matches(['#', ' ']))
@@ -218,9 +218,9 @@ fn built(segmentation: Segmentation, sets: [&[RankedRule]; 2]) -> Result<Hsm, St
 }
 
 /// The header rules of the signature groups of rules.
-fn signature_groups(text: &str, variables: &Variables) -> Result<Vec<RankedRule>, Failure> {
+fn signature_groups(text: &str, variables: &RuleVariables) -> Result<Vec<RankedRule>, Failure> {
     let input = LoadInput {
-        settings: &Settings::new(),
+        settings: &SettingsMap::new(),
         variables,
         classifications: None,
         references: None,

@@ -7,8 +7,8 @@ use bartizan_applayer::event::GENERIC;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
 use bartizan_applayer::protocols;
-use bartizan_base::limit::{Limit, Table, Trace};
-use bartizan_base::{Generation, Settings};
+use bartizan_base::limit::{LimitSpec, LimitTable, LimitTrace};
+use bartizan_base::{Generation, SettingsMap};
 use bartizan_dataplane::driver::LiveCounters;
 use bartizan_dataplane::event_ring::RingCounters;
 use bartizan_dataplane::handover::HandOverCounters;
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// All declared limits, in the order in which packets meet them.
-fn declared() -> impl Iterator<Item = &'static Limit> {
+fn declared() -> impl Iterator<Item = &'static LimitSpec> {
     let applayer = bartizan_applayer::limits::all();
     let crates = [
         bartizan_api::limits::LIMITS,
@@ -58,11 +58,11 @@ const END: &str = "<!-- end of limits -->";
 /// The page with new tables.
 fn page(before: &str) -> String {
     let mut text = before.to_owned();
-    for table in Table::ALL {
+    for table in LimitTable::ALL {
         let mark = format!("<!-- limits: {} -->\n", table.name());
         let (head, rest) = text.split_once(&mark).unwrap_or_else(|| panic!("no {mark}"));
         let (_, tail) = rest.split_once(END).unwrap_or_else(|| panic!("no {END} behind {mark}"));
-        let rows: String = declared().filter(|limit| limit.table == table).map(Limit::row).collect();
+        let rows: String = declared().filter(|limit| limit.table == table).map(LimitSpec::row).collect();
         let columns =
             "| limit | value | where | what happens there | counter or trace |\n|---|---|---|---|---|\n";
         text = format!("{head}{mark}{columns}{rows}{END}{tail}");
@@ -108,9 +108,9 @@ fn declarations_name_the_files_of_their_constants() {
 
 /// The names of all counters of EVE's `stats`.
 fn counters() -> BTreeSet<&'static str> {
-    let (mut settings, _) = EngineSettings::from_settings(&Settings::new(), true, [1, 2]).unwrap();
+    let (mut settings, _) = EngineSettings::from_settings(&SettingsMap::new(), true, [1, 2]).unwrap();
     settings.count_stream_events = true;
-    let engine = Arc::new(Engine::new(&Settings::new(), FileSettings::default()).unwrap());
+    let engine = Arc::new(Engine::new(&SettingsMap::new(), FileSettings::default()).unwrap());
     let chains = Arc::new(Chains::one(Generation(1), Vec::new()));
     let worker = Worker::new(settings, engine, chains).unwrap();
     // Functions count these, and this worker has none.
@@ -140,20 +140,20 @@ fn events() -> BTreeSet<String> {
 }
 
 /// Whether the counter or event of a declaration exists.
-fn exists(trace: Trace, counters: &BTreeSet<&str>, events: &BTreeSet<String>) -> bool {
+fn exists(trace: LimitTrace, counters: &BTreeSet<&str>, events: &BTreeSet<String>) -> bool {
     match trace {
-        Trace::Stats(name) => match name.strip_suffix('*') {
+        LimitTrace::Stats(name) => match name.strip_suffix('*') {
             Some(beginning) => counters.iter().any(|counter| counter.starts_with(beginning)),
             None => counters.contains(name),
         },
-        Trace::Metric(name) => METRICS.iter().any(|metric| metric.name == name),
-        Trace::Event(name) => events.contains(name),
-        Trace::Function(name) => {
+        LimitTrace::Metric(name) => METRICS.iter().any(|metric| metric.name == name),
+        LimitTrace::Event(name) => events.contains(name),
+        LimitTrace::Function(name) => {
             [&gate::SPEC, &names::SPEC, &portscan::SPEC, &pfw::SPEC, &sfw::SPEC, &ids::SPEC]
                 .iter()
                 .any(|spec| spec.counters.iter().any(|counter| counter.name == name))
         }
-        Trace::Refused(_) | Trace::Told(_) | Trace::NotNeeded | Trace::Nothing => true,
+        LimitTrace::Refused(_) | LimitTrace::Told(_) | LimitTrace::NotNeeded | LimitTrace::Nothing => true,
     }
 }
 
@@ -166,11 +166,11 @@ fn what_declarations_say_that_rises_is_there() {
         }
     }
     for planted in [
-        Trace::Stats("flow.get_usd"),
-        Trace::Stats("flw.*"),
-        Trace::Metric("x"),
-        Trace::Event("x"),
-        Trace::Function("x"),
+        LimitTrace::Stats("flow.get_usd"),
+        LimitTrace::Stats("flw.*"),
+        LimitTrace::Metric("x"),
+        LimitTrace::Event("x"),
+        LimitTrace::Function("x"),
     ] {
         assert!(!exists(planted, &counters, &events), "{planted:?}");
     }

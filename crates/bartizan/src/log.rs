@@ -22,7 +22,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
+pub enum LogFormat {
     /// Text for people.
     #[default]
     Text,
@@ -47,14 +47,14 @@ pub enum Least {
 pub struct LogArgs {
     /// Form of log lines on standard error: for people, or one JSON object a line.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
-    pub log_format: Format,
+    pub log_format: LogFormat,
     /// Least severe log lines that are written.
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t)]
     pub log_level: Least,
 }
 
 /// The form, once set.
-static FORMAT: OnceLock<Format> = OnceLock::new();
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
 /// Writes the runtime's events from now on. Those of libraries are left out: they are not for operators.
 pub fn install(args: LogArgs) {
@@ -68,7 +68,7 @@ pub fn install(args: LogArgs) {
 }
 
 fn is_json() -> bool {
-    FORMAT.get() == Some(&Format::Json)
+    FORMAT.get() == Some(&LogFormat::Json)
 }
 
 /// The receiver of diagnostics of rules, settings and policies: for people they are printed with the lines
@@ -95,7 +95,7 @@ impl<S: Subscriber> Layer<S> for Lines {
         if !about.target().starts_with("bartizan") {
             return;
         }
-        let mut text = Text(String::new());
+        let mut text = LogMessage(String::new());
         event.record(&mut text);
         if is_json() {
             write(&object(*about.level(), about.target(), &text.0));
@@ -142,9 +142,9 @@ const fn prefix(level: Level) -> &'static str {
 }
 
 /// The message of an event; other fields follow with their names.
-struct Text(String);
+struct LogMessage(String);
 
-impl Visit for Text {
+impl Visit for LogMessage {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // Writing to text cannot fail.
         let _ = match field.name() {

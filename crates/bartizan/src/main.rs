@@ -35,7 +35,7 @@ use std::process::ExitCode;
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<CliCommand>,
     #[command(flatten)]
     asked: commands::asked::Args,
     /// Print the version of this program.
@@ -44,49 +44,49 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum CliCommand {
     /// Inspect capture files and write EVE events.
     #[command(after_help = commands::inspect::EXAMPLES)]
-    Inspect(commands::inspect::Args),
+    Inspect(commands::inspect::InspectArgs),
     /// Run on live traffic, inline between two interfaces or passive on one.
-    Run(commands::run::Args),
+    Run(commands::run::RunCommandArgs),
     /// Check rule files and policies: every error with file, line, column and a suggestion.
     #[command(after_help = commands::check::EXAMPLES)]
-    Check(commands::check::Args),
+    Check(commands::check::CheckArgs),
     /// Explain why a flow is treated as it is, or what the engine made of a rule.
     #[command(
         after_help = "`bartizan explain flow --help` and `bartizan explain rule --help` have examples."
     )]
-    Explain(commands::explain::Args),
+    Explain(commands::explain::ExplainArgs),
     /// Control and query a controller or a running program: policies, devices, roll-outs; reload, counters,
     /// live flows.
     #[command(after_help = commands::ctl::after_help(), disable_help_subcommand = true)]
-    Ctl(commands::ctl::Args),
+    Ctl(commands::ctl::CtlArgs),
     /// Load header rules or policies and classify headers, or measure the speed of that.
     #[command(after_help = commands::classify::EXAMPLES)]
-    Classify(commands::classify::Args),
+    Classify(commands::classify::ClassifyArgs),
     /// Certificates of controllers and devices, and tokens for a device's first one.
     #[command(after_help = commands::ca::EXAMPLES)]
-    Ca(commands::ca::Args),
+    Ca(commands::ca::CaArgs),
     /// Run the controller: tenants, policies, devices and roll-outs behind a REST API.
     #[command(after_help = commands::controller::EXAMPLES)]
-    Controller(commands::controller::Args),
+    Controller(commands::controller::ControllerArgs),
     /// Print shell completions.
-    Completions(commands::completions::Args),
+    Completions(commands::completions::CompletionsArgs),
     /// Write man pages into a folder.
-    Man(commands::man::Args),
+    Man(commands::man::ManArgs),
 }
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-impl Command {
+impl CliCommand {
     /// The log options of the command.
     fn log(&self) -> LogArgs {
         match self {
-            Command::Run(args) => args.log,
-            Command::Inspect(args) => args.log,
-            Command::Controller(args) => args.log,
+            CliCommand::Run(args) => args.log,
+            CliCommand::Inspect(args) => args.log,
+            CliCommand::Controller(args) => args.log,
             _ => LogArgs::default(),
         }
     }
@@ -113,23 +113,23 @@ fn main() -> ExitCode {
         }
     };
     match cli.command {
-        Some(Command::Run(_) | Command::Inspect(_) | Command::Controller(_)) => {}
-        Some(Command::Ctl(_) | Command::Ca(_)) => signals::end_with_the_output(),
+        Some(CliCommand::Run(_) | CliCommand::Inspect(_) | CliCommand::Controller(_)) => {}
+        Some(CliCommand::Ctl(_) | CliCommand::Ca(_)) => signals::end_with_the_output(),
         _ => signals::end_with_the_pipe(),
     }
-    log::install(cli.command.as_ref().map(Command::log).unwrap_or_default());
+    log::install(cli.command.as_ref().map(CliCommand::log).unwrap_or_default());
     let Some(command) = cli.command else { return ended(commands::asked::run(&cli.asked, &arguments())) };
     ended(match command {
-        Command::Inspect(args) => commands::inspect::run(&args),
-        Command::Run(args) => commands::run::run(&args),
-        Command::Check(args) => commands::check::run(&args),
-        Command::Explain(args) => commands::explain::run(&args),
-        Command::Ctl(args) => commands::ctl::run(&args),
-        Command::Classify(args) => commands::classify::run(&args),
-        Command::Ca(args) => commands::ca::run(&args),
-        Command::Controller(args) => commands::controller::run(&args),
-        Command::Completions(args) => commands::completions::run(&args),
-        Command::Man(args) => commands::man::run(&args),
+        CliCommand::Inspect(args) => commands::inspect::run(&args),
+        CliCommand::Run(args) => commands::run::run(&args),
+        CliCommand::Check(args) => commands::check::run(&args),
+        CliCommand::Explain(args) => commands::explain::run(&args),
+        CliCommand::Ctl(args) => commands::ctl::run(&args),
+        CliCommand::Classify(args) => commands::classify::run(&args),
+        CliCommand::Ca(args) => commands::ca::run(&args),
+        CliCommand::Controller(args) => commands::controller::run(&args),
+        CliCommand::Completions(args) => commands::completions::run(&args),
+        CliCommand::Man(args) => commands::man::run(&args),
     })
 }
 

@@ -10,9 +10,11 @@ use crate::level;
 use crate::namespace;
 use crate::office;
 
-use bartizan_agent::session::Held;
-use bartizan_agent::session::store::{FileStore, Store};
-use bartizan_api::southbound::{LevelStands, LevelState, Object, Policy, RuleGroup, RuleType, Rules, Stands};
+use bartizan_agent::session::ControllerGeneration;
+use bartizan_agent::session::store::{FileStore, GenerationStore};
+use bartizan_api::southbound::{
+    GroupRules, LevelStands, LevelState, LevelStatus, Object, Policy, RuleGroup, RuleType,
+};
 use bartizan_ports::InlinePort;
 use command_socket::Client;
 use common::{Folder, Running, get, run, until, value};
@@ -71,7 +73,7 @@ fn library(sids: &[u32]) -> [Object; 2] {
         "alert udp any any -> any any (content:\"a\"; sid:2002;)",
         "",
     ];
-    let rules = Rules::Raw(lines.map(str::to_owned).to_vec());
+    let rules = GroupRules::Raw(lines.map(str::to_owned).to_vec());
     let text = json!({"library": {"files": [{"group": FILE, "sha256": "web.rules"}], "choose": [{"sids": sids}], "except": []}});
     [
         part(0, "@library/web", &text),
@@ -223,7 +225,7 @@ fn killed_while_it_built(folder: &Folder, net: &mut [InlinePort; 2]) {
     let mut store = FileStore::new(&folder.path("state/edge"));
     let held = store.load().unwrap();
     store.save(&held).unwrap();
-    let mut broken = Held { generation: 2, ..held };
+    let mut broken = ControllerGeneration { generation: 2, ..held };
     broken.objects.insert(bad().key(), Arc::new(bad()));
     assert!(store.save_ahead(&broken).unwrap());
     let running = start(folder);
@@ -236,7 +238,7 @@ fn killed_while_it_built(folder: &Folder, net: &mut [InlinePort; 2]) {
     assert_eq!(store.load().unwrap().generation, 2);
     let good = store.before().unwrap();
     store.save(&good).unwrap();
-    assert!(store.save_ahead(&Held { generation: 2, ..good }).unwrap());
+    assert!(store.save_ahead(&ControllerGeneration { generation: 2, ..good }).unwrap());
     let mut tried = FileStore::new(&folder.path("state/edge"));
     assert!(tried.load().is_ok() && tried.may_build().unwrap());
     let running = start(folder);
@@ -298,11 +300,11 @@ fn host_with_level() -> String {
 }
 
 /// The device's report of its levels.
-fn stands(site: &Site) -> Stands {
+fn stands(site: &Site) -> LevelStatus {
     site.running().stands.unwrap_or_default()
 }
 
-fn level_of(stands: &Stands, link: &str, level: &str) -> Option<LevelStands> {
+fn level_of(stands: &LevelStatus, link: &str, level: &str) -> Option<LevelStands> {
     stands.levels.iter().find(|of| (of.link.as_str(), of.level.as_str()) == (link, level)).cloned()
 }
 
@@ -321,7 +323,7 @@ fn what_each_level_does_and_which_rules_nobody_evaluates_is_told() {
             "alert udp any any -> any any (asn1:oversize_length 10; sid:2003;)",
         ];
         let Some(Object::Group(file)) = objects.last_mut() else { panic!() };
-        file.rules = Rules::Raw(lines.map(str::to_owned).to_vec());
+        file.rules = GroupRules::Raw(lines.map(str::to_owned).to_vec());
         site.publish(1, &objects);
         until("generation 1", || site.acknowledged() == 1);
         let now = stands(&site);

@@ -3,7 +3,7 @@
 
 use bartizan_testkit::generated;
 
-use bartizan_base::{LinkId, Settings, Timestamp};
+use bartizan_base::{LinkId, SettingsMap, Timestamp};
 use bartizan_dataplane::worker::Frame;
 use bartizan_packet::LinkType;
 use bartizan_stages::settings::EngineSettings;
@@ -56,7 +56,7 @@ impl From<Packet> for Sent {
 
 /// The shipped settings of detection.
 fn passive(settings: &mut EngineSettings) {
-    let shipped: Settings = bartizan_config::suricata::shipped();
+    let shipped: SettingsMap = bartizan_config::suricata::shipped();
     *settings = EngineSettings::from_settings(&shipped, false, [1, 2]).unwrap().0;
 }
 

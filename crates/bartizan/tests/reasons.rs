@@ -13,9 +13,9 @@ use bartizan_dataplane::handover::{Handled, connect};
 use bartizan_dataplane::worker::Worker;
 use bartizan_flow::WhenFull;
 use bartizan_flow::tcp::{ExceptionPolicy, OverlapAction};
-use bartizan_function::{FunctionKind, FunctionSpec, Model};
+use bartizan_function::{FunctionKind, FunctionModel, FunctionSpec};
 use bartizan_ports::{InlinePair, PortStats, TestClock, TestPort};
-use bartizan_stages::lifecycle::Act;
+use bartizan_stages::lifecycle::LifecycleCommand;
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{Shape, ethernet, fragments, ip, marked, tcp, udp};
 use bartizan_testkit_worker::{Captured, Made, Nothing, Stack, events, header_function, live};
@@ -58,7 +58,7 @@ struct Packets {
 static FRAGILE: FunctionSpec = FunctionSpec {
     name: "fragile",
     summary: "Panics.",
-    model: Model::StatelessHeaders,
+    model: FunctionModel::StatelessHeaders,
     runs_after: &[],
     runs_before: &[],
     header_half: None,
@@ -241,7 +241,7 @@ fn play(row: &Packets, v6: bool, name: &str) -> Result_ {
     };
     let mut stack = Stack::with_functions(&made, vec![fragile()]);
     if let Some(function) = row.stopped {
-        stack.worker.order(function, Act::Stop).expect("the chain has it");
+        stack.worker.order(function, LifecycleCommand::Stop).expect("the chain has it");
     }
     stack.worker.shed_by(|| row.backlog);
     let mut refused = BTreeMap::new();
@@ -286,7 +286,7 @@ fn play_staged(row: &Packets, v6: bool, name: &str) -> (BTreeMap<String, u64>, u
     let mut stack = Stack::with_functions(&made, vec![fragile()]);
     stack.swap_file(&file, row.rules);
     if let Some(function) = row.stopped {
-        stack.worker.order(function, Act::Stop).expect("the chain has it");
+        stack.worker.order(function, LifecycleCommand::Stop).expect("the chain has it");
     }
     stack.worker.shed_by(|| row.backlog);
     let frames = (row.frames)(v6);

@@ -13,9 +13,9 @@ use crate::{PacketDuration, Reason};
 
 /// A bound.
 #[derive(Clone, Copy, Debug)]
-pub struct Limit {
+pub struct LimitSpec {
     /// The table of the bound.
-    pub table: Table,
+    pub table: LimitTable,
     /// The bounded quantity.
     pub name: &'static str,
     /// The bound in words; each `{}` is one of the figures.
@@ -29,12 +29,12 @@ pub struct Limit {
     /// The effect of reaching the bound.
     pub happens: &'static str,
     /// The signs of reaching the bound: counters and events.
-    pub traces: &'static [Trace],
+    pub traces: &'static [LimitTrace],
 }
 
 /// Tables of docs/limits.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Table {
+pub enum LimitTable {
     /// Bounds per flow and per packet.
     Flow,
     /// Bounds of protocols.
@@ -49,28 +49,34 @@ pub enum Table {
     File,
 }
 
-impl Table {
+impl LimitTable {
     /// All of them.
-    pub const ALL: [Table; 6] =
-        [Table::Flow, Table::Protocol, Table::Rule, Table::Control, Table::Controller, Table::File];
+    pub const ALL: [LimitTable; 6] = [
+        LimitTable::Flow,
+        LimitTable::Protocol,
+        LimitTable::Rule,
+        LimitTable::Control,
+        LimitTable::Controller,
+        LimitTable::File,
+    ];
 
     /// Name in the marks around the table.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Table::Flow => "flow",
-            Table::Protocol => "protocol",
-            Table::Rule => "rule",
-            Table::Control => "control",
-            Table::Controller => "controller",
-            Table::File => "file",
+            LimitTable::Flow => "flow",
+            LimitTable::Protocol => "protocol",
+            LimitTable::Rule => "rule",
+            LimitTable::Control => "control",
+            LimitTable::Controller => "controller",
+            LimitTable::File => "file",
         }
     }
 }
 
 /// A sign that a bound was reached.
 #[derive(Clone, Copy, Debug)]
-pub enum Trace {
+pub enum LimitTrace {
     /// Counters of EVE's `stats`: a name, or the beginning of several names and `*`.
     Stats(&'static str),
     /// A metric.
@@ -89,23 +95,23 @@ pub enum Trace {
     Nothing,
 }
 
-impl Trace {
+impl LimitTrace {
     /// The text for the page.
     #[must_use]
     pub fn text(self) -> String {
         match self {
-            Trace::Stats(name) | Trace::Metric(name) => format!("`{name}`"),
-            Trace::Refused(reason) => format!("refused by reason (`{}`)", reason.name()),
-            Trace::Event(name) => format!("event `{name}`"),
-            Trace::Function(name) => format!("`{name}` of the function"),
-            Trace::Told(words) => words.to_owned(),
-            Trace::NotNeeded => "none needed".to_owned(),
-            Trace::Nothing => "none".to_owned(),
+            LimitTrace::Stats(name) | LimitTrace::Metric(name) => format!("`{name}`"),
+            LimitTrace::Refused(reason) => format!("refused by reason (`{}`)", reason.name()),
+            LimitTrace::Event(name) => format!("event `{name}`"),
+            LimitTrace::Function(name) => format!("`{name}` of the function"),
+            LimitTrace::Told(words) => words.to_owned(),
+            LimitTrace::NotNeeded => "none needed".to_owned(),
+            LimitTrace::Nothing => "none".to_owned(),
         }
     }
 }
 
-impl Limit {
+impl LimitSpec {
     /// The bound with its figures.
     #[must_use]
     pub fn bound(&self) -> String {
@@ -151,8 +157,8 @@ impl Limit {
 macro_rules! limits {
     ($($table:ident $name:literal = $value:literal [$($figure:expr),* $(,)?] in [$($at:literal),+],
         $happens:literal, [$($trace:expr),+ $(,)?];)*) => {
-        &[$($crate::limit::Limit {
-            table: $crate::limit::Table::$table,
+        &[$($crate::limit::LimitSpec {
+            table: $crate::limit::LimitTable::$table,
             name: $name,
             value: $value,
             figures: || ::std::vec![$($figure),*],
@@ -235,11 +241,11 @@ mod tests {
     #[test]
     fn rows_have_the_figures_of_the_constants() {
         const MOST: usize = 8_192;
-        let declared: &[Limit] = limits! {
+        let declared: &[LimitSpec] = limits! {
             Flow "fish" = "{} a pond, `pond.max2`" [count(MOST)] in ["base/limit.rs"], "swim away",
-                [Trace::Stats("fish.lost"), Trace::Refused(Reason::Unreadable)];
-            Rule "birds" = "2 a tree" [] in ["base/limit.rs"], "fly", [Trace::Nothing];
-            Rule "bees" = "{}" [] in ["base/limit.rs"], "sting", [Trace::NotNeeded];
+                [LimitTrace::Stats("fish.lost"), LimitTrace::Refused(Reason::Unreadable)];
+            Rule "birds" = "2 a tree" [] in ["base/limit.rs"], "fly", [LimitTrace::Nothing];
+            Rule "bees" = "{}" [] in ["base/limit.rs"], "sting", [LimitTrace::NotNeeded];
         };
         let [fish, birds, bees] = declared else { unreachable!() };
         let row = "| fish | 8,192 a pond, `pond.max2` | `base/limit.rs` | swim away | `fish.lost`, refused by reason (`unreadable`) |\n";

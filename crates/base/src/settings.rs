@@ -10,9 +10,9 @@ use std::sync::Mutex;
 /// Settings by dotted key; list items are numbered from 0 (`outputs.1.eve-log.types.0`).
 ///
 /// Remembers the keys that were read, so that the program can warn once about every key of a user's file that
-/// nothing reads ([`Settings::unread`]).
+/// nothing reads ([`SettingsMap::unread`]).
 #[derive(Debug, Default)]
-pub struct Settings {
+pub struct SettingsMap {
     values: BTreeMap<String, String>,
     /// Source of each value, for messages: `suricata.yaml:12:3`, `--set`.
     origins: BTreeMap<String, String>,
@@ -40,9 +40,9 @@ impl core::fmt::Display for SettingError {
 
 impl std::error::Error for SettingError {}
 
-impl Clone for Settings {
+impl Clone for SettingsMap {
     fn clone(&self) -> Self {
-        Settings {
+        SettingsMap {
             values: self.values.clone(),
             origins: self.origins.clone(),
             prefix: self.prefix.clone(),
@@ -51,7 +51,7 @@ impl Clone for Settings {
     }
 }
 
-impl Settings {
+impl SettingsMap {
     /// No settings: every reader uses its built-in default.
     #[must_use]
     pub fn new() -> Self {
@@ -172,9 +172,9 @@ impl Settings {
     /// The settings below `prefix` as settings of their own, with their sources, keys without the prefix.
     /// Errors name keys in full.
     #[must_use]
-    pub fn section(&self, prefix: &str) -> Settings {
+    pub fn section(&self, prefix: &str) -> SettingsMap {
         let start = format!("{prefix}.");
-        let mut section = Settings { prefix: format!("{}{start}", self.prefix), ..Settings::new() };
+        let mut section = SettingsMap { prefix: format!("{}{start}", self.prefix), ..SettingsMap::new() };
         for (key, value) in self.values.range(start.clone()..) {
             let Some(rest) = key.strip_prefix(start.as_str()) else { break };
             match self.origins.get(key) {
@@ -197,7 +197,7 @@ impl Settings {
         self.values.keys().filter(|k| !read.contains(*k) && !below(k)).cloned().collect()
     }
 
-    /// Marks all keys below `prefix` as read: for a section that [`Settings::section`] takes over, or that
+    /// Marks all keys below `prefix` as read: for a section that [`SettingsMap::section`] takes over, or that
     /// does not concern this program.
     pub fn mark_read(&self, prefix: &str) {
         if let Ok(mut read) = self.read.lock() {
@@ -211,14 +211,14 @@ impl Settings {
     }
 
     /// Marks keys as read that were read in a copy with additional settings.
-    pub fn mark_read_as(&self, copy: &Settings) {
+    pub fn mark_read_as(&self, copy: &SettingsMap) {
         if let (Ok(mut own), Ok(read)) = (self.read.lock(), copy.read.lock()) {
             own.extend(read.iter().filter(|key| self.values.contains_key(*key)).cloned());
         }
     }
 
     /// Marks keys as read that were read in a section of these settings.
-    pub fn mark_section_read(&self, section: &Settings) {
+    pub fn mark_section_read(&self, section: &SettingsMap) {
         let Some(prefix) = section.prefix.strip_prefix(self.prefix.as_str()) else { return };
         if let (Ok(mut own), Ok(read)) = (self.read.lock(), section.read.lock()) {
             own.extend(read.iter().map(|key| format!("{prefix}{key}")));
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn children_are_listed_once_and_in_order() {
-        let mut s = Settings::new();
+        let mut s = SettingsMap::new();
         for i in [10, 2, 0] {
             s.set(format!("outputs.{i}.eve-log.enabled"), "yes");
         }
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn errors_say_where_the_value_comes_from() {
-        let mut s = Settings::new();
+        let mut s = SettingsMap::new();
         s.set_from("a.b.c", "maybe", "x.yaml:3:4");
         s.set("a.b.d", "maybe");
         let error = s.section("a").section("b").bool("c", true).unwrap_err();
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_is_read_of_a_section_is_read() {
-        let mut s = Settings::new();
+        let mut s = SettingsMap::new();
         s.set_from("a.b.c", "1", "x.yaml:1:1");
         s.set("a.b.d", "1");
         let outer = s.section("a");
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn unread_keys_are_known() {
-        let mut s = Settings::new();
+        let mut s = SettingsMap::new();
         s.set("a.b", "1");
         s.set("a.c", "maybe");
         assert_eq!(s.number("a.b", 0), Ok(1));

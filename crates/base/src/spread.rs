@@ -46,7 +46,7 @@ pub struct Factors {
 
 /// The virtual network of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Network {
+pub struct VirtualNetwork {
     /// VLAN ids, 0 for a missing one; their order does not matter.
     pub vlans: [u16; 3],
     /// Kind and number of the innermost tunnel; 0: none.
@@ -55,7 +55,7 @@ pub struct Network {
 
 /// The part of a packet that the hash uses besides its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum SpreadPorts {
     /// Source and destination port.
     Ports(u16, u16),
     /// Nothing: it has no ports, or is a fragment, which may lack them. So all fragments between two hosts
@@ -129,8 +129,8 @@ impl Spread {
 
     /// [`Spread::worker_in`] of a packet outside of VLANs and tunnels.
     #[must_use]
-    pub fn worker(&self, source: IpAddr, destination: IpAddr, part: Part) -> u16 {
-        self.worker_in(Network::default(), source, destination, part)
+    pub fn worker(&self, source: IpAddr, destination: IpAddr, part: SpreadPorts) -> u16 {
+        self.worker_in(VirtualNetwork::default(), source, destination, part)
     }
 
     /// The worker of a packet, from 0. All arithmetic is modulo 2^32: h = link factor x link, plus VLAN
@@ -138,7 +138,13 @@ impl Spread {
     /// factor x (source word + destination word), plus ports factor x (source + destination port); h ^= h >>
     /// 15; h *= last factor; worker = ((h >> 16) x workers) >> 16.
     #[must_use]
-    pub fn worker_in(&self, network: Network, source: IpAddr, destination: IpAddr, part: Part) -> u16 {
+    pub fn worker_in(
+        &self,
+        network: VirtualNetwork,
+        source: IpAddr,
+        destination: IpAddr,
+        part: SpreadPorts,
+    ) -> u16 {
         let factors = &self.factors;
         let vlans = network.vlans.iter().fold(0, |sum, id| sum + u32::from(*id));
         let tunnel = (network.tunnel as u32).wrapping_add((network.tunnel >> 32) as u32);
@@ -151,8 +157,8 @@ impl Spread {
             .zip(factors.address)
             .fold(start, |sum, ((a, b), factor)| sum.wrapping_add(a.wrapping_add(b).wrapping_mul(factor)));
         let more = match part {
-            Part::Ports(a, b) => (u32::from(a) + u32::from(b)).wrapping_mul(factors.ports),
-            Part::Nothing => 0,
+            SpreadPorts::Ports(a, b) => (u32::from(a) + u32::from(b)).wrapping_mul(factors.ports),
+            SpreadPorts::Nothing => 0,
         };
         hash = hash.wrapping_add(more);
         hash ^= hash >> 15;
@@ -193,8 +199,8 @@ mod tests {
         for v6 in [false, true] {
             for n in 0..500u16 {
                 let (a, b) = (address(v6, u32::from(n) * 77), address(v6, 9));
-                let there = spread.worker(a, b, Part::Ports(n, 443));
-                assert_eq!(there, spread.worker(b, a, Part::Ports(443, n)));
+                let there = spread.worker(a, b, SpreadPorts::Ports(n, 443));
+                assert_eq!(there, spread.worker(b, a, SpreadPorts::Ports(443, n)));
                 assert!(there < 7);
             }
         }
@@ -203,11 +209,11 @@ mod tests {
     #[test]
     fn link_and_virtual_network_choose_the_worker_as_far_as_they_count() {
         let spread = Spread::new([1, 2], 16);
-        let (a, b, ports) = (address(true, 1), address(true, 9), Part::Ports(7, 443));
+        let (a, b, ports) = (address(true, 1), address(true, 9), SpreadPorts::Ports(7, 443));
         let of = |spread: &Spread, vlans: [u16; 3], tunnel: u64| {
-            let network = Network { vlans, tunnel };
+            let network = VirtualNetwork { vlans, tunnel };
             let there = spread.worker_in(network, a, b, ports);
-            assert_eq!(there, spread.worker_in(network, b, a, Part::Ports(443, 7)));
+            assert_eq!(there, spread.worker_in(network, b, a, SpreadPorts::Ports(443, 7)));
             there
         };
         assert_eq!(of(&spread, [0; 3], 0), spread.worker(a, b, ports));
@@ -234,11 +240,11 @@ mod tests {
         for seed in [[0, 0], [1, 2], [u64::MAX, 7]] {
             for v6 in [false, true] {
                 let spread = Spread::new(seed, 4);
-                type Flow = (u32, Part);
+                type Flow = (u32, SpreadPorts);
                 let cases: [fn(u16) -> Flow; 3] = [
-                    |n| (1, Part::Ports(20_000 + n, 443)),
-                    |n| (u32::from(n), Part::Ports(20_000, 443)),
-                    |n| (u32::from(n) << 3, Part::Nothing),
+                    |n| (1, SpreadPorts::Ports(20_000 + n, 443)),
+                    |n| (u32::from(n), SpreadPorts::Ports(20_000, 443)),
+                    |n| (u32::from(n) << 3, SpreadPorts::Nothing),
                 ];
                 for case in cases {
                     let mut shares = [0u32; 4];
@@ -258,10 +264,11 @@ mod tests {
         let alone = Spread::new([3, 4], 0);
         assert_eq!(alone.workers(), 1);
         let (a, b) = (address(false, 1), address(true, 1));
-        assert_eq!(alone.worker(a, a, Part::Nothing), 0);
+        assert_eq!(alone.worker(a, a, SpreadPorts::Nothing), 0);
         let (one, two) = (Spread::new([3, 4], 16), Spread::new([3, 5], 16));
-        let differ =
-            (0..100).filter(|n| one.worker(b, b, Part::Ports(*n, 1)) != two.worker(b, b, Part::Ports(*n, 1)));
+        let differ = (0..100).filter(|n| {
+            one.worker(b, b, SpreadPorts::Ports(*n, 1)) != two.worker(b, b, SpreadPorts::Ports(*n, 1))
+        });
         assert!(differ.count() > 50);
     }
 }

@@ -2,9 +2,9 @@
 //! Workers that inspect one capture in parallel access shared state in the order of the packets, so that the
 //! result is that of a single worker: thresholds, host bits, data sets.
 //!
-//! Each worker publishes its place in the capture ([`Turn::at`]). A worker that needs shared state waits
-//! until every other one is ahead ([`wait_for_turn`]); the last one never waits, so there is always progress.
-//! On live links no worker takes part, and the call costs a look at a thread-local variable.
+//! Each worker publishes its place in the capture ([`CaptureTurn::at`]). A worker that needs shared state
+//! waits until every other one is ahead ([`wait_for_turn`]); the last one never waits, so there is always
+//! progress. On live links no worker takes part, and the call costs a look at a thread-local variable.
 //!
 //! Memory ordering: a place is two words. Its owner stores the second as 0, then the first (`Release`), then
 //! the second for each step within it (`Release`). A reader loads the first, then the second (both
@@ -23,24 +23,24 @@ const YIELDS: u32 = 1_024;
 const NAP: Duration = Duration::from_micros(50);
 
 thread_local! {
-    static MINE: RefCell<Option<(Arc<Turns>, usize)>> = const { RefCell::new(None) };
+    static MINE: RefCell<Option<(Arc<CaptureTurns>, usize)>> = const { RefCell::new(None) };
 }
 
 /// The places of a run's workers.
 #[derive(Debug)]
-pub struct Turns {
-    places: Vec<Place>,
+pub struct CaptureTurns {
+    places: Vec<TurnPosition>,
 }
 
 /// On a cache line of its own: others read it rarely.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Place {
+struct TurnPosition {
     frame: AtomicU64,
     step: AtomicU64,
 }
 
-impl Place {
+impl TurnPosition {
     fn read(&self) -> (u64, u64) {
         let frame = self.frame.load(Ordering::Acquire);
         (frame, self.step.load(Ordering::Acquire))
@@ -55,18 +55,18 @@ impl Place {
     }
 }
 
-impl Turns {
+impl CaptureTurns {
     /// Places of `workers` workers, all at the beginning.
     #[must_use]
     pub fn new(workers: usize) -> Arc<Self> {
-        Arc::new(Turns { places: (0..workers).map(|_| Place::default()).collect() })
+        Arc::new(CaptureTurns { places: (0..workers).map(|_| TurnPosition::default()).collect() })
     }
 
     /// Registers the calling thread as this worker.
     #[must_use]
-    pub fn take_part(self: &Arc<Self>, worker: usize) -> Turn {
+    pub fn take_part(self: &Arc<Self>, worker: usize) -> CaptureTurn {
         MINE.with_borrow_mut(|mine| *mine = Some((Arc::clone(self), worker)));
-        Turn { turns: Arc::clone(self), worker }
+        CaptureTurn { turns: Arc::clone(self), worker }
     }
 
     /// Whether a worker no longer takes part: it has ended, or failed.
@@ -76,7 +76,7 @@ impl Turns {
     }
 
     fn wait(&self, worker: usize) {
-        let Some(mine) = self.places.get(worker).map(Place::read) else { return };
+        let Some(mine) = self.places.get(worker).map(TurnPosition::read) else { return };
         for (index, place) in self.places.iter().enumerate() {
             let mut looks = 0u32;
             // Two workers at one place access different state: the order of workers is as good as any.
@@ -95,12 +95,12 @@ impl Turns {
 /// A worker's part in the order. Dropping it ends the worker's part, and no other worker waits for it any
 /// more.
 #[derive(Debug)]
-pub struct Turn {
-    turns: Arc<Turns>,
+pub struct CaptureTurn {
+    turns: Arc<CaptureTurns>,
     worker: usize,
 }
 
-impl Turn {
+impl CaptureTurn {
     /// Publishes that the worker has finished everything before this step of this frame. Never goes back.
     #[inline]
     pub fn at(&self, frame: u64, step: u64) {
@@ -110,7 +110,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for CaptureTurn {
     fn drop(&mut self) {
         self.at(u64::MAX, u64::MAX);
         // While the thread ends there is nothing to clear.
@@ -142,7 +142,7 @@ mod tests {
         const WORKERS: usize = 3;
         const FRAMES: u64 = 600;
         for _ in 0..5 {
-            let turns = Turns::new(WORKERS);
+            let turns = CaptureTurns::new(WORKERS);
             let touched = Mutex::new(Vec::new());
             std::thread::scope(|scope| {
                 for worker in 0..WORKERS {
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_worker_that_ended_and_outside_of_an_order() {
         wait_for_turn();
-        let turns = Turns::new(2);
+        let turns = CaptureTurns::new(2);
         let gone = turns.take_part(1);
         drop(gone);
         wait_for_turn();

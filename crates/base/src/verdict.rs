@@ -44,7 +44,7 @@ impl Verdict {
 /// The metadata's order to a lower level or the port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Action {
+pub enum MetadataAction {
     /// Pass up to the host.
     #[default]
     ToCpu = 0,

@@ -6,7 +6,7 @@
 use crate::ChannelError;
 use crate::certificate::{CONTROLLER_NAME, DEVICE_URI, chain, facts, fingerprint, serial};
 use crate::files::{self, PUBLIC, SECRET, hex};
-use crate::token::{TokenError, Tokens};
+use crate::token::{EnrolmentTokenError, Tokens};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType, SerialNumber,
@@ -85,10 +85,10 @@ pub struct Withdrawn {
 
 /// Why a device gets no certificate for its token.
 #[derive(Debug, thiserror::Error)]
-pub enum EnrolError {
+pub enum IssuanceError {
     /// The token is refused.
     #[error(transparent)]
-    Token(#[from] TokenError),
+    Token(#[from] EnrolmentTokenError),
     /// The certificate cannot be made or registered.
     #[error(transparent)]
     Certificate(#[from] ChannelError),
@@ -227,7 +227,7 @@ impl Authority {
         request: &str,
         now: u64,
         days: u64,
-    ) -> Result<Issued, EnrolError> {
+    ) -> Result<Issued, IssuanceError> {
         let _held = files::hold(&self.folder)?;
         Tokens::new(&self.folder).spend_held(token, device, request, now)?;
         Ok(self.issue_held(device, request, now, days)?)
@@ -441,11 +441,11 @@ mod tests {
         key.request().expect("a request")
     }
 
-    fn taken(result: Result<Issued, EnrolError>) -> Result<(), TokenError> {
+    fn taken(result: Result<Issued, IssuanceError>) -> Result<(), EnrolmentTokenError> {
         match result {
             Ok(_) => Ok(()),
-            Err(EnrolError::Token(error)) => Err(error),
-            Err(EnrolError::Certificate(error)) => panic!("{error}"),
+            Err(IssuanceError::Token(error)) => Err(error),
+            Err(IssuanceError::Certificate(error)) => panic!("{error}"),
         }
     }
 
@@ -463,8 +463,8 @@ mod tests {
         assert_eq!(enrol(&used, "edge-1"), Ok(()), "its answer may have been lost");
         let withdrawn = authority.revoke("edge-1", NOW + 2).expect("revoked");
         assert_eq!(withdrawn, Withdrawn { certificates: 2, tokens: 2 });
-        assert_eq!(enrol(&used, "edge-1"), Err(TokenError::Bad));
-        assert_eq!(enrol(&unused, "edge-1"), Err(TokenError::Bad));
+        assert_eq!(enrol(&used, "edge-1"), Err(EnrolmentTokenError::Bad));
+        assert_eq!(enrol(&unused, "edge-1"), Err(EnrolmentTokenError::Bad));
         // Also not over its open session.
         let again = authority.renew("edge-1", &request(&key), NOW + 3, 10).err().expect("it is revoked");
         assert!(again.to_string().contains("revoked"), "{again}");
@@ -476,7 +476,7 @@ mod tests {
         let (serial, unused) =
             (authority.list().expect("a list").last().expect("one").serial.clone(), token("edge-1"));
         assert_eq!(authority.revoke(&serial, NOW + 5).expect("revoked").tokens, 2);
-        assert_eq!(enrol(&unused, "edge-1"), Err(TokenError::Bad));
+        assert_eq!(enrol(&unused, "edge-1"), Err(EnrolmentTokenError::Bad));
     }
 
     #[test]
@@ -491,7 +491,10 @@ mod tests {
             Withdrawn { certificates: 0, tokens: 1 }
         );
         let key = NewKey::make().expect("a key");
-        assert_eq!(taken(authority.enrol(&token, "edge-1", &request(&key), NOW, 10)), Err(TokenError::Bad));
+        assert_eq!(
+            taken(authority.enrol(&token, "edge-1", &request(&key), NOW, 10)),
+            Err(EnrolmentTokenError::Bad)
+        );
         // An expired token cannot be revoked.
         tokens.make("edge-1", [0; 32], NOW, 1).expect("a token");
         assert!(authority.revoke("edge-1", NOW + 1).is_err());

@@ -38,8 +38,8 @@ impl NewKey {
     ///
     /// # Errors
     /// The certificate cannot be parsed, or is for another key.
-    pub fn with(self, certificate: &str, authorities: &str) -> Result<Identity, ChannelError> {
-        let identity = Identity {
+    pub fn with(self, certificate: &str, authorities: &str) -> Result<DeviceIdentity, ChannelError> {
+        let identity = DeviceIdentity {
             key: self.key.serialize_pem(),
             certificate: certificate.to_owned(),
             authorities: authorities.to_owned(),
@@ -53,7 +53,7 @@ impl NewKey {
 
 /// Key, certificate, and the authorities of controllers; all in PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct DeviceIdentity {
     /// The private key.
     pub key: String,
     /// The certificate and that of its issuer.
@@ -62,7 +62,7 @@ pub struct Identity {
     pub authorities: String,
 }
 
-impl std::fmt::Debug for Identity {
+impl std::fmt::Debug for DeviceIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Identity").field("certificate", &self.certificate).finish_non_exhaustive()
     }
@@ -72,7 +72,7 @@ const KEY: &str = "device.key";
 const CERTIFICATE: &str = "device.pem";
 const AUTHORITIES: &str = "authorities.pem";
 
-impl Identity {
+impl DeviceIdentity {
     /// The facts in its certificate.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Identity {
         match both.find("-----BEGIN CERTIFICATE-----") {
             Some(at) => {
                 let (key, certificate) = both.split_at(at);
-                Ok(Identity { key: key.to_owned(), certificate: certificate.to_owned(), authorities })
+                Ok(DeviceIdentity { key: key.to_owned(), certificate: certificate.to_owned(), authorities })
             }
             None => {
                 let what = "there is no certificate behind the key; enrol the device again".to_owned();

@@ -4,7 +4,7 @@
 
 use crate::ChannelError;
 use crate::certificate::{CONTROLLER_NAME, chain, facts, fingerprint, private_key};
-use crate::identity::Identity;
+use crate::identity::DeviceIdentity;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -24,20 +24,20 @@ use std::sync::Arc;
 pub type ServerTls = ServerConfig;
 
 /// Gives seconds since 1970, at each handshake.
-pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+pub type HandshakeClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Whether the certificate with this serial number is revoked.
-pub type Revoked = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+pub type RevocationCheck = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-struct Time(Clock);
+struct TlsTimeProvider(HandshakeClock);
 
-impl fmt::Debug for Time {
+impl fmt::Debug for TlsTimeProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Time")
     }
 }
 
-impl TimeProvider for Time {
+impl TimeProvider for TlsTimeProvider {
     fn current_time(&self) -> Option<UnixTime> {
         Some(UnixTime::since_unix_epoch(std::time::Duration::from_secs((self.0)())))
     }
@@ -72,20 +72,20 @@ pub(crate) fn certified(certificate: &str, key: &str) -> Result<CertifiedKey, Ch
 /// # Errors
 /// Certificate, key or authorities cannot be used.
 pub fn server(
-    clock: Clock,
+    clock: HandshakeClock,
     certificate: &str,
     key: &str,
     authorities: &str,
-    revoked: Revoked,
+    revoked: RevocationCheck,
 ) -> Result<Arc<ServerConfig>, ChannelError> {
     let inner = WebPkiClientVerifier::builder_with_provider(roots(authorities)?, provider())
         .allow_unauthenticated()
         .build()
         .map_err(|error| wrong("devices cannot be checked")(error.to_string()))?;
-    let mut config = ServerConfig::builder_with_details(provider(), Arc::new(Time(clock)))
+    let mut config = ServerConfig::builder_with_details(provider(), Arc::new(TlsTimeProvider(clock)))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| wrong("TLS 1.3")(error.to_string()))?
-        .with_client_cert_verifier(Arc::new(Devices { inner, revoked }))
+        .with_client_cert_verifier(Arc::new(DeviceVerifier { inner, revoked }))
         .with_single_cert(chain(certificate)?, private_key(key)?)
         .map_err(|error| wrong("the controller's certificate")(error.to_string()))?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -97,7 +97,7 @@ pub fn server(
 ///
 /// # Errors
 /// Certificate, key or authorities cannot be used.
-pub fn client(clock: Clock, identity: &Identity) -> Result<Arc<ClientConfig>, ChannelError> {
+pub fn client(clock: HandshakeClock, identity: &DeviceIdentity) -> Result<Arc<ClientConfig>, ChannelError> {
     let verifier = WebPkiServerVerifier::builder_with_provider(roots(&identity.authorities)?, provider())
         .build()
         .map_err(|error| wrong("controllers cannot be checked")(error.to_string()))?;
@@ -113,7 +113,7 @@ pub fn client(clock: Clock, identity: &Identity) -> Result<Arc<ClientConfig>, Ch
 ///
 /// # Errors
 /// TLS cannot be set up.
-pub fn enrolling(clock: Clock, pin: [u8; 32]) -> Result<Arc<ClientConfig>, ChannelError> {
+pub fn enrolling(clock: HandshakeClock, pin: [u8; 32]) -> Result<Arc<ClientConfig>, ChannelError> {
     let mut config =
         client_builder(clock, Arc::new(Pinned { pin, provider: provider() }))?.with_no_client_auth();
     config.resumption = rustls::client::Resumption::disabled();
@@ -121,10 +121,10 @@ pub fn enrolling(clock: Clock, pin: [u8; 32]) -> Result<Arc<ClientConfig>, Chann
 }
 
 fn client_builder(
-    clock: Clock,
+    clock: HandshakeClock,
     verifier: Arc<dyn ServerCertVerifier>,
 ) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>, ChannelError> {
-    Ok(ClientConfig::builder_with_details(provider(), Arc::new(Time(clock)))
+    Ok(ClientConfig::builder_with_details(provider(), Arc::new(TlsTimeProvider(clock)))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| wrong("TLS 1.3")(error.to_string()))?
         .dangerous()
@@ -140,18 +140,18 @@ pub fn controller_name() -> Result<ServerName<'static>, ChannelError> {
 }
 
 /// Verifies devices' certificates: by webpki, and against the revocations.
-struct Devices {
+struct DeviceVerifier {
     inner: Arc<dyn ClientCertVerifier>,
-    revoked: Revoked,
+    revoked: RevocationCheck,
 }
 
-impl fmt::Debug for Devices {
+impl fmt::Debug for DeviceVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Devices")
     }
 }
 
-impl ClientCertVerifier for Devices {
+impl ClientCertVerifier for DeviceVerifier {
     fn client_auth_mandatory(&self) -> bool {
         self.inner.client_auth_mandatory()
     }

@@ -73,7 +73,7 @@ impl Token {
 /// A token as the controller stores it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
+struct TokenRecord {
     id: String,
     /// SHA-256 of the secret. The secret has 256 random bits, so a slow hash is not needed, and the duration
     /// of a comparison does not reveal the secret.
@@ -88,7 +88,7 @@ struct Record {
 
 /// Why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TokenError {
+pub enum EnrolmentTokenError {
     /// The token does not exist, is used, has expired, or is another device's. Only the log tells which.
     #[error("the token is not good for this device: it is unknown, used or expired. Make another one")]
     Bad,
@@ -110,7 +110,7 @@ impl Tokens {
         Tokens { folder: folder.to_owned() }
     }
 
-    fn load(&self) -> Result<Vec<Record>, ChannelError> {
+    fn load(&self) -> Result<Vec<TokenRecord>, ChannelError> {
         let path = self.folder.join(FILE);
         if !path.exists() {
             return Ok(Vec::new());
@@ -119,7 +119,7 @@ impl Tokens {
         serde_json::from_str(&text).map_err(|error| ChannelError::Content { path, what: error.to_string() })
     }
 
-    fn save(&self, records: &[Record]) -> Result<(), ChannelError> {
+    fn save(&self, records: &[TokenRecord]) -> Result<(), ChannelError> {
         let text = serde_json::to_vec_pretty(records)
             .map_err(|error| ChannelError::Certificate(error.to_string()))?;
         files::replace(&self.folder, FILE, SECRET, &text)
@@ -135,7 +135,7 @@ impl Tokens {
         let mut records = self.load()?;
         records.retain(|record| record.expires > now);
         let (device, hash) = (device.to_owned(), hex(&Sha256::digest(secret.as_bytes())));
-        records.push(Record {
+        records.push(TokenRecord {
             id: id.clone(),
             hash,
             device,
@@ -157,21 +157,21 @@ impl Tokens {
         device: &str,
         request: &str,
         now: u64,
-    ) -> Result<(), TokenError> {
-        let token = Token::parse(text).map_err(|_| TokenError::Bad)?;
-        let key = public_key(request).ok_or(TokenError::Bad)?;
-        let mut records = self.load().map_err(|_| TokenError::Unavailable)?;
+    ) -> Result<(), EnrolmentTokenError> {
+        let token = Token::parse(text).map_err(|_| EnrolmentTokenError::Bad)?;
+        let key = public_key(request).ok_or(EnrolmentTokenError::Bad)?;
+        let mut records = self.load().map_err(|_| EnrolmentTokenError::Unavailable)?;
         let hash = hex(&Sha256::digest(token.secret.as_bytes()));
-        let good = |record: &&mut Record| {
+        let good = |record: &&mut TokenRecord| {
             record.id == token.id
                 && record.hash == hash
                 && record.device == device
                 && record.expires > now
                 && record.used_by.as_ref().is_none_or(|used| *used == key)
         };
-        let record = records.iter_mut().find(good).ok_or(TokenError::Bad)?;
+        let record = records.iter_mut().find(good).ok_or(EnrolmentTokenError::Bad)?;
         record.used_by = Some(key);
-        self.save(&records).map_err(|_| TokenError::Unavailable)
+        self.save(&records).map_err(|_| EnrolmentTokenError::Unavailable)
     }
 
     /// Removes the tokens of a device, used or not. Returns how many were still usable. The caller holds the

@@ -28,7 +28,7 @@ pub struct Wire {
 
 /// The result of a turn of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum WireReadOutcome {
     /// All available data was read.
     Drained,
     /// More data may be available: read again without polling.
@@ -82,13 +82,15 @@ impl Wire {
     ///
     /// # Errors
     /// The connection is lost, or the peer's TLS is refused; an alert is sent if possible.
-    pub fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<Turn> {
+    pub fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<WireReadOutcome> {
         let mut read = 0;
         while read < TURN {
             match self.tls.read_tls(&mut self.socket) {
-                Ok(0) => return Ok(Turn::Ended),
+                Ok(0) => return Ok(WireReadOutcome::Ended),
                 Ok(number) => read += number,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Turn::Drained),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(WireReadOutcome::Drained);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
@@ -104,10 +106,10 @@ impl Wire {
                 self.tls.reader().read_exact(bytes.get_mut(at..).unwrap_or_default())?;
             }
             if state.peer_has_closed() {
-                return Ok(Turn::Ended);
+                return Ok(WireReadOutcome::Ended);
             }
         }
-        Ok(Turn::More)
+        Ok(WireReadOutcome::More)
     }
 
     /// Whether there is room for another message.

@@ -189,7 +189,7 @@ impl BitVector {
 }
 
 /// The first bit that is set in all rows and valid, from word `from` to before word `end`.
-fn first(rows: &[Row<'_>; DIMENSIONS], valid: &[u64], from: usize, end: usize) -> Option<usize> {
+fn first(rows: &[IntervalBits<'_>; DIMENSIONS], valid: &[u64], from: usize, end: usize) -> Option<usize> {
     let mut word = from;
     while word < end {
         let block = word / 64;
@@ -333,7 +333,7 @@ impl Dimensions {
         })
     }
 
-    fn rows(&self, header: &Header) -> [Row<'_>; DIMENSIONS] {
+    fn rows(&self, header: &Header) -> [IntervalBits<'_>; DIMENSIONS] {
         let (v6, source) = number(header.source);
         let [v4_source, v6_source] = &self.source;
         let (v6_too, destination) = number(header.destination);
@@ -358,7 +358,7 @@ impl Dimensions {
 
 /// The offset in `rows` of each row that a dimension has already, by the row's hash: of two rows with one
 /// hash the last.
-type Known = HashMap<u64, u32, FixedState>;
+type RowOffsets = HashMap<u64, u32, FixedState>;
 
 /// The bits of the present interval while a dimension is built: each interval costs only the words that have
 /// bits.
@@ -414,26 +414,26 @@ impl<K> Default for Dimension<K> {
 }
 
 /// The next value, for the end of a range; `None` at the top.
-trait Key: Copy + Ord {
+trait IntervalKey: Copy + Ord {
     const LOWEST: Self;
     fn next(self) -> Option<Self>;
 }
 
-impl Key for u16 {
+impl IntervalKey for u16 {
     const LOWEST: u16 = 0;
     fn next(self) -> Option<u16> {
         self.checked_add(1)
     }
 }
 
-impl Key for u128 {
+impl IntervalKey for u128 {
     const LOWEST: u128 = 0;
     fn next(self) -> Option<u128> {
         self.checked_add(1)
     }
 }
 
-impl<K: Key> Dimension<K> {
+impl<K: IntervalKey> Dimension<K> {
     /// Cuts the field where a range begins or ends. `None` when the bytes `left` do not suffice.
     fn build(
         slots: &[Option<Stored>],
@@ -459,7 +459,7 @@ impl<K: Key> Dimension<K> {
             }
         }
         edges.sort_unstable();
-        let mut known = Known::default();
+        let mut known = RowOffsets::default();
         let mut edges = edges.into_iter().peekable();
         let mut start = K::LOWEST;
         loop {
@@ -475,7 +475,7 @@ impl<K: Key> Dimension<K> {
     }
 
     /// Adds an interval with its row, which may exist already.
-    fn push(&mut self, start: K, row: &[u64], known: &mut Known, left: &mut usize) -> Option<()> {
+    fn push(&mut self, start: K, row: &[u64], known: &mut RowOffsets, left: &mut usize) -> Option<()> {
         let hash = FixedState::default().hash_one(row);
         let there = known.get(&hash).copied();
         // Rows that begin with the same summary are equally long.
@@ -499,12 +499,12 @@ impl<K: Key> Dimension<K> {
         Some(())
     }
 
-    fn row(&self, value: K) -> Row<'_> {
+    fn row(&self, value: K) -> IntervalBits<'_> {
         let interval = self.starts.partition_point(|start| *start <= value).saturating_sub(1);
         let offset = self.offsets.get(interval).map_or(0, |o| *o as usize);
         let row = self.rows.get(offset..).unwrap_or_default();
         let (summary, words) = row.split_at_checked(self.blocks).unwrap_or_default();
-        Row { summary, words }
+        IntervalBits { summary, words }
     }
 
     fn memory(&self) -> usize {
@@ -514,12 +514,12 @@ impl<K: Key> Dimension<K> {
 
 /// The bits of one interval.
 #[derive(Clone, Copy)]
-struct Row<'r> {
+struct IntervalBits<'r> {
     summary: &'r [u64],
     words: &'r [u64],
 }
 
-impl Row<'_> {
+impl IntervalBits<'_> {
     fn summary(&self, block: usize) -> u64 {
         self.summary.get(block).copied().unwrap_or(0)
     }

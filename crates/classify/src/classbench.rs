@@ -26,12 +26,12 @@ pub struct ReadError {
     pub expected: &'static str,
 }
 
-struct Line<'a> {
+struct ClassbenchLine<'a> {
     number: usize,
     words: Vec<&'a str>,
 }
 
-impl Line<'_> {
+impl ClassbenchLine<'_> {
     fn read<T>(
         &self,
         index: usize,
@@ -54,11 +54,11 @@ impl Line<'_> {
     }
 }
 
-fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
-    text.lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(index, line)| Line { number: index + 1, words: line.split_ascii_whitespace().collect() })
+fn lines(text: &str) -> impl Iterator<Item = ClassbenchLine<'_>> {
+    text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(|(index, line)| ClassbenchLine {
+        number: index + 1,
+        words: line.split_ascii_whitespace().collect(),
+    })
 }
 
 fn net(text: &str) -> Option<Net> {
@@ -139,7 +139,7 @@ pub fn write(rules: &[HeaderRule]) -> String {
 }
 
 /// Reads a line of a trace: the header and the words after it.
-fn header<'a>(line: &Line<'a>) -> Result<(Header, Vec<&'a str>), ReadError> {
+fn header<'a>(line: &ClassbenchLine<'a>) -> Result<(Header, Vec<&'a str>), ReadError> {
     let address = |text: &str| match text.parse::<u32>() {
         Ok(number) => Some(IpAddr::V4(Ipv4Addr::from(number))),
         Err(_) => text.parse().ok(),

@@ -6,8 +6,8 @@
 //! [`Live`](crate::Live) changes its own rules; this makes a new structure for the next generation, and the
 //! one before stays as it is. Tables know the order of their rules, not their fids: so a list with the same
 //! rules in the same order has the same tables, whatever fids it gives them. Rules that a list lacks are
-//! deleted in its own flags, rules that it has in addition are added ([`Version::over`]). Callers need not
-//! report changes: lists are compared with those before.
+//! deleted in its own flags, rules that it has in addition are added ([`LiveVersion::over`]). Callers need
+//! not report changes: lists are compared with those before.
 //!
 //! Added rules cost each lookup a little. [`Layered::compact`] compiles the whole list, and running lookups
 //! switch to it; callers run it in the background, when changes pause.
@@ -16,7 +16,7 @@ use crate::auto::REST_MAX;
 use crate::classifier::{InsertError, Match, RankedRule};
 use crate::header::{Header, HeaderRule};
 use crate::list::{List, Placed};
-use crate::live::{Meanings, Version};
+use crate::live::{LiveVersion, Meanings};
 use crate::patched::Patched;
 use crate::split::{NONE, Options};
 use crate::sync::{ArcSwap, DELTA_MAX};
@@ -33,7 +33,7 @@ pub struct Layered {
     lists: Vec<List>,
     budget: usize,
     published: ArcSwap<Base>,
-    tables: Mutex<Tables>,
+    tables: Mutex<LayeredState>,
 }
 
 /// The structure that lookups run on: compiled rules, and the rules that the lists have in addition or
@@ -44,7 +44,7 @@ pub struct Layered {
     reason = "one for each generation; a box would be one more read of each lookup"
 )]
 enum Base {
-    Tables(Version),
+    Tables(LiveVersion),
     Bits(Patched),
 }
 
@@ -68,7 +68,7 @@ impl Base {
     /// The structure for the next lists. `None`: too many rules would have to be added.
     fn behind(&self, lists: &[List], ranks: &[Arc<[u32]>], changes: &[Meanings]) -> Option<Self> {
         Some(match self {
-            Base::Tables(version) => Base::Tables(Version::behind(version, lists, ranks, changes)?),
+            Base::Tables(version) => Base::Tables(LiveVersion::behind(version, lists, ranks, changes)?),
             Base::Bits(bits) => Base::Bits(Patched::behind(bits, lists, ranks)),
         })
     }
@@ -97,7 +97,7 @@ impl Base {
 
 /// The state that the next generation starts from.
 #[derive(Debug)]
-struct Tables {
+struct LayeredState {
     /// The compiled structure of the tables.
     base: Arc<Base>,
     /// By set, the rank of each entry of the list among the compiled ones, or [`NONE`].
@@ -135,7 +135,7 @@ impl Layered {
         let ranks = whole(&lists);
         let (base, unfit) = compiled(&lists, &ranks, budget, unfit);
         let base = Arc::new(base);
-        let tables = Tables { base: Arc::clone(&base), ranks, differ: false, unfit };
+        let tables = LayeredState { base: Arc::clone(&base), ranks, differ: false, unfit };
         Ok(Layered { lists, budget, published: ArcSwap::from(base), tables: Mutex::new(tables) })
     }
 
@@ -168,7 +168,7 @@ impl Layered {
         }
         let changes: Vec<Meanings> = followed.into_iter().map(|followed| followed.meanings).collect();
         let Some(next) = published.behind(lists, &ranks, &changes) else { return Ok(None) };
-        let tables = Tables { base, ranks, differ: added + deleted > 0, unfit };
+        let tables = LayeredState { base, ranks, differ: added + deleted > 0, unfit };
         Ok(Some(Layered {
             lists: lists.to_vec(),
             budget,
@@ -177,7 +177,7 @@ impl Layered {
         }))
     }
 
-    fn tables(&self) -> MutexGuard<'_, Tables> {
+    fn tables(&self) -> MutexGuard<'_, LayeredState> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -203,7 +203,7 @@ impl Layered {
         let (base, unfit) = compiled(&self.lists, &ranks, self.budget, unfit);
         let base = Arc::new(base);
         let mut tables = self.tables();
-        *tables = Tables { base: Arc::clone(&base), ranks, differ: false, unfit };
+        *tables = LayeredState { base: Arc::clone(&base), ranks, differ: false, unfit };
         self.published.store(base);
     }
 
@@ -273,9 +273,9 @@ fn compiled(
         return (bits, unfit);
     }
     let options = Options { budget, fast: true };
-    match Version::within(lists, options, REST_MAX) {
+    match LiveVersion::within(lists, options, REST_MAX) {
         Some(tables) => (Base::Tables(tables), None),
-        None => (bits().unwrap_or_else(|| Base::Tables(Version::whole(lists, options))), Some(rules)),
+        None => (bits().unwrap_or_else(|| Base::Tables(LiveVersion::whole(lists, options))), Some(rules)),
     }
 }
 

@@ -7,13 +7,13 @@ use crate::flat::LINK_MAX;
 use crate::split::PORT_CELLS;
 use crate::split::displace::SLOTS_MAX;
 use crate::sync::DELTA_MAX;
-use bartizan_base::limit::Trace::{NotNeeded, Told};
-use bartizan_base::limit::{Limit, count};
+use bartizan_base::limit::LimitTrace::{NotNeeded, Told};
+use bartizan_base::limit::{LimitSpec, count};
 use bartizan_base::limits;
 
 /// All bounds of this crate but those of addresses with DNS names, which are declared beside the code that
 /// learns them.
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     File "rule sets of a classifier" = "{}" [count(SETS_MAX)] in ["classify/classifier.rs"], "refused",
         [Told("the message")];
     File "tables of a set that is compiled" = "the budget / sets; {} slots, {} cells of port classes"

@@ -9,7 +9,7 @@
 //! writes it: an entry written before a packet left holds for every packet that is sent because of that
 //! one.
 //!
-//! Bounds: addresses of a tenant ([`Names::set_bounds`]), [`NAMES_MAX`] names of an address, [`IDS_MAX`]
+//! Bounds: addresses of a tenant ([`NameTable::set_bounds`]), [`NAMES_MAX`] names of an address, [`IDS_MAX`]
 //! names at a time. A refusal at a bound is reported ([`Learned`]), and no member is evicted for a
 //! newcomer: a flood of answers ends no membership.
 
@@ -61,17 +61,17 @@ pub enum Learned {
 }
 
 /// An address of a tenant.
-type Key = (TenantId, IpAddr);
+type TenantAddress = (TenantId, IpAddr);
 
 #[derive(Debug, Default)]
-struct Part {
-    members: HashMap<Key, SmallVec<[Membership; 1]>>,
+struct NameShard {
+    members: HashMap<TenantAddress, SmallVec<[Membership; 1]>>,
     swept: Timestamp,
 }
 
 /// State of the writer alone.
 #[derive(Debug)]
-struct Writer {
+struct NameTableWriter {
     /// Addresses by tenant.
     counts: HashMap<TenantId, usize>,
     /// The part to sweep next.
@@ -82,7 +82,7 @@ struct Writer {
 
 /// A name in use.
 #[derive(Debug)]
-struct Held {
+struct NameLeases {
     id: NameId,
     leases: usize,
 }
@@ -90,7 +90,7 @@ struct Held {
 /// The numbers of names in use.
 #[derive(Debug)]
 struct Ids {
-    by_name: HashMap<Arc<str>, Held>,
+    by_name: HashMap<Arc<str>, NameLeases>,
     texts: HashMap<NameId, Arc<str>>,
     /// The number to try next.
     next: NonZeroU32,
@@ -115,7 +115,7 @@ impl Ids {
         let (id, text) = (NameId(self.next), Arc::<str>::from(name));
         self.next = self.next.checked_add(1).unwrap_or(NonZeroU32::MIN);
         self.texts.insert(id, Arc::clone(&text));
-        self.by_name.insert(Arc::clone(&text), Held { id, leases: 1 });
+        self.by_name.insert(Arc::clone(&text), NameLeases { id, leases: 1 });
         Some((text, id))
     }
 
@@ -133,7 +133,7 @@ impl Ids {
 /// The names of a generation, with their numbers. Dropping it releases them.
 #[derive(Debug)]
 pub struct Lease {
-    names: Arc<Names>,
+    names: Arc<NameTable>,
     ids: HashMap<Arc<str>, NameId>,
 }
 
@@ -159,18 +159,18 @@ impl Drop for Lease {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Names {
+pub struct NameTable {
     ids: Mutex<Ids>,
-    parts: Vec<RwLock<Part>>,
-    writer: Mutex<Writer>,
+    parts: Vec<RwLock<NameShard>>,
+    writer: Mutex<NameTableWriter>,
     hasher: FixedState,
     addresses: AtomicUsize,
 }
 
-impl Default for Names {
+impl Default for NameTable {
     /// With a known key: for captures and tests, which need the same behaviour at a bound in each run.
     fn default() -> Self {
-        Names::keyed(0x6e61_6d65_7300_0001)
+        NameTable::keyed(0x6e61_6d65_7300_0001)
     }
 }
 
@@ -187,16 +187,21 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Names {
+impl NameTable {
     /// An empty table. `key` determines the part of the table for an address; a table for live traffic gets a
     /// secret one.
     #[must_use]
     pub fn keyed(key: u64) -> Self {
         let ids = Ids { by_name: HashMap::new(), texts: HashMap::new(), next: NonZeroU32::MIN };
-        Names {
+        NameTable {
             ids: Mutex::new(ids),
             parts: (0..PARTS).map(|_| RwLock::default()).collect(),
-            writer: Mutex::new(Writer { counts: HashMap::new(), next: 0, bound: ADDRESSES, expired: 0 }),
+            writer: Mutex::new(NameTableWriter {
+                counts: HashMap::new(),
+                next: 0,
+                bound: ADDRESSES,
+                expired: 0,
+            }),
             hasher: FixedState::with_seed(key),
             addresses: AtomicUsize::new(0),
         }
@@ -257,7 +262,7 @@ impl Names {
         lock(&self.writer).expired
     }
 
-    fn part(&self, key: &Key) -> Option<&RwLock<Part>> {
+    fn part(&self, key: &TenantAddress) -> Option<&RwLock<NameShard>> {
         self.parts.get(self.hasher.hash_one(key) as usize % PARTS)
     }
 
@@ -305,7 +310,7 @@ impl Names {
 
     /// Removes expired memberships, and those of released names, from the next part, if that was not done
     /// for a second: a step whose time does not grow with the number of addresses.
-    fn sweep_next(&self, writer: &mut Writer, now: Timestamp) {
+    fn sweep_next(&self, writer: &mut NameTableWriter, now: Timestamp) {
         let at = writer.next;
         let Some(part) = self.parts.get(at) else { return };
         if now.as_nanos() < read(part).swept.as_nanos().saturating_add(SWEEP_EVERY) {
@@ -372,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_name_keeps_its_number() {
-        let names = Arc::new(Names::default());
+        let names = Arc::new(NameTable::default());
         let first = names.lease(["a.example", "*.example", "a.example"]).unwrap();
         let (a, b) = (first.id("a.example").unwrap(), first.id("*.example").unwrap());
         assert_ne!(a, b);
@@ -390,7 +395,7 @@ mod tests {
 
     #[test]
     fn names_that_nobody_holds_leave_room_for_others_and_numbers_go_round() {
-        let names = Arc::new(Names::default());
+        let names = Arc::new(NameTable::default());
         for generation in 0..200 {
             let all: Vec<String> = (0..100).map(|n| format!("n{n}.g{generation}.example")).collect();
             let lease = names.lease(all.iter().map(String::as_str)).unwrap();
@@ -410,7 +415,7 @@ mod tests {
 
     #[test]
     fn members_of_a_name_that_nobody_holds_are_gone_after_one_look_at_each_part() {
-        let names = Arc::new(Names::default());
+        let names = Arc::new(NameTable::default());
         let (lease, kept) = (names.lease(["x"]).unwrap(), names.lease(["kept"]).unwrap());
         let asked = Arc::from("x");
         let learn = |id, n| names.learn((TenantId(0), address(n)), id, &asked, at(90_000), at(1_000));
@@ -427,7 +432,7 @@ mod tests {
     #[test]
     fn with_one_key_the_same_happens_in_each_run() {
         let run = |key: u64| {
-            let names = Arc::new(Names::keyed(key));
+            let names = Arc::new(NameTable::keyed(key));
             names.set_bounds(50);
             let lease = names.lease(["x"]).unwrap();
             let (id, asked) = (lease.id("x").unwrap(), Arc::from("x"));
@@ -445,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_full_tenant_keeps_what_it_has_and_leaves_others_alone() {
-        let names = Arc::new(Names::default());
+        let names = Arc::new(NameTable::default());
         names.set_bounds(100);
         let lease = names.lease(["x"]).unwrap();
         let (id, asked) = (lease.id("x").unwrap(), Arc::from("x"));
@@ -471,7 +476,7 @@ mod tests {
 
     #[test]
     fn an_address_has_a_bounded_number_of_names() {
-        let names = Arc::new(Names::default());
+        let names = Arc::new(NameTable::default());
         let asked = Arc::from("x");
         let texts: Vec<String> = (0..=NAMES_MAX).map(|n| format!("n{n}")).collect();
         let lease = names.lease(texts.iter().map(String::as_str)).unwrap();
@@ -491,7 +496,7 @@ mod tests {
         fn the_same_as_a_list_of_answers(
             steps in proptest::collection::vec((0u16..3, 0u32..6, 0usize..5, 1u64..100, 0u64..40), 1..120),
         ) {
-            let names = Arc::new(Names::default());
+            let names = Arc::new(NameTable::default());
             let texts = ["0", "1", "2", "3", "4"];
             let lease = names.lease(texts).unwrap();
             let ids: Vec<NameId> = texts.iter().map(|name| lease.id(name).unwrap()).collect();

@@ -3,7 +3,9 @@
 //! and several sets.
 
 use bartizan_base::{LinkId, TenantId};
-use bartizan_classify::{Compiled, Flat, FlatV4, FlatV6, Header, HeaderRule, Level, Net, Options, Range};
+use bartizan_classify::{
+    Compiled, Flat, FlatV4, FlatV6, Header, HeaderRule, InstructionSet, Net, Options, Range,
+};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
@@ -88,7 +90,7 @@ fn check(sets: &[Vec<HeaderRule>], headers: &[Header], budget: usize) {
     let right_v6: Vec<_> = v6.iter().map(|h| right(sets, &Header::from(h))).collect();
     for fast in [false, true] {
         let mut compiled = Compiled::new(sets, Options { budget, fast });
-        for level in [Level::Avx512, Level::Avx2, Level::Portable] {
+        for level in [InstructionSet::Avx512, InstructionSet::Avx2, InstructionSet::Portable] {
             compiled.set_level(level);
             let what = || format!("{level:?} fast={fast} {:?}", compiled.summary().collect::<Vec<_>>());
             let mut answers = vec![7; v4.len() * sets.len()];

@@ -10,7 +10,7 @@
 use crate::common;
 
 use bartizan_base::Fid;
-use bartizan_classify::generate::{GenerateError, Statistics};
+use bartizan_classify::generate::{GenerateError, RuleSetStatistics};
 use bartizan_classify::trace::{Draw, Random, draw};
 use bartizan_classify::{Auto, Classifier, HeaderRule, Linear, Live, Net, Range, RankedRule, classbench};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -210,7 +210,7 @@ fn widened(length: u8) -> u8 {
 fn drawn_sets_have_the_statistics_of_their_source() {
     for v6 in [false, true] {
         let source = made(v6);
-        let statistics = Statistics::measure(&source).unwrap();
+        let statistics = RuleSetStatistics::measure(&source).unwrap();
         assert_eq!(statistics.is_v6(), v6);
         for (count, deeper) in [(source.len(), 1.0), (10 * source.len(), 4.0)] {
             let drawn = statistics.draw(count, v6, 7).unwrap();
@@ -223,7 +223,7 @@ fn drawn_sets_have_the_statistics_of_their_source() {
 #[test]
 fn ipv6_sets_are_drawn_from_ipv4_statistics() {
     let source = made(false);
-    let drawn = Statistics::measure(&source).unwrap().draw(source.len(), true, 7).unwrap();
+    let drawn = RuleSetStatistics::measure(&source).unwrap().draw(source.len(), true, 7).unwrap();
     well_formed(&drawn, source.len());
     alike("widened", &shape(&source), &shape(&drawn), widened, 1.0);
     let global: Net = Net { address: "2000::".parse().unwrap(), length: 3 };
@@ -237,7 +237,7 @@ fn ipv6_sets_are_drawn_from_ipv4_statistics() {
 fn classbench_sets_are_drawn_with_their_statistics() {
     for set in ["acl1_1k", "fw1_1k", "ipc1_1k", "acl1_10k", "fw1_10k", "ipc1_10k"] {
         let Some((source, _)) = common::load(set) else { continue };
-        let statistics = Statistics::measure(&source).unwrap();
+        let statistics = RuleSetStatistics::measure(&source).unwrap();
         let of = shape(&source);
         let drawn = statistics.draw(source.len(), false, 3).unwrap();
         well_formed(&drawn, source.len());
@@ -256,11 +256,11 @@ fn classbench_sets_are_drawn_with_their_statistics() {
 #[test]
 fn drawn_sets_are_found_as_the_linear_search_finds_them() {
     for v6 in [false, true] {
-        found_alike(&Statistics::measure(&made(v6)).unwrap().draw(3_000, v6, 5).unwrap(), 400);
+        found_alike(&RuleSetStatistics::measure(&made(v6)).unwrap().draw(3_000, v6, 5).unwrap(), 400);
     }
     for set in ["acl1_1k", "fw1_1k", "ipc1_1k"] {
         let Some((source, _)) = common::load(set) else { continue };
-        let statistics = Statistics::measure(&source).unwrap();
+        let statistics = RuleSetStatistics::measure(&source).unwrap();
         for v6 in [false, true] {
             found_alike(&statistics.draw(2_000, v6, 5).unwrap(), 300);
         }
@@ -269,7 +269,7 @@ fn drawn_sets_are_found_as_the_linear_search_finds_them() {
 
 #[test]
 fn a_seed_gives_one_set() {
-    let statistics = Statistics::measure(&made(false)).unwrap();
+    let statistics = RuleSetStatistics::measure(&made(false)).unwrap();
     let one = statistics.draw(500, false, 1).unwrap();
     assert_eq!(one, statistics.draw(500, false, 1).unwrap());
     assert_ne!(one, statistics.draw(500, false, 2).unwrap());
@@ -280,15 +280,15 @@ fn a_seed_gives_one_set() {
 #[test]
 fn what_cannot_be_drawn_is_refused() {
     let source = made(false);
-    assert_eq!(Statistics::measure(&[]).unwrap_err(), GenerateError::Empty);
-    assert_eq!(Statistics::measure(&source[1_200..]).unwrap_err(), GenerateError::Empty);
-    assert_eq!(Statistics::measure_version(&source[..9], true).unwrap_err(), GenerateError::Empty);
-    let statistics = Statistics::measure(&source).unwrap();
+    assert_eq!(RuleSetStatistics::measure(&[]).unwrap_err(), GenerateError::Empty);
+    assert_eq!(RuleSetStatistics::measure(&source[1_200..]).unwrap_err(), GenerateError::Empty);
+    assert_eq!(RuleSetStatistics::measure_version(&source[..9], true).unwrap_err(), GenerateError::Empty);
+    let statistics = RuleSetStatistics::measure(&source).unwrap();
     assert_eq!(statistics.draw(0, false, 1).unwrap_err(), GenerateError::Zero);
-    let v6 = Statistics::measure(&made(true)).unwrap();
+    let v6 = RuleSetStatistics::measure(&made(true)).unwrap();
     assert_eq!(v6.draw(10, false, 1).unwrap_err(), GenerateError::Version);
     // A single rule for any addresses leaves nothing that could differ.
     let one = HeaderRule { protocol: Some(6), ..HeaderRule::default() };
-    let uniform = Statistics::measure(&[one]).unwrap().draw(10, false, 1).unwrap_err();
+    let uniform = RuleSetStatistics::measure(&[one]).unwrap().draw(10, false, 1).unwrap_err();
     assert_eq!(uniform, GenerateError::Uniform { asked: 10, reached: 2 });
 }

@@ -4,7 +4,7 @@
 
 use crate::common;
 
-use bartizan_classify::{Compiled, Flat, FlatV4, Level, Options, trace};
+use bartizan_classify::{Compiled, Flat, FlatV4, InstructionSet, Options, trace};
 use common::{SETS, load};
 
 fn flat(headers: &[bartizan_classify::Header]) -> Vec<FlatV4> {
@@ -26,7 +26,7 @@ fn compiled_sets_give_the_golden_answers_at_every_level() {
         for fast in [false, true] {
             let mut compiled =
                 Compiled::new(std::slice::from_ref(&rules), Options { budget: 64 << 20, fast });
-            for level in [Level::Avx512, Level::Avx2, Level::Portable] {
+            for level in [InstructionSet::Avx512, InstructionSet::Avx2, InstructionSet::Portable] {
                 compiled.set_level(level);
                 let mut answers = vec![0; flat.len()];
                 compiled.lookup_v4(&flat, &mut answers);
@@ -104,7 +104,7 @@ fn the_same_in_ipv6() {
                 })
                 .collect();
             let mut compiled = Compiled::new(&[rules], Options { budget: 64 << 20, fast: true });
-            for level in [Level::Avx512, Level::Portable] {
+            for level in [InstructionSet::Avx512, InstructionSet::Portable] {
                 compiled.set_level(level);
                 let mut answers = vec![0; headers.len()];
                 compiled.lookup_v6(&headers, &mut answers);

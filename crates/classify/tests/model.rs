@@ -23,7 +23,7 @@ mod list;
 #[path = "../src/live/mod.rs"]
 mod live;
 
-use split::Level;
+use split::InstructionSet;
 
 /// Replaces `src/sync.rs`.
 mod sync {
@@ -111,7 +111,7 @@ mod split {
     }
 
     #[derive(Clone, Copy, Debug)]
-    pub enum Level {}
+    pub enum InstructionSet {}
 
     #[derive(Debug)]
     pub struct Compiled(Vec<Vec<HeaderRule>>);
@@ -176,7 +176,7 @@ mod split {
             self.first(&header.into(), set.into(), rank, valid)
         }
 
-        pub fn set_level(&mut self, _: Level) {}
+        pub fn set_level(&mut self, _: InstructionSet) {}
 
         pub fn rest(&self) -> usize {
             0

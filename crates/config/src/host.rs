@@ -11,15 +11,15 @@ mod snap;
 
 pub use address::listen_address;
 pub use controller::{
-    Controller, HERE_AGENTS, HERE_DEVICE, HERE_LISTEN, Here, STATISTICS_EVERY, STATISTICS_EVERY_USUAL,
+    ControllerSection, HERE_AGENTS, HERE_DEVICE, HERE_LISTEN, Here, STATISTICS_EVERY, STATISTICS_EVERY_USUAL,
 };
 
 pub use ports::{NAMED_PORTS, NamedPort};
 pub use snap::{Snap, SnapAfter, SnapLayer};
 
 use crate::policy::read;
-use crate::policy::values::{List, Seconds, Share, Size};
-use crate::policy::{PolicyError, Problem};
+use crate::policy::values::{OneOrMany, Seconds, Share, Size};
+use crate::policy::{ConfigProblem, PolicyError};
 use crate::yaml;
 use address::read_listen_address;
 use core::net::SocketAddr;
@@ -63,10 +63,10 @@ pub struct HostFile {
     pub metrics: Option<Metrics>,
     /// The socket for commands.
     #[serde(default)]
-    pub control: Control,
+    pub control: ControlSection,
     /// Rule files, beside this file or absolute, for all flows with detection.
     #[serde(default)]
-    pub rules: List<PathBuf>,
+    pub rules: OneOrMany<PathBuf>,
     /// The policy file, beside this file or absolute; without one the chain is `ids` alone.
     pub policy: Option<PathBuf>,
     /// An existing suricata.yaml, beside this file or absolute.
@@ -80,7 +80,7 @@ pub struct HostFile {
     pub pid_file: Option<PathBuf>,
     /// The controller that sends policies and rules; until it has, `policy` and `rules` apply. None unless
     /// given.
-    pub controller: Option<Controller>,
+    pub controller: Option<ControllerSection>,
 }
 
 /// A link: exactly one of `inline`, `tap` and `capture`.
@@ -94,7 +94,7 @@ pub struct Link {
     /// A monitored interface: detection.
     pub tap: Option<Tap>,
     /// Capture files to read.
-    pub capture: Option<List<PathBuf>>,
+    pub capture: Option<OneOrMany<PathBuf>>,
     /// Worker threads of this link; unless given, its share of those of all links.
     pub workers: Option<u16>,
     /// Filter of a tap (pcap-filter(7)): `not port 22`. The kernel drops other packets.
@@ -115,13 +115,14 @@ pub struct Inline {
     /// Frames in each worker's and interface's receive ring, 16 to 1,048,576; 4,096 unless given.
     pub frames: Option<u32>,
     /// A level below the host, which handles flows that are fully decided; none unless given.
-    pub offload: Option<Offload>,
+    pub offload: Option<OffloadSection>,
 }
 
 /// A level below the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Offload {
+#[schemars(rename = "Offload")]
+pub struct OffloadSection {
     /// Its name, for example `xdp` (the kernel's XDP hook).
     pub level: String,
     /// Attachment to the interfaces: `native` (by the driver), `generic` (by the kernel, for drivers that
@@ -150,11 +151,11 @@ pub struct Offload {
     pub early_drop: bool,
 }
 
-impl Offload {
+impl OffloadSection {
     /// A level with all settings at their defaults.
     #[must_use]
     pub fn usual(level: &str) -> Self {
-        Offload {
+        OffloadSection {
             level: level.to_owned(),
             mode: OffloadMode::default(),
             entries: None,
@@ -211,7 +212,7 @@ pub const OFFLOAD_DROP_SAMPLES_USUAL: u32 = 1_024;
 pub struct Tap {
     /// The interface, or up to 8: the two sides of a network tap, several mirror ports. Their packets are
     /// handled in the order of their timestamps.
-    pub interface: List<String>,
+    pub interface: OneOrMany<String>,
     /// Longest time, from 1 to 1,000 milliseconds, that a packet of one of several interfaces waits for older
     /// packets of the others, counted from its timestamp; 50 unless given.
     pub merge_wait: Option<u32>,
@@ -223,7 +224,7 @@ pub struct Tap {
     /// Source of timestamps: `software` (the kernel; the default), `hardware` (the device, which is set to
     /// stamp all packets; an error if it cannot), `auto` (the device if it stamps all packets already, by the
     /// system's clock).
-    pub timestamps: Option<Timestamps>,
+    pub timestamps: Option<TimestampSource>,
     /// Time, from 1 to 1,000 milliseconds, within which a second frame with the same bytes is ignored: mirror
     /// ports duplicate frames. None unless given.
     pub duplicate_window: Option<u32>,
@@ -236,7 +237,8 @@ pub struct Tap {
 /// Source of timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Timestamps {
+#[schemars(rename = "Timestamps")]
+pub enum TimestampSource {
     /// The kernel.
     #[default]
     Software,
@@ -366,7 +368,8 @@ pub struct Reload {
 /// The socket for commands (`bartizan ctl`, Suricata's tools), accessible to its owner and group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Control {
+#[schemars(rename = "Control")]
+pub struct ControlSection {
     /// Its path, beside this file or absolute; `none` for no socket. Unless given: that of `unix-command` in
     /// a suricata.yaml, else control.socket in /run/bartizan, or for other users in their own folder.
     pub socket: Option<PathBuf>,
@@ -400,7 +403,7 @@ pub fn schema() -> serde_json::Value {
 pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     let wrong = |problems| PolicyError::Wrong { file: name.to_owned(), problems };
     let root = yaml::parse(text).map_err(|e| {
-        wrong(vec![Problem {
+        wrong(vec![ConfigProblem {
             position: e.position,
             path: String::new(),
             message: format!("not YAML: {}", e.message),
@@ -409,7 +412,7 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     let file: HostFile = read::read(&root).map_err(wrong)?;
     let mut problems = Vec::new();
     let mut problem = |path: String, message: String| {
-        problems.push(Problem { position: read::locate(&root, &path), path, message });
+        problems.push(ConfigProblem { position: read::locate(&root, &path), path, message });
     };
     for (path, message) in numbers(&file) {
         problem(path.to_owned(), message);
@@ -605,7 +608,7 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
             found.push((path, message));
         }
     }
-    found.extend(file.controller.iter().flat_map(Controller::wrong));
+    found.extend(file.controller.iter().flat_map(ControllerSection::wrong));
     if let Some(mode) = file.outputs.mode.as_deref().filter(|mode| !is_mode(mode)) {
         let message =
             format!("`{mode}` is no mode of files; write octal digits such as 640, with 6 for the owner");
@@ -645,7 +648,7 @@ impl HostFile {
             [&mut self.policy, &mut self.suricata_config, &mut self.outputs.socket, &mut self.pid_file];
         let eve = self.outputs.eve.as_mut().map(|e| &mut e.dir);
         let rules = self.rules.0.iter_mut();
-        let of_controller = self.controller.iter_mut().flat_map(Controller::folders);
+        let of_controller = self.controller.iter_mut().flat_map(ControllerSection::folders);
         let captures = self.links.iter_mut().filter_map(|l| l.capture.as_mut()).flat_map(|l| l.0.iter_mut());
         let or_none = [&mut self.cache, &mut self.control.socket].into_iter().flatten();
         let or_none = or_none.filter(|path| path.as_os_str() != "none");
@@ -859,8 +862,8 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
         };
         let offload =
             |file: HostFile| file.links[0].inline.as_ref().and_then(|inline| inline.offload.clone()).unwrap();
-        assert_eq!(offload(level("").unwrap()), Offload::usual("xdp"));
-        let Offload { fail, stale, .. } = offload(level(", fail: open, stale: 5s").unwrap());
+        assert_eq!(offload(level("").unwrap()), OffloadSection::usual("xdp"));
+        let OffloadSection { fail, stale, .. } = offload(level(", fail: open, stale: 5s").unwrap());
         assert_eq!((fail, stale), (OffloadFail::Open, Some(Seconds(5))));
         for (keys, expected) in [
             (", fail: shut", "1:70: `shut` is not known here; known: `closed`, `open`"),

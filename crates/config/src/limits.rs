@@ -7,12 +7,12 @@ use crate::policy::read::{NEAREST_MAX, PROBLEMS_MAX};
 use crate::policy::resolve::GROUP_DEPTH_MAX;
 use crate::suricata::{INCLUDE_DEPTH_MAX, NOTES_MAX};
 use crate::yaml::{DEPTH_MAX, NODES_MAX, REPEATED_MAX};
-use bartizan_base::limit::Trace::{NotNeeded, Told};
-use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limit::LimitTrace::{NotNeeded, Told};
+use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::limits;
 
 /// All bounds of this crate.
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     File "depth of YAML, of `include`" = "{}, {}" [count(DEPTH_MAX), count(INCLUDE_DEPTH_MAX)]
         in ["config/yaml.rs", "config/suricata/mod.rs"], "refused with the position", [Told("the message")];
     File "nodes of a YAML document, those that aliases repeat included" = "{}" [count(NODES_MAX)] in ["config/yaml.rs"],

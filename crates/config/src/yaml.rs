@@ -95,7 +95,7 @@ impl Node {
 /// The text is not YAML, nests too deeply, uses an alias before its anchor, or has a second document.
 pub fn parse(text: &str) -> Result<Node, YamlError> {
     let (anchors, nodes, bytes, repeated) = (HashMap::new(), 0, 0, 0);
-    let mut reader = Reader { parser: Parser::new_from_str(text), anchors, nodes, bytes, repeated };
+    let mut reader = YamlReader { parser: Parser::new_from_str(text), anchors, nodes, bytes, repeated };
     loop {
         let (event, position) = reader.next()?;
         match event {
@@ -112,7 +112,7 @@ pub fn parse(text: &str) -> Result<Node, YamlError> {
     }
 }
 
-struct Reader<'t> {
+struct YamlReader<'t> {
     parser: Parser<'t, saphyr_parser::StrInput<'t>>,
     /// The anchors' nodes.
     anchors: HashMap<usize, Anchored>,
@@ -129,7 +129,7 @@ struct Anchored {
     bytes: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> YamlReader<'t> {
     fn next(&mut self) -> Result<(Event<'t>, Position), YamlError> {
         match self.parser.next_event() {
             Some(Ok((event, span))) => {

@@ -72,8 +72,8 @@ pub struct WrittenTime(pub u64);
 
 impl<'de> Deserialize<'de> for WrittenTime {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Time;
-        impl Visitor<'_> for Time {
+        struct TimeVisitor;
+        impl Visitor<'_> for TimeVisitor {
             type Value = WrittenTime;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a time from 1970 to 9999 as RFC 3339 writes it (`2027-01-31T12:00:00Z`), or microseconds since 1970")
@@ -92,7 +92,7 @@ impl<'de> Deserialize<'de> for WrittenTime {
                 time.map(WrittenTime).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
             }
         }
-        deserializer.deserialize_any(Time)
+        deserializer.deserialize_any(TimeVisitor)
     }
 }
 

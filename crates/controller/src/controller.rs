@@ -12,16 +12,18 @@ use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, State, Touc
 use crate::fleet::Fleet;
 use crate::held::{self, Accused};
 use crate::history::{self, Written};
-use crate::model::{Model, Step};
+use crate::model::{Model, ModelStep};
 use crate::numbers;
 use crate::problem::Refusal;
 use crate::queue::{Ahead, Group, Queue};
 use crate::render::{RULE_TEXTS, TENANTS};
 use crate::rollout;
 use crate::sections::Sections;
-use crate::shares::{Share, Shares};
+use crate::shares::{SharePermit, Shares};
 use crate::statistics::{self, STATISTICS};
-use crate::store::{self, Alert, AlertBounds, Change, Document, Loaded, Status, Store, StoreError, Write};
+use crate::store::{
+    self, Alert, AlertBounds, Change, Document, Status, Store, StoreContent, StoreError, Write,
+};
 use crate::waiting::{Bell, DeviceAnswer, SHARE_MAX, WAITING_MAX};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -134,7 +136,8 @@ impl Difference {
 /// The outcome of a change, made or tried.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub struct Outcome {
+#[schemars(rename = "Outcome")]
+pub struct ChangeOutcome {
     /// The generation after the change.
     pub generation: u64,
     /// The documents that differ; empty if the change alters nothing.
@@ -301,7 +304,7 @@ impl Controller {
         }
         // The generation may have been forgotten meanwhile, and the documents be incomplete.
         self.remembers(generation)?;
-        Ok(Model::of(Loaded { generation, documents, status: Vec::new() }))
+        Ok(Model::of(StoreContent { generation, documents, status: Vec::new() }))
     }
 
     /// Checks that the documents of a generation are still kept.
@@ -351,7 +354,7 @@ impl Controller {
         action: &str,
         dry: bool,
         draft: impl FnOnce(&Model) -> Result<Draft, Refusal>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<ChangeOutcome, Refusal> {
         if dry {
             return self.try_out(who, action, draft);
         }
@@ -381,7 +384,7 @@ impl Controller {
         who: &Principal,
         action: &str,
         draft: impl FnOnce(&Model) -> Result<Draft, Refusal>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<ChangeOutcome, Refusal> {
         let _place = self.check_place(who)?;
         let model = self.model().clone();
         let (_, outcome) = self.compose(&model, who, action, draft(&model)?)?;
@@ -392,7 +395,7 @@ impl Controller {
     ///
     /// # Errors
     /// All places are taken, or all that one tenant or token may have.
-    pub(crate) fn check_place(&self, who: &Principal) -> Result<Share<'_>, Refusal> {
+    pub(crate) fn check_place(&self, who: &Principal) -> Result<SharePermit<'_>, Refusal> {
         self.checks.take(who.tenant.as_ref().unwrap_or(&who.id)).ok_or_else(|| {
             Refusal::Busy(format!(
                 "{CHECKS_SHARE} dry runs and changes of large tenants by one tenant or token, and {CHECKS_MAX} of all, may be checked at one time; \
@@ -439,7 +442,7 @@ impl Controller {
 
     /// Shows committed changes to readers and the fleet. Only the writer calls this, so that the fleet gets
     /// generations in order.
-    fn publish(&self, steps: &[Step]) {
+    fn publish(&self, steps: &[ModelStep]) {
         let (mut told, mut changed) = (Vec::new(), Vec::new());
         {
             let mut model = self.model.write().unwrap_or_else(PoisonError::into_inner);
@@ -468,7 +471,7 @@ impl Controller {
         who: &Principal,
         action: &str,
         draft: Draft,
-    ) -> Result<(Change, Outcome), Refusal> {
+    ) -> Result<(Change, ChangeOutcome), Refusal> {
         let mut writes = Vec::new();
         for (kind, id, after) in draft.writes {
             let before = model.get(&kind, &id).map(|document| document.body.clone());
@@ -498,7 +501,7 @@ impl Controller {
             .iter()
             .map(|write| Difference::new(&write.kind, &write.id, write.before.as_ref(), write.after.as_ref()))
             .collect();
-        let outcome = Outcome { generation, changes, devices, notes, answers: None };
+        let outcome = ChangeOutcome { generation, changes, devices, notes, answers: None };
         let (name, action) = (name_of(model, &who.id), action.to_owned());
         let who = who.id.clone();
         let remark = None;
@@ -860,7 +863,7 @@ impl Controller {
     ///
     /// # Errors
     /// All places are taken.
-    pub fn wait_place(&self, who: &Principal) -> Result<Share<'_>, Refusal> {
+    pub fn wait_place(&self, who: &Principal) -> Result<SharePermit<'_>, Refusal> {
         self.bell.places.take(who.tenant.as_ref().unwrap_or(&who.id)).ok_or_else(|| {
             Refusal::Busy(format!(
                 "{SHARE_MAX} requests of a tenant, and {WAITING_MAX} of all, may wait for devices at one time; \
@@ -874,9 +877,9 @@ impl Controller {
     #[must_use]
     pub fn answers(
         &self,
-        _place: &Share<'_>,
+        _place: &SharePermit<'_>,
         who: &Principal,
-        outcome: &Outcome,
+        outcome: &ChangeOutcome,
         most: Duration,
     ) -> BTreeMap<String, DeviceAnswer> {
         let mut answers = BTreeMap::new();

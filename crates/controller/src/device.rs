@@ -66,7 +66,8 @@ pub struct WorkerReport {
 /// The state of a level on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum LevelState {
+#[schemars(rename = "LevelState")]
+pub enum DeviceLevelState {
     /// The device does not report it.
     #[default]
     Unknown,
@@ -127,7 +128,7 @@ pub struct LevelReport {
     pub generation: u64,
     /// The state of the level.
     #[serde(default)]
-    pub state: LevelState,
+    pub state: DeviceLevelState,
     /// Why the level is not in its intended state; empty if it is.
     #[serde(default)]
     pub reason: String,

@@ -3,7 +3,7 @@
 //! of the model on the disk, in parallel to other changes; only their result goes through the queue.
 
 use crate::access::Principal;
-use crate::controller::{Controller, Draft, Outcome, TOKENS};
+use crate::controller::{ChangeOutcome, Controller, Draft, TOKENS};
 use crate::model::Model;
 use crate::problem::Refusal;
 use crate::render::{GROUPS, POLICIES, RULE_FILES, RULE_TEXTS};
@@ -30,7 +30,7 @@ impl Controller {
         dry: bool,
         (tenant, body): (&str, Option<&Value>),
         draft: impl Fn(&Model) -> Result<Draft, Refusal>,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<ChangeOutcome, Refusal> {
         if dry || weight(&self.model(), tenant, body) < HEAVY {
             return self.change(who, action, dry, draft);
         }

@@ -11,9 +11,9 @@ use crate::kept::{HeldBack, OlderParts};
 use crate::model::Model;
 use crate::parts;
 use crate::render::{self, GROUPS, LIBRARIES, POLICIES, RULE_TEXTS, TENANTS, library_of};
-use crate::store::{Document, Loaded};
+use crate::store::{Document, StoreContent};
 use crate::waiting;
-use bartizan_api::southbound::Diagnostic;
+use bartizan_api::southbound::PolicyDiagnostic;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -39,7 +39,7 @@ impl Accused {
     #[must_use]
     pub fn of(
         model: &Model,
-        found: &[Diagnostic],
+        found: &[PolicyDiagnostic],
         lines: &[String],
         tenant: impl Fn(u16) -> Option<String>,
         file: impl Fn(u32) -> Option<String>,
@@ -169,7 +169,7 @@ pub fn old(model: &Model, tenant: &str) -> Model {
     let texts: Vec<&Document> = files.filter_map(|hash| model.get(RULE_TEXTS, hash.as_str()?)).collect();
     let own = model.get(TENANTS, tenant).into_iter().chain(model.list(GROUPS, &prefix, None));
     let documents = own.chain(policies).chain(libraries).chain(texts).cloned().collect();
-    Model::of(Loaded { generation: model.generation, documents, status: Vec::new() })
+    Model::of(StoreContent { generation: model.generation, documents, status: Vec::new() })
 }
 
 impl DeviceStatus {

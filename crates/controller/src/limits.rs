@@ -18,8 +18,8 @@ use crate::southbound::listener;
 use crate::statistics::{COUNTER_LETTERS, POLICIES_MAX, REASONS_MAX};
 use crate::waiting::{SECONDS_MAX, SHARE_MAX, WAITING_MAX};
 use bartizan_base::PacketDuration;
-use bartizan_base::limit::Trace::{Metric, NotNeeded, Told};
-use bartizan_base::limit::{Limit, bytes, count, time};
+use bartizan_base::limit::LimitTrace::{Metric, NotNeeded, Told};
+use bartizan_base::limit::{LimitSpec, bytes, count, time};
 use bartizan_base::limits;
 use bartizan_channel::token::{FAILURES, SOURCES};
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn span(of: Duration) -> String {
 }
 
 /// All bounds of this crate.
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     Controller "bytes of a request's body; of a rule file" = "{}; {}" [bytes(BODY_MAX), bytes(FILE_MAX)] in ["controller/rest/route.rs", "controller/resources/libraries.rs"],
         "answered 413, unread", [Metric("bartizan_controller_requests_total")];
     Controller "requests that wait for devices (`?wait`), of a tenant or token and of all; how long" = "{}, {}; {}" [count(SHARE_MAX), count(WAITING_MAX), span(Duration::from_secs(SECONDS_MAX))] in ["controller/waiting.rs"],

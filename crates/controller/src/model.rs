@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The model: all documents and all status in memory, as of one generation. Readers never wait for the disk.
 
-use crate::store::{Document, Loaded, Status, Write};
+use crate::store::{Document, Status, StoreContent, Write};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -20,13 +20,13 @@ pub struct Model {
 
 /// The effect of a change on a model. Two models that take the same step share its documents.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct ModelStep {
     generation: u64,
     documents: Vec<(String, String, Option<Arc<Document>>)>,
     status: Vec<Status>,
 }
 
-impl Step {
+impl ModelStep {
     /// The step of a change; `generation` is the one it makes, or the current one if it writes no document.
     #[must_use]
     pub fn new(generation: u64, writes: &[Write], status: &[Status]) -> Self {
@@ -37,7 +37,7 @@ impl Step {
                 body.map(|body| Arc::new(Document { kind: kind.clone(), id: id.clone(), generation, body }));
             (kind, id, document)
         };
-        Step { generation, documents: writes.iter().map(document).collect(), status: status.to_vec() }
+        ModelStep { generation, documents: writes.iter().map(document).collect(), status: status.to_vec() }
     }
 
     /// Names of the documents of a kind that the step writes or removes.
@@ -55,7 +55,7 @@ impl Step {
 impl Model {
     /// A model of a store's content.
     #[must_use]
-    pub fn of(loaded: Loaded) -> Self {
+    pub fn of(loaded: StoreContent) -> Self {
         let mut model = Model { generation: loaded.generation, ..Model::default() };
         for document in loaded.documents {
             let kind = model.documents.entry(document.kind.clone()).or_default();
@@ -140,7 +140,7 @@ impl Model {
     }
 
     /// Applies the step of a change.
-    pub fn apply(&mut self, step: &Step) {
+    pub fn apply(&mut self, step: &ModelStep) {
         self.generation = step.generation;
         for (kind, id, document) in &step.documents {
             let kind = self.documents.entry(kind.clone()).or_default();

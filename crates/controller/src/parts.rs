@@ -11,7 +11,7 @@ use crate::numbers;
 use crate::render;
 use crate::store::Document;
 use bartizan_api::southbound::{
-    Hash, Message, Object, ObjectKey, Policy, PolicyMessage, RuleGroup, RuleType, Rules,
+    GroupRules, Hash, Object, ObjectKey, Policy, PolicyMessage, RuleGroup, RuleType, SouthboundMessage,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub const LIBRARY: &str = "@library/";
 
 /// An object with its key, hash and dependencies.
 #[derive(Debug)]
-pub struct Part {
+pub struct DocumentPart {
     /// Its key.
     pub key: ObjectKey,
     /// The object.
@@ -39,28 +39,33 @@ pub struct Part {
     pub needs: Vec<String>,
 }
 
-impl Part {
+impl DocumentPart {
     fn new(object: Object, needs: Vec<String>) -> Self {
-        Part { key: object.key(), hash: object.hash(), object: Arc::new(object), needs }
+        DocumentPart { key: object.key(), hash: object.hash(), object: Arc::new(object), needs }
     }
 
     fn policy(tenant: u16, name: String, says: &Value, needs: Vec<String>) -> Self {
-        Part::new(Object::Policy(Policy { name, tenant, text: says.to_string() }), needs)
+        DocumentPart::new(Object::Policy(Policy { name, tenant, text: says.to_string() }), needs)
     }
 }
 
 /// The part of a tenant.
 #[must_use]
-pub fn tenant(number: u16, document: &Document) -> Part {
+pub fn tenant(number: u16, document: &Document) -> DocumentPart {
     let says = json!({
         "tenant": render::tenant(&document.id, &document.body), "order": render::order(&document.body),
     });
-    Part::policy(number, "@tenant".to_owned(), &says, Vec::new())
+    DocumentPart::policy(number, "@tenant".to_owned(), &says, Vec::new())
 }
 
 /// The part of a tenant's group; `groups`: all groups of the tenant, in the form of the policy file.
 #[must_use]
-pub fn group(number: u16, owner: &str, document: &Document, groups: &BTreeMap<String, Value>) -> Part {
+pub fn group(
+    number: u16,
+    owner: &str,
+    document: &Document,
+    groups: &BTreeMap<String, Value>,
+) -> DocumentPart {
     let name = own_name(document);
     let full = render::group_name(owner, name);
     let members = groups.get(&full).cloned().unwrap_or_default();
@@ -68,39 +73,44 @@ pub fn group(number: u16, owner: &str, document: &Document, groups: &BTreeMap<St
     if let (Some(labels), Some(says)) = (render::own_labels(owner, &document.body), says.as_object_mut()) {
         says.insert("labels".to_owned(), json!({ full: labels }));
     }
-    Part::policy(number, format!("@group/{name}"), &says, Vec::new())
+    DocumentPart::policy(number, format!("@group/{name}"), &says, Vec::new())
 }
 
 /// The part of a tenant's policy.
 #[must_use]
-pub fn policy(number: u16, owner: &str, document: &Document, groups: &BTreeMap<String, Value>) -> Part {
+pub fn policy(
+    number: u16,
+    owner: &str,
+    document: &Document,
+    groups: &BTreeMap<String, Value>,
+) -> DocumentPart {
     let policy = render::policy(owner, &document.id, &document.body, groups);
     let needs = render::library_of(&policy).map(str::to_owned).into_iter().collect();
     let says = json!({ "policy": policy, "order": render::order(&document.body) });
-    Part::policy(number, own_name(document).to_owned(), &says, needs)
+    DocumentPart::policy(number, own_name(document).to_owned(), &says, needs)
 }
 
 /// The part with the default for traffic that no policy matches.
 #[must_use]
-pub fn default(model: &Model) -> Part {
+pub fn default(model: &Model) -> DocumentPart {
     default_of(&render::default(model))
 }
 
 /// The part of a default as written.
-fn default_of(says: &Value) -> Part {
+fn default_of(says: &Value) -> DocumentPart {
     let needs = render::library_of(says).map(str::to_owned).into_iter().collect();
-    Part::policy(EVERYBODY, DEFAULT.to_owned(), &json!({ "default": says }), needs)
+    DocumentPart::policy(EVERYBODY, DEFAULT.to_owned(), &json!({ "default": says }), needs)
 }
 
 /// The part with the resolvers that are trusted for DNS names.
 #[must_use]
-pub fn dns(document: &Document) -> Part {
-    Part::policy(EVERYBODY, DNS.to_owned(), &json!({ "dns": document.body }), Vec::new())
+pub fn dns(document: &Document) -> DocumentPart {
+    DocumentPart::policy(EVERYBODY, DNS.to_owned(), &json!({ "dns": document.body }), Vec::new())
 }
 
 /// The part with a library's choice of rules; `numbered` has the numbers of rule files.
 #[must_use]
-pub fn library(numbered: &Model, document: &Document) -> Part {
+pub fn library(numbered: &Model, document: &Document) -> DocumentPart {
     let of = |key: &str| document.body.get(key).cloned().unwrap_or_else(|| json!([]));
     let hashes: Vec<String> = match of("files") {
         Value::Array(all) => all.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -109,15 +119,15 @@ pub fn library(numbered: &Model, document: &Document) -> Part {
     let file = |hash: &String| json!({ "group": numbers::rule_file(numbered, hash), "sha256": hash });
     let files: Vec<Value> = hashes.iter().map(file).collect();
     let says = json!({ "library": { "files": files, "choose": of("choose"), "except": of("except") } });
-    Part::policy(EVERYBODY, format!("{LIBRARY}{}", document.id), &says, hashes)
+    DocumentPart::policy(EVERYBODY, format!("{LIBRARY}{}", document.id), &says, hashes)
 }
 
 /// The part of a rule file, split at line feeds, so that joining restores every byte.
 #[must_use]
-pub fn rule_file(number: u32, document: &Document) -> Part {
+pub fn rule_file(number: u32, document: &Document) -> DocumentPart {
     let text = document.body.get("text").and_then(Value::as_str).unwrap_or_default();
-    let rules = Rules::Raw(text.split('\n').map(str::to_owned).collect());
-    Part::new(
+    let rules = GroupRules::Raw(text.split('\n').map(str::to_owned).collect());
+    DocumentPart::new(
         Object::Group(RuleGroup { id: number, tenant: EVERYBODY, rule_type: RuleType::Ids, rules }),
         Vec::new(),
     )
@@ -125,9 +135,9 @@ pub fn rule_file(number: u32, document: &Document) -> Part {
 
 /// Why a part cannot be sent: it is larger than a message.
 #[must_use]
-pub fn too_long(part: &Part) -> Option<String> {
+pub fn too_long(part: &DocumentPart) -> Option<String> {
     let Object::Policy(policy) = part.object.as_ref() else { return None };
-    let message = Message::Policy(u64::MAX, PolicyMessage::Put(policy.clone()));
+    let message = SouthboundMessage::Policy(u64::MAX, PolicyMessage::Put(policy.clone()));
     let error = message.encode(1).err()?;
     Some(format!("it is too long to be sent to devices: {error}; make several of it"))
 }

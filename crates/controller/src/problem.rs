@@ -2,7 +2,7 @@
 //! Refusals: why a request was not carried out, in terms that a client can act on. `rest` maps them to HTTP.
 
 use crate::store::StoreError;
-use bartizan_config::policy::Problem;
+use bartizan_config::policy::ConfigProblem;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -25,7 +25,7 @@ impl Fault {
 
     /// A fault from a problem that the policy reader found; its path becomes a pointer below `under`.
     #[must_use]
-    pub fn of(under: &str, problem: &Problem) -> Self {
+    pub fn of(under: &str, problem: &ConfigProblem) -> Self {
         let path = problem.path.trim_end_matches('/');
         let pointer = if path.is_empty() { under.to_owned() } else { format!("{under}/{path}") };
         Fault { pointer, message: problem.message.clone() }

@@ -6,7 +6,7 @@
 //! after their commit. If the disk refuses a group, none of its changes is stored, and everything drafted
 //! from it is void.
 
-use crate::model::{Model, Step};
+use crate::model::{Model, ModelStep};
 use crate::store::{Change, StoreError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -28,12 +28,12 @@ impl Group {
 }
 
 /// Changes that a leader takes to the disk.
-pub struct Taken {
+pub struct CommitBatch {
     group: Arc<Group>,
     /// The changes, in order.
     pub changes: Vec<Change>,
     /// The step of each change.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ModelStep>,
 }
 
 /// The model with all queued changes; see the module.
@@ -42,7 +42,7 @@ pub struct Ahead {
     pub model: Model,
     group: Arc<Group>,
     changes: Vec<Change>,
-    steps: Vec<Step>,
+    steps: Vec<ModelStep>,
     /// The newest group with changes, queued or being committed.
     newest: Option<Arc<Group>>,
 }
@@ -50,7 +50,7 @@ pub struct Ahead {
 impl Ahead {
     /// Adds a change that was drafted from this model; `generation` is the one after the change.
     pub fn add(&mut self, generation: u64, change: Change) {
-        let step = Step::new(generation, &change.writes, &change.status);
+        let step = ModelStep::new(generation, &change.writes, &change.status);
         self.model.apply(&step);
         self.changes.push(change);
         self.steps.push(step);
@@ -83,15 +83,15 @@ impl Queue {
     }
 
     /// Takes the queued changes, for the one thread that writes to the disk.
-    pub fn take(&self) -> Taken {
+    pub fn take(&self) -> CommitBatch {
         let mut ahead = self.lock();
         let group = std::mem::take(&mut ahead.group);
         let changes = std::mem::take(&mut ahead.changes);
-        Taken { group, changes, steps: std::mem::take(&mut ahead.steps) }
+        CommitBatch { group, changes, steps: std::mem::take(&mut ahead.steps) }
     }
 
     /// Ends a group whose changes are on the disk and visible to readers.
-    pub fn done(&self, taken: &Taken) {
+    pub fn done(&self, taken: &CommitBatch) {
         taken.group.end(Ok(()));
         let mut ahead = self.lock();
         if ahead.newest.as_ref().is_some_and(|newest| Arc::ptr_eq(newest, &taken.group)) {
@@ -101,7 +101,7 @@ impl Queue {
 
     /// Ends a group that the disk refused: changes drafted from it meanwhile fail as well. `stands`: the
     /// model on the disk.
-    pub fn failed(&self, taken: &Taken, error: &StoreError, stands: impl FnOnce() -> Model) {
+    pub fn failed(&self, taken: &CommitBatch, error: &StoreError, stands: impl FnOnce() -> Model) {
         let mut ahead = self.lock();
         taken.group.end(Err(error.clone()));
         ahead.group.end(Err(error.clone()));

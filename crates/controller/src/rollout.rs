@@ -19,7 +19,8 @@ pub const ROLLOUTS_MAX: usize = 1_000;
 /// The devices of a step; exactly one of the two keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Step {
+#[schemars(rename = "Step")]
+pub struct RolloutStep {
     /// The share of all devices of the roll-out, in per cent, earlier steps included.
     #[serde(default)]
     #[schemars(range(min = 1, max = 100))]
@@ -41,7 +42,7 @@ pub struct RolloutRequest {
     pub labels: BTreeMap<String, String>,
     /// The steps; one step with all devices unless given.
     #[serde(default)]
-    pub steps: Vec<Step>,
+    pub steps: Vec<RolloutStep>,
 }
 
 /// The state of a roll-out.
@@ -90,7 +91,7 @@ pub fn plan(model: &Model, request: &RolloutRequest) -> Vec<Vec<String>> {
         .filter_map(|d| Some((d.id.clone(), DeviceSpec::deserialize(&d.body).ok()?)))
         .filter(|(_, spec)| has(spec, &request.labels))
         .collect();
-    let everything = [Step { percent: Some(100), labels: None }];
+    let everything = [RolloutStep { percent: Some(100), labels: None }];
     let steps = if request.steps.is_empty() { &everything[..] } else { &request.steps[..] };
     let mut left: Vec<&(String, DeviceSpec)> = specs.iter().collect();
     let mut plan = Vec::new();

@@ -2,7 +2,7 @@
 //! The functions' own checks of their policy sections, before a device sees these. The program provides them,
 //! since the controller has no functions.
 
-use bartizan_config::policy::{Policy, PolicyFile, Problem};
+use bartizan_config::policy::{ConfigProblem, PolicyDefinition, PolicyFile};
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct SectionFindings {
     /// Errors.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
     /// Warnings: what is right and has no effect.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<ConfigProblem>,
 }
 
 /// Looks at the section of a function in a policy.
-pub type Asked<'f> = Box<dyn Fn(&Policy, &str) -> SectionFindings + 'f>;
+pub type SectionCheck<'f> = Box<dyn Fn(&PolicyDefinition, &str) -> SectionFindings + 'f>;
 /// Asks about the sections of a file, which has the groups that they may name: what all of them need is made
 /// once.
-pub type Check = dyn for<'f> Fn(&'f PolicyFile) -> Asked<'f> + Send + Sync;
+pub type Check = dyn for<'f> Fn(&'f PolicyFile) -> SectionCheck<'f> + Send + Sync;
 
 /// The checks, see the module. By default they find no problems.
 #[derive(Clone, Default)]
@@ -27,13 +27,13 @@ pub struct Sections(Option<Arc<Check>>);
 
 impl Sections {
     /// Checks made by `check`.
-    pub fn new(check: impl for<'f> Fn(&'f PolicyFile) -> Asked<'f> + Send + Sync + 'static) -> Self {
+    pub fn new(check: impl for<'f> Fn(&'f PolicyFile) -> SectionCheck<'f> + Send + Sync + 'static) -> Self {
         Sections(Some(Arc::new(check)))
     }
 
     /// The check for the sections of a file.
     #[must_use]
-    pub fn of<'f>(&self, file: &'f PolicyFile) -> Asked<'f> {
+    pub fn of<'f>(&self, file: &'f PolicyFile) -> SectionCheck<'f> {
         match &self.0 {
             Some(check) => check(file),
             None => Box::new(|_, _| SectionFindings::default()),

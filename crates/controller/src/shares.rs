@@ -22,14 +22,14 @@ impl Shares {
     }
 
     /// Takes a place for an owner; `None` if all are taken, or the owner's share.
-    pub fn take(&self, owner: &str) -> Option<Share<'_>> {
+    pub fn take(&self, owner: &str) -> Option<SharePermit<'_>> {
         let mut taken = self.taken();
         let own = taken.get(owner).copied().unwrap_or(0);
         if own >= self.own || taken.values().sum::<usize>() >= self.all {
             return None;
         }
         taken.insert(owner.to_owned(), own + 1);
-        Some(Share { of: self, owner: owner.to_owned() })
+        Some(SharePermit { of: self, owner: owner.to_owned() })
     }
 
     /// Whether no place is taken.
@@ -44,12 +44,12 @@ impl Shares {
 
 /// A taken place; given back when dropped.
 #[derive(Debug)]
-pub struct Share<'s> {
+pub struct SharePermit<'s> {
     of: &'s Shares,
     owner: String,
 }
 
-impl Drop for Share<'_> {
+impl Drop for SharePermit<'_> {
     fn drop(&mut self) {
         let mut taken = self.of.taken();
         if let Some(own) = taken.get_mut(&self.owner) {

@@ -2,7 +2,7 @@
 //! Starts a whole controller in this process: the REST API, and the listener for agents.
 
 use crate::access::Secret;
-use crate::bridge::{Office, Own, Way};
+use crate::bridge::{DeviceBackend, FleetNotifier, Own};
 use crate::clock::{Clock, WallClock};
 use crate::fleet::{Fleet, MemoryFleet};
 use crate::problem::Refusal;
@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 
 /// Configuration of a controller.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct ControllerConfig {
     /// The state folder; made if it does not exist.
     pub state: PathBuf,
     /// Address of the REST API; port 0 for any free port.
@@ -122,7 +122,7 @@ impl Drop for Plane {
 ///
 /// # Errors
 /// A resource is missing, or in use.
-pub fn start(config: &Config) -> Result<Plane, StartError> {
+pub fn start(config: &ControllerConfig) -> Result<Plane, StartError> {
     state::make(&config.state)?;
     let listen =
         |address| TcpListener::bind(address).map_err(|source| StartError::Listen { address, source });
@@ -134,7 +134,7 @@ pub fn start(config: &Config) -> Result<Plane, StartError> {
     let own = config.southbound.as_ref().map(|southbound| own(config, southbound, &seconds)).transpose()?;
     let way = own.map(|(own, lines)| {
         said.extend(lines);
-        (Arc::new(Way::new(own.clone(), seconds.clone())), own)
+        (Arc::new(FleetNotifier::new(own.clone(), seconds.clone())), own)
     });
     let fleet: Arc<dyn Fleet> = match &way {
         Some((way, _)) => way.clone(),
@@ -161,15 +161,15 @@ pub fn start(config: &Config) -> Result<Plane, StartError> {
 }
 
 /// The wall clock in seconds, for certificates.
-fn seconds(clock: &Arc<dyn Clock>) -> tls::Clock {
+fn seconds(clock: &Arc<dyn Clock>) -> tls::HandshakeClock {
     let clock = clock.clone();
     Arc::new(move || clock.now() / 1_000_000)
 }
 
 fn own(
-    config: &Config,
+    config: &ControllerConfig,
     southbound: &Southbound,
-    clock: &tls::Clock,
+    clock: &tls::HandshakeClock,
 ) -> Result<(Own, Vec<String>), ChannelError> {
     let authority = southbound.authority.clone().unwrap_or_else(|| config.state.join(AUTHORITY));
     Own::open(&config.state, &authority, &southbound.server.name, clock())
@@ -177,7 +177,7 @@ fn own(
 
 /// Makes the bootstrap token at the first start, and when no valid administrator's token is left; removes its
 /// file once the token is used up.
-fn first_token(config: &Config, controller: &Controller) -> Result<Option<String>, StartError> {
+fn first_token(config: &ControllerConfig, controller: &Controller) -> Result<Option<String>, StartError> {
     // The file is written first: a token that only the store knows would be useless.
     let put = |secret: &Secret| state::put_bootstrap(&config.state, secret);
     match controller.bootstrap(config.bootstrap, put)? {
@@ -195,19 +195,20 @@ type Agents = (SocketAddr, ListenerHandle, JoinHandle<io::Result<()>>);
 
 /// Starts the listener for agents in a thread.
 fn agents(
-    config: &Config,
+    config: &ControllerConfig,
     southbound: &Southbound,
     controller: &Arc<Controller>,
     own: Own,
-    way: &Way,
-    clock: tls::Clock,
+    way: &FleetNotifier,
+    clock: tls::HandshakeClock,
 ) -> Result<Agents, StartError> {
     let address = southbound.listen;
     let wrong = |source| StartError::Listen { address, source };
     let revocations = Revocations::new(own.authority.clone())?;
     let tls = own.shown(clock())?.tls(&clock, &revocations)?;
     let later = Arc::new(OnceLock::new());
-    let office = Office::new(controller.clone(), own, revocations, clock.clone(), later.clone(), config.say)?;
+    let office =
+        DeviceBackend::new(controller.clone(), own, revocations, clock.clone(), later.clone(), config.say)?;
     let listener = Listener::new(address, tls, clock, southbound.server.clone(), office).map_err(wrong)?;
     let (address, handle) = (listener.address().map_err(wrong)?, listener.handle());
     let _ = later.set(handle.clone());

@@ -39,7 +39,8 @@ const WOULD_REFUSE: &str = "@would-refuse";
 /// Counters of some traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
-pub struct Sums {
+#[schemars(rename = "Sums")]
+pub struct TrafficSums {
     /// Flows opened.
     pub flows: u64,
     /// Packets seen.
@@ -54,7 +55,7 @@ pub struct Sums {
     pub alerts: u64,
 }
 
-impl Sums {
+impl TrafficSums {
     fn of(&mut self, what: &str) -> Option<&mut u64> {
         Some(match what {
             "flows" => &mut self.flows,
@@ -69,7 +70,7 @@ impl Sums {
 
     /// Names and values of the counters that are not 0.
     fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        let Sums { flows, packets, bytes, refused, would_refuse, alerts } = *self;
+        let TrafficSums { flows, packets, bytes, refused, would_refuse, alerts } = *self;
         let all = [
             ("flows", flows),
             ("packets", packets),
@@ -82,8 +83,8 @@ impl Sums {
     }
 }
 
-impl AddAssign for Sums {
-    fn add_assign(&mut self, other: Sums) {
+impl AddAssign for TrafficSums {
+    fn add_assign(&mut self, other: TrafficSums) {
         for (name, value) in other.named() {
             if let Some(sum) = self.of(name) {
                 *sum = sum.saturating_add(value);
@@ -97,13 +98,13 @@ impl AddAssign for Sums {
 #[serde(rename_all = "kebab-case", default)]
 pub struct TenantSums {
     /// Sums over all policies of the tenant.
-    pub total: Sums,
+    pub total: TrafficSums,
     /// Packets dropped, by `FUNCTION/REASON`.
     pub refused_by: BTreeMap<String, u64>,
     /// Packets that would have been dropped, by `FUNCTION/REASON`.
     pub would_refuse_by: BTreeMap<String, u64>,
     /// Counters by policy, removed policies included.
-    pub policies: BTreeMap<String, Sums>,
+    pub policies: BTreeMap<String, TrafficSums>,
 }
 
 impl TenantSums {
@@ -198,7 +199,7 @@ fn fits(name: &str) -> bool {
 }
 
 /// The counters of a report, sorted by owner.
-pub struct Taken {
+pub struct OwnerCounters {
     /// Tenants' counters, as lines of status.
     pub lines: Vec<Status>,
     /// The device's own counters.
@@ -214,8 +215,8 @@ pub fn take(
     (device, spec): (&str, &DeviceSpec),
     counters: impl IntoIterator<Item = (String, u64)>,
     (now, begins): (u64, bool),
-) -> Taken {
-    let mut taken = Taken { lines: Vec::new(), own: Vec::new(), refused: 0 };
+) -> OwnerCounters {
+    let mut taken = OwnerCounters { lines: Vec::new(), own: Vec::new(), refused: 0 };
     let mut tenants: BTreeMap<String, StoredCounts> = BTreeMap::new();
     for (name, by) in counters {
         let Some(rest) = name.strip_prefix(OWNED) else {

@@ -14,8 +14,8 @@ use bartizan_controller::model::Model;
 use bartizan_controller::problem::Refusal;
 use bartizan_controller::sections::{SectionFindings, Sections};
 use bartizan_controller::store::{
-    Alert, AlertBounds, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, MemoryStore, Status, Store,
-    StoreError,
+    Alert, AlertBounds, AuditRow, Change, Document, Forgotten, KeptAlert, MemoryStore, Status, Store,
+    StoreContent, StoreError,
 };
 use bartizan_controller::{Controller, Settings};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ struct Slow {
 }
 
 impl Store for Slow {
-    fn load(&mut self) -> Result<Loaded, StoreError> {
+    fn load(&mut self) -> Result<StoreContent, StoreError> {
         self.store.load()
     }
     fn commit_all(&mut self, changes: &[Change]) -> Result<u64, StoreError> {

@@ -5,7 +5,7 @@
 use crate::common;
 
 use bartizan_api::southbound::{DeviceId, Hello, Interfaces, Manifest};
-use bartizan_controller::bridge::{Office, Own};
+use bartizan_controller::bridge::{DeviceBackend, Own};
 use bartizan_controller::device::{DeviceStatus, State, WorkerReport};
 use bartizan_controller::interfaces::DeviceInterfaces;
 use bartizan_controller::rest::Reply;
@@ -284,9 +284,9 @@ fn a_device_that_connects_without_them_is_named_and_tried_anew_when_it_has_them(
 }
 
 /// The backend of sessions, with an authority in a folder of the test.
-fn office(world: &World, folder: &Path) -> Office {
+fn office(world: &World, folder: &Path) -> DeviceBackend {
     let (own, _) = Own::open(folder, &folder.join("ca"), "controller", 1_000).unwrap();
     let revocations = Revocations::new(own.authority.clone()).unwrap();
     let controller = Arc::clone(&world.api.controller);
-    Office::new(controller, own, revocations, Arc::new(|| 1_000), Arc::default(), |_| ()).unwrap()
+    DeviceBackend::new(controller, own, revocations, Arc::new(|| 1_000), Arc::default(), |_| ()).unwrap()
 }

@@ -5,8 +5,8 @@
 use crate::common;
 
 use bartizan_api::southbound as wire;
-use bartizan_api::southbound::{DeviceId, Manifest, Running, Stands};
-use bartizan_controller::bridge::{Office, Own};
+use bartizan_api::southbound::{DeviceId, GenerationAck, LevelStatus, Manifest};
+use bartizan_controller::bridge::{DeviceBackend, Own};
 use bartizan_controller::southbound::Backend;
 use bartizan_controller::southbound::enrolment::Revocations;
 use bartizan_controller::store::hex;
@@ -201,15 +201,16 @@ fn a_device_that_was_given_nothing_and_rules_of_files_are_called_by_name() {
     let revocations = Revocations::new(own.authority.clone()).unwrap();
     let controller = Arc::clone(&world.api.controller);
     let mut office =
-        Office::new(controller, own, revocations, Arc::new(|| 1_000), Arc::default(), |_| ()).unwrap();
+        DeviceBackend::new(controller, own, revocations, Arc::new(|| 1_000), Arc::default(), |_| ()).unwrap();
     let strange = "0".repeat(64);
     let left_out = [&named, &nameless, &apart, &strange].map(|hash| wire::RuleLeftOut {
         rule: format!("{hash}:12: 1:2001"),
         why: "no parser reads `smb`".to_owned(),
     });
     let left_out = wire::LeftOut { count: 4, first: left_out.to_vec() };
-    let stands = Some(Stands { levels: Vec::new(), left_out, content: None });
-    let running = Running { manifest: Manifest::default().hash(), workers: Vec::new(), took: None, stands };
+    let stands = Some(LevelStatus { levels: Vec::new(), left_out, content: None });
+    let running =
+        GenerationAck { manifest: Manifest::default().hash(), workers: Vec::new(), took: None, stands };
     office.running(&DeviceId::new("edge").unwrap(), 0, &running).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
 

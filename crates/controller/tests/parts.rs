@@ -3,8 +3,8 @@
 
 use crate::common;
 
-use bartizan_api::southbound::{Object, Rules};
-use bartizan_controller::bridge::shelf::{Olds, Shelf};
+use bartizan_api::southbound::{GroupRules, Object};
+use bartizan_controller::bridge::shelf::{Olds, PartCache};
 use bartizan_controller::device::{Acknowledgement, DeviceSpec, DeviceStatus, State, Touched};
 use bartizan_controller::held::Blame;
 use bartizan_controller::kept::OlderParts;
@@ -24,7 +24,7 @@ fn example() -> World {
         Object::Group(group) => Some(group.rules.clone()),
         Object::Policy(_) => None,
     });
-    let Some(Rules::Raw(lines)) = lines else { panic!("the example has a rule file") };
+    let Some(GroupRules::Raw(lines)) = lines else { panic!("the example has a rule file") };
     let text = lines.join("\n");
     // Numbers are given one after the other: sixteen files before it, and two tenants before each of the
     // example's.
@@ -82,7 +82,7 @@ fn put_file(world: &World, text: &str) -> String {
     hash
 }
 
-fn wanted(world: &World, shelf: &mut Shelf, tenants: &[&str]) -> Wanted {
+fn wanted(world: &World, shelf: &mut PartCache, tenants: &[&str]) -> Wanted {
     let tenants = tenants.iter().map(|tenant| (*tenant).to_owned()).collect();
     let model = world.api.controller.model();
     shelf.wanted(&model, &model, &DeviceSpec { tenants, ..DeviceSpec::default() }, 1, &Olds::new())
@@ -101,7 +101,7 @@ fn read(object: &Object) -> (String, Value) {
 #[test]
 fn the_parts_of_the_example_are_those_that_are_sent_and_the_file_is_what_they_join_to() {
     let world = example();
-    let mut shelf = Shelf::default();
+    let mut shelf = PartCache::default();
     let sent = wanted(&world, &mut shelf, &["acme", "beta"]);
     let expected: Vec<Object> = serde_json::from_str(PARTS).unwrap();
     let mut expected: Vec<_> = expected.iter().map(read).collect();
@@ -124,7 +124,7 @@ fn labels_travel_with_their_group_and_resolvers_by_themselves() {
         &json!({ "members": ["10.0.0.0/8"], "labels": { "role": "web" } }),
     );
     world.do_it("PUT", "/v1/settings/dns", &json!({ "resolvers": ["10.0.0.53"] }));
-    let mut shelf = Shelf::default();
+    let mut shelf = PartCache::default();
     let sent: std::collections::BTreeMap<String, Value> =
         wanted(&world, &mut shelf, &["acme"]).objects.values().map(|object| read(object)).collect();
     let labels = json!({ "web@acme": { "role": "web", "@tenant": "acme" } });
@@ -138,7 +138,7 @@ fn labels_travel_with_their_group_and_resolvers_by_themselves() {
 #[test]
 fn a_change_makes_one_part_for_all_devices_and_generations() {
     let world = example();
-    let mut shelf = Shelf::default();
+    let mut shelf = PartCache::default();
     let first = wanted(&world, &mut shelf, &["acme", "beta"]);
     let made = shelf.made;
     assert_eq!(made as usize, first.objects.len() - 1, "all but the default, which nobody wrote");

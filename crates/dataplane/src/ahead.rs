@@ -70,7 +70,7 @@ mod tests {
     use bartizan_base::{LinkId, TenantId};
     use bartizan_config::suricata;
     use bartizan_flow::EspFlows;
-    use bartizan_stages::identity::Whence;
+    use bartizan_stages::identity::PacketOrigin;
     use bartizan_stages::settings::EngineSettings;
     use bartizan_testkit::packet::{Datagram, Ip, Segment, address};
 
@@ -104,7 +104,7 @@ mod tests {
             for (vlans, arrived_by) in [(true, 0), (false, 1)] {
                 let settings = EngineSettings { vlan_in_key: vlans, side_in_key: true, ..settings.clone() };
                 let esp_flows = EspFlows::default();
-                let whence = Whence { tenant: TenantId(3), link: LinkId(2), arrived_by, esp_flows };
+                let whence = PacketOrigin { tenant: TenantId(3), link: LinkId(2), arrived_by, esp_flows };
                 let decoded = whence.key(&settings, decode(frame).outer().expect("a packet"));
                 let guess = Guess { scope: whence.plain_scope(&settings), vlans };
                 assert!(decoded.is_some());

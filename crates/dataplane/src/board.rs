@@ -17,7 +17,7 @@ use bartizan_ports::PortStats;
 use bartizan_stages::chain::{Chains, PolicyMap};
 use bartizan_stages::counts::WorkerCounters;
 use bartizan_stages::lifecycle::FunctionNow;
-use bartizan_stages::quotas::{Quota, Used};
+use bartizan_stages::quotas::{Quota, QuotaUsage};
 use bartizan_stages::tally::{Tally, staged_of};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -64,7 +64,7 @@ pub struct Snapshot {
     /// State that functions keep per host: counters of the tables of all workers, by function.
     pub hosts: Vec<(&'static str, HostCounters)>,
     /// Tenants with quotas: name, quota and what all workers use of it.
-    pub tenants: Vec<(Arc<str>, Quota, Used)>,
+    pub tenants: Vec<(Arc<str>, Quota, QuotaUsage)>,
     /// Ports of the worker, by their interfaces.
     pub ports: Vec<(String, PortStats)>,
     /// Counters of the live loop.
@@ -100,12 +100,12 @@ impl Snapshot {
 
 /// A worker's place on the board.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct BoardSlot {
     wanted: AtomicBool,
     shown: Mutex<Snapshot>,
 }
 
-impl Place {
+impl BoardSlot {
     /// Whether a reader waits for this worker's counters.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
@@ -124,12 +124,12 @@ impl Place {
 /// The places of all workers.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
-    places: Vec<Arc<Place>>,
+    places: Vec<Arc<BoardSlot>>,
 }
 
 /// A worker's handle of its place.
 #[derive(Clone, Debug)]
-pub struct Presenter(pub(crate) Arc<Place>);
+pub struct Presenter(pub(crate) Arc<BoardSlot>);
 
 impl Board {
     /// A board for `workers` workers.
@@ -160,7 +160,7 @@ impl Board {
     /// The snapshot of every worker, in the order of the workers, and whether it is late.
     #[must_use]
     pub fn read(&self) -> Vec<(Snapshot, bool)> {
-        let read = |place: &Arc<Place>| {
+        let read = |place: &Arc<BoardSlot>| {
             let late = place.wanted.load(Ordering::Acquire);
             (place.shown.lock().map(|shown| shown.clone()).unwrap_or_default(), late)
         };

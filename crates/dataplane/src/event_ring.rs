@@ -3,10 +3,10 @@
 //! them out.
 //!
 //! A ring is a fixed number of bytes, reserved once; a line is copied in and published as a whole. On live
-//! traffic a full ring never delays a worker ([`WhenFull::Lose`]): the event is counted as lost, and the next
-//! event that fits is preceded by a message with the number of lost ones, so that the output reports the loss
-//! at its place. Captures have no traffic that could be delayed, and their result must not depend on the
-//! speed of a disk: the worker waits ([`WhenFull::Wait`]).
+//! traffic a full ring never delays a worker ([`RingFullPolicy::Lose`]): the event is counted as lost, and
+//! the next event that fits is preceded by a message with the number of lost ones, so that the output reports
+//! the loss at its place. Captures have no traffic that could be delayed, and their result must not depend on
+//! the speed of a disk: the worker waits ([`RingFullPolicy::Wait`]).
 //!
 //! Memory ordering is that of the ring (crate `rtrb`): its tail is stored with `Release` after the bytes of a
 //! message are written, and loaded with `Acquire` before they are read; one store publishes the whole
@@ -39,7 +39,7 @@ const NO_TIME: &str = "1970-01-01T00:00:00.000000+0000";
 
 /// Policy for an event that does not fit into the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhenFull {
+pub enum RingFullPolicy {
     /// The event is lost and counted, since live traffic goes on.
     Lose,
     /// The worker waits for the writer: for captures.
@@ -77,7 +77,7 @@ impl RingCounters {
 
 /// A ring of `bytes` bytes.
 #[must_use]
-pub fn event_ring(bytes: usize, when_full: WhenFull) -> (EventSender, EventReceiver) {
+pub fn event_ring(bytes: usize, when_full: RingFullPolicy) -> (EventSender, EventReceiver) {
     let (ring, consumer) = RingBuffer::new(bytes.max(HEAD * 4));
     let sender = EventSender {
         ring,
@@ -93,7 +93,7 @@ pub fn event_ring(bytes: usize, when_full: WhenFull) -> (EventSender, EventRecei
 #[derive(Debug)]
 pub struct EventSender {
     ring: Producer<u8>,
-    when_full: WhenFull,
+    when_full: RingFullPolicy,
     /// Losses not yet reported to the writer, by output.
     unreported: Vec<u64>,
     message: Vec<u8>,
@@ -110,8 +110,8 @@ impl EventSender {
     /// From now on the worker waits for room, and the writer for readers: the run is ending, so waiting
     /// delays no traffic.
     pub fn ending(&mut self) {
-        if self.when_full == WhenFull::Lose {
-            self.when_full = WhenFull::Wait;
+        if self.when_full == RingFullPolicy::Lose {
+            self.when_full = RingFullPolicy::Wait;
             self.message.clear();
             append(&mut self.message, END, 0, &[]);
             self.push();
@@ -151,7 +151,7 @@ impl EventSender {
                 return true;
             }
             let helps = self.message.len() <= self.ring.buffer().capacity() && !self.ring.is_abandoned();
-            if self.when_full == WhenFull::Lose || !helps {
+            if self.when_full == RingFullPolicy::Lose || !helps {
                 return false;
             }
             std::thread::park_timeout(NAP);
@@ -161,7 +161,7 @@ impl EventSender {
     /// Ends the ring, after its last losses are reported to the writer; waits until there is room for the
     /// reports.
     pub fn finish(mut self) -> RingCounters {
-        self.when_full = WhenFull::Wait;
+        self.when_full = RingFullPolicy::Wait;
         for output in 0..self.unreported.len() {
             let lost = self.unreported.get(output).copied().unwrap_or(0);
             if lost > 0 {
@@ -184,7 +184,7 @@ fn append(message: &mut Vec<u8>, kind: u16, output: u16, body: &[u8]) {
 
 /// A message of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item<'a> {
+pub enum RingItem<'a> {
     /// An event of this output.
     Event(u16, &'a [u8]),
     /// Number of events of this output that were lost at this place.
@@ -203,7 +203,7 @@ pub struct EventReceiver {
 
 impl EventReceiver {
     /// Takes all available messages. Returns their number.
-    pub fn drain(&mut self, mut each: impl FnMut(Item<'_>)) -> usize {
+    pub fn drain(&mut self, mut each: impl FnMut(RingItem<'_>)) -> usize {
         let bytes = self.ring.slots();
         if bytes == 0 {
             return 0;
@@ -234,15 +234,15 @@ impl EventReceiver {
     }
 }
 
-fn next(bytes: &[u8]) -> Option<(Item<'_>, &[u8])> {
+fn next(bytes: &[u8]) -> Option<(RingItem<'_>, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
     let [k0, k1, o0, o1, l0, l1, l2, l3] = *head;
     let (body, rest) = rest.split_at_checked(u32::from_le_bytes([l0, l1, l2, l3]) as usize)?;
     let output = u16::from_le_bytes([o0, o1]);
     let item = match u16::from_le_bytes([k0, k1]) {
-        LOSS => Item::Lost(output, body.first_chunk().map_or(0, |b| u64::from_le_bytes(*b))),
-        END => Item::Ending,
-        _ => Item::Event(output, body),
+        LOSS => RingItem::Lost(output, body.first_chunk().map_or(0, |b| u64::from_le_bytes(*b))),
+        END => RingItem::Ending,
+        _ => RingItem::Event(output, body),
     };
     Some((item, rest))
 }
@@ -309,15 +309,15 @@ struct Losses {
 }
 
 impl Losses {
-    fn write(&mut self, item: Item<'_>, sink: &mut dyn LineSink) {
+    fn write(&mut self, item: RingItem<'_>, sink: &mut dyn LineSink) {
         match item {
-            Item::Lost(output, events) => {
+            RingItem::Lost(output, events) => {
                 if !sink.lost(output, events) {
                     self.pending.push((output, events));
                 }
             }
-            Item::Ending => sink.ending(),
-            Item::Event(output, line) => {
+            RingItem::Ending => sink.ending(),
+            RingItem::Event(output, line) => {
                 if !self.pending.is_empty() {
                     self.last_time.clear();
                     self.last_time.push_str(time_of(line));
@@ -376,20 +376,20 @@ mod tests {
 
     #[test]
     fn lines_come_out_whole_and_in_order_however_the_ring_wraps() {
-        let (mut sender, mut receiver) = event_ring(100, WhenFull::Lose);
+        let (mut sender, mut receiver) = event_ring(100, RingFullPolicy::Lose);
         let mut got = Vec::new();
         for number in 0..500u32 {
             let line = format!("{number}:{}", "x".repeat((number % 37) as usize));
             assert!(sender.send((number % 3) as u16, line.as_bytes()));
             if number % 2 == 1 || number % 37 > 15 {
                 receiver.drain(|item| {
-                    let Item::Event(output, line) = item else { panic!("nothing was lost") };
+                    let RingItem::Event(output, line) = item else { panic!("nothing was lost") };
                     got.push((output, line.to_vec()));
                 });
             }
         }
         receiver.drain(|item| {
-            let Item::Event(output, line) = item else { panic!("nothing was lost") };
+            let RingItem::Event(output, line) = item else { panic!("nothing was lost") };
             got.push((output, line.to_vec()));
         });
         for (number, (output, line)) in (0u32..).zip(&got) {
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn a_full_ring_loses_counts_and_tells_where() {
-        let (mut sender, mut receiver) = event_ring(64, WhenFull::Lose);
+        let (mut sender, mut receiver) = event_ring(64, RingFullPolicy::Lose);
         let line = br#"{"timestamp":"2026-01-02T03:04:05.000006+0000"}"#;
         assert!(sender.send(0, line));
         for _ in 0..7 {
@@ -414,8 +414,8 @@ mod tests {
         let mut items = Vec::new();
         receiver.drain(|item| {
             items.push(match item {
-                Item::Event(..) | Item::Ending => 0,
-                Item::Lost(output, count) => {
+                RingItem::Event(..) | RingItem::Ending => 0,
+                RingItem::Lost(output, count) => {
                     assert_eq!(output, 0);
                     count
                 }
@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn losses_are_written_before_the_next_event_and_at_the_end() {
-        let (mut sender, receiver) = event_ring(80, WhenFull::Lose);
+        let (mut sender, receiver) = event_ring(80, RingFullPolicy::Lose);
         let line = br#"{"timestamp":"T1","event_type":"flow"}"#;
         assert!(sender.send(1, line));
         assert!(!sender.send(1, &[b' '; 60]));
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_may_wait_loses_nothing_but_what_fits_no_ring() {
-        let (mut sender, receiver) = event_ring(128, WhenFull::Wait);
+        let (mut sender, receiver) = event_ring(128, RingFullPolicy::Wait);
         let writer = std::thread::spawn(move || {
             let mut lines = Lines::default();
             write_all(vec![receiver], &mut lines);

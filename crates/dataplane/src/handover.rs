@@ -23,8 +23,8 @@
 //! happened.
 //!
 //! Memory ordering: parcels are handed over by value through `rtrb` rings (tail stored with `Release`, loaded
-//! with `Acquire`), so a parcel is never visible to two threads. `Ledger` detects the end of all stations;
-//! see its documentation.
+//! with `Acquire`), so a parcel is never visible to two threads. `HandoverLedger` detects the end of all
+//! stations; see its documentation.
 //!
 //! Generations: a frame is handled in the generation of its first packet. During a swap, a worker that runs
 //! another generation handles the rest of such a frame in the frame's generation (`Worker::in_generation`).
@@ -37,14 +37,14 @@ mod moves;
 mod owners;
 mod site;
 
-use crate::walk::{Stop, only_packet};
+use crate::walk::{WalkStop, only_packet};
 use crate::worker::{Frame, Worker};
 use away::Away;
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::LinkType;
 use bartizan_ports::BACKLOG_PARTS;
-use bartizan_stages::frame::Place;
+use bartizan_stages::frame::PacketPosition;
 use bartizan_stages::intake::fragment::Settled;
 use bartizan_stages::moving::MovedFlow;
 use bartizan_stages::record::Recorder;
@@ -75,7 +75,7 @@ pub struct Parcel {
 }
 
 /// A message from one station to another; a ring keeps their order.
-enum Sent {
+enum StationMessage {
     Frame(Box<Parcel>),
     /// To a guest's worker: adopt this flow.
     Flow(Box<MovedFlow>),
@@ -105,7 +105,7 @@ type Decided<'d> = dyn FnMut(&mut Worker, &Frame<'_>, Decision, u32) + 'd;
 /// Moves of flows are counted by the flow's home alone, which begins none after it has closed: from then on
 /// their number only falls, and at 0 none is in progress.
 #[derive(Debug)]
-struct Ledger {
+struct HandoverLedger {
     stations: Box<[Account]>,
 }
 
@@ -120,9 +120,9 @@ struct Account {
     moves: AtomicU64,
 }
 
-impl Ledger {
+impl HandoverLedger {
     fn of(stations: usize) -> Self {
-        Ledger { stations: (0..stations).map(|_| Account::default()).collect() }
+        HandoverLedger { stations: (0..stations).map(|_| Account::default()).collect() }
     }
 
     fn add(counter: &AtomicU64) {
@@ -176,14 +176,14 @@ impl Ledger {
 
 /// Rings to one other station.
 struct Outgoing {
-    frames: Producer<Sent>,
+    frames: Producer<StationMessage>,
     /// Empty parcels of this station, coming home.
     home: Consumer<Box<Parcel>>,
 }
 
 /// Rings from one other station.
 struct Incoming {
-    frames: Consumer<Sent>,
+    frames: Consumer<StationMessage>,
     /// Empty parcels on their way to their home.
     home: Producer<Box<Parcel>>,
 }
@@ -220,11 +220,11 @@ pub struct Station {
     // Rings carry parcels as pointers: a push moves eight bytes.
     #[allow(clippy::vec_box)]
     parcels: Vec<Box<Parcel>>,
-    ledger: Arc<Ledger>,
+    ledger: Arc<HandoverLedger>,
     /// Flows whose home is here and which other workers own.
     away: Away<Box<Parcel>>,
     /// Queued answers to the homes of guests.
-    answers: VecDeque<(WorkerId, Sent)>,
+    answers: VecDeque<(WorkerId, StationMessage)>,
     closed: bool,
     counters: HandOverCounters,
     /// Workers that were handed something since the last [`Station::take_touched`], a bit each (the last for
@@ -240,7 +240,7 @@ pub fn connect(workers: Vec<Worker>, settings: &EngineSettings, parcels: usize) 
     // A single worker hands nothing over.
     let parcels = if count == 1 { 1 } else { parcels.max(1) };
     let owners = Owners::new(settings.spread(count));
-    let ledger = Arc::new(Ledger::of(workers.len()));
+    let ledger = Arc::new(HandoverLedger::of(workers.len()));
     let mut stations: Vec<Station> = (0..count)
         .zip(workers)
         .map(|(me, worker)| Station::new(WorkerId(me), owners, worker, parcels, Arc::clone(&ledger)))
@@ -270,7 +270,13 @@ pub fn connect(workers: Vec<Worker>, settings: &EngineSettings, parcels: usize) 
 }
 
 impl Station {
-    fn new(me: WorkerId, owners: Owners, worker: Worker, parcels: usize, ledger: Arc<Ledger>) -> Self {
+    fn new(
+        me: WorkerId,
+        owners: Owners,
+        worker: Worker,
+        parcels: usize,
+        ledger: Arc<HandoverLedger>,
+    ) -> Self {
         Station {
             me,
             owners,
@@ -292,7 +298,7 @@ impl Station {
     pub fn alone(worker: Worker) -> Self {
         let owners = Owners::new(worker.settings.spread(1));
         // One parcel, for a frame that has several packets or is a fragment.
-        Station::new(WorkerId(0), owners, worker, 1, Arc::new(Ledger::of(1)))
+        Station::new(WorkerId(0), owners, worker, 1, Arc::new(HandoverLedger::of(1)))
     }
 
     /// Takes the worker out of the station.
@@ -378,7 +384,7 @@ impl Station {
             && self.owners.of_packet(frame.link, packet) == self.me
             && self.away.key_of(&self.worker, frame, packet).is_none()
         {
-            let place = Place::from(packet.recursion > 0);
+            let place = PacketPosition::from(packet.recursion > 0);
             let decision = self.worker.packet(frame, frame.bytes, packet, &place, recorder);
             self.worker.intake.done(output);
             if self.worker.train_took() {
@@ -397,18 +403,18 @@ impl Station {
         self.ledger.begin(self.me);
         let site = Site { me: self.me, owners: &self.owners, away: &self.away };
         match parcel.journey.run(&site, &mut self.worker, frame, recorder) {
-            Stop::Done => match self.end(parcel, frame, recorder) {
+            WalkStop::Done => match self.end(parcel, frame, recorder) {
                 Some(decision) => Handled::Here(decision),
                 None => Handled::Held,
             },
-            Stop::At(owner) => {
+            WalkStop::At(owner) => {
                 parcel.fill(frame, tag);
                 match self.hand_over(parcel, owner, recorder) {
                     Ok(()) => Handled::Away(owner),
                     Err(decision) => Handled::Here(decision),
                 }
             }
-            Stop::Moved(key) => {
+            WalkStop::Moved(key) => {
                 parcel.fill(frame, tag);
                 match self.follow(parcel, &key, recorder) {
                     Ok(worker) => Handled::Away(worker),
@@ -434,7 +440,7 @@ impl Station {
                 let Some(Some(incoming)) = self.incoming.get_mut(from) else { break };
                 let Ok(sent) = incoming.frames.pop() else { break };
                 taken += 1;
-                self.counters.taken += u64::from(matches!(sent, Sent::Frame(_)));
+                self.counters.taken += u64::from(matches!(sent, StationMessage::Frame(_)));
                 // The number of stations fits into a worker's number.
                 self.hears(WorkerId(from as u16), sent, recorder, &mut decided);
             }
@@ -451,7 +457,7 @@ impl Station {
         self.worker.take_over(&frame, tag, recorder);
         let site = Site { me: self.me, owners: &self.owners, away: &self.away };
         let stop = parcel.journey.run(&site, &mut self.worker, &frame, recorder);
-        if matches!(stop, Stop::Done) {
+        if matches!(stop, WalkStop::Done) {
             // `None`: the frame is held, and the caller does nothing.
             if let Some(decision) = self.settled(&mut parcel, &frame, recorder) {
                 decided(&mut self.worker, &frame, decision, tag);
@@ -460,12 +466,12 @@ impl Station {
         parcel.bytes = bytes;
         // Refused on the way: the frame is counted and goes nowhere, and the caller does nothing.
         let _ = match stop {
-            Stop::Done => {
+            WalkStop::Done => {
                 self.put_away(parcel);
                 Ok(self.me)
             }
-            Stop::At(owner) => self.hand_over(parcel, owner, recorder).map(|()| owner),
-            Stop::Moved(key) => self.follow(parcel, &key, recorder),
+            WalkStop::At(owner) => self.hand_over(parcel, owner, recorder).map(|()| owner),
+            WalkStop::Moved(key) => self.follow(parcel, &key, recorder),
         };
     }
 
@@ -524,13 +530,13 @@ impl Station {
         owner: WorkerId,
         recorder: &mut dyn Recorder,
     ) -> Result<(), Decision> {
-        match self.say(owner, Sent::Frame(parcel)) {
+        match self.say(owner, StationMessage::Frame(parcel)) {
             Ok(()) => {
                 self.counters.handed_over += 1;
                 Ok(())
             }
             Err(sent) => {
-                if let Sent::Frame(parcel) = sent {
+                if let StationMessage::Frame(parcel) = sent {
                     self.lose(parcel, recorder);
                 }
                 Err(self.refuse())
@@ -539,7 +545,7 @@ impl Station {
     }
 
     /// Sends a message, if the ring has room.
-    fn say(&mut self, to: WorkerId, sent: Sent) -> Result<(), Sent> {
+    fn say(&mut self, to: WorkerId, sent: StationMessage) -> Result<(), StationMessage> {
         let Some(Some(outgoing)) = self.outgoing.get_mut(usize::from(to.0)) else { return Err(sent) };
         outgoing.frames.push(sent).map_err(|rtrb::PushError::Full(sent)| sent)?;
         self.touched |= 1 << to.0.min(63);

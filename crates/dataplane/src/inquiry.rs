@@ -17,7 +17,7 @@
 use crate::views::live::{LevelsNow, LiveFlow};
 use bartizan_base::WorkerId;
 use bartizan_flow::FlowKey;
-use bartizan_stages::lifecycle::{Act, FunctionNow};
+use bartizan_stages::lifecycle::{FunctionNow, LifecycleCommand};
 use bartizan_stages::observers::Observers;
 use core::net::IpAddr;
 use std::collections::VecDeque;
@@ -73,14 +73,14 @@ pub enum Question {
     /// Health of the functions of the running generation.
     Functions,
     /// An order about a function; the answer is the function's health afterwards.
-    Order(Arc<str>, Act),
+    Order(Arc<str>, LifecycleCommand),
     /// Sets observers of functions, in place of the present ones.
     Observe(Observers),
 }
 
 /// Answer of one worker, or of several together.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
+pub struct WorkerReply {
     /// Answer to [`Question::Levels`].
     pub levels: LevelsNow,
     /// Answer to [`Question::Flows`], at most [`FLOWS_TOLD`] per worker.
@@ -94,34 +94,34 @@ pub struct Answer {
 
 /// A query on its way to a worker.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingInquiry {
     pub(crate) question: Question,
-    pub(crate) to: Sender<(WorkerId, Answer)>,
+    pub(crate) to: Sender<(WorkerId, WorkerReply)>,
 }
 
 /// The query that a worker is answering.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
-    pub(crate) asked: Asked,
+    pub(crate) asked: PendingInquiry,
     /// The entry at which the walk continues.
     pub(crate) at: u32,
-    pub(crate) answer: Answer,
+    pub(crate) answer: WorkerReply,
 }
 
 /// Collects the answers of all workers.
 #[derive(Debug)]
 pub struct Collector {
-    from: Receiver<(WorkerId, Answer)>,
+    from: Receiver<(WorkerId, WorkerReply)>,
     waited_for: Vec<WorkerId>,
-    answer: Answer,
+    answer: WorkerReply,
 }
 
 /// Prepares a query for workers; returns a copy for each, and the collector.
-pub(crate) fn ask(question: Question, workers: u16) -> (Vec<Asked>, Collector) {
+pub(crate) fn ask(question: Question, workers: u16) -> (Vec<PendingInquiry>, Collector) {
     let (to, from) = channel();
-    let asked = (0..workers).map(|_| Asked { question: question.clone(), to: to.clone() }).collect();
+    let asked = (0..workers).map(|_| PendingInquiry { question: question.clone(), to: to.clone() }).collect();
     let waited_for = (0..workers).map(WorkerId).collect();
-    (asked, Collector { from, waited_for, answer: Answer::default() })
+    (asked, Collector { from, waited_for, answer: WorkerReply::default() })
 }
 
 impl Collector {
@@ -142,7 +142,7 @@ impl Collector {
         true
     }
 
-    fn add(&mut self, answer: Answer) {
+    fn add(&mut self, answer: WorkerReply) {
         self.answer.levels.add(&answer.levels);
         self.answer.flows.extend(answer.flows);
         self.answer.omitted += answer.omitted;
@@ -151,7 +151,7 @@ impl Collector {
 
     /// The merged answers, and the workers that have not answered.
     #[must_use]
-    pub fn finish(mut self) -> (Answer, Vec<WorkerId>) {
+    pub fn finish(mut self) -> (WorkerReply, Vec<WorkerId>) {
         self.answer.flows.sort_by_key(|flow| (flow.worker, flow.flow_id));
         self.answer.functions.sort_by_key(|(worker, now)| (now.id, *worker));
         (self.answer, self.waited_for)
@@ -160,11 +160,11 @@ impl Collector {
 
 /// Queries that wait in a worker's seat, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(VecDeque<Asked>);
+pub(crate) struct Waiting(VecDeque<PendingInquiry>);
 
 impl Waiting {
     /// Appends a query. `false`: no room.
-    pub(crate) fn put(&mut self, asked: Asked) -> bool {
+    pub(crate) fn put(&mut self, asked: PendingInquiry) -> bool {
         let fits = self.0.len() < QUESTIONS;
         if fits {
             self.0.push_back(asked);
@@ -174,7 +174,7 @@ impl Waiting {
 
     /// The next query, and whether there are more.
     pub(crate) fn take(&mut self) -> (Option<Inquiry>, bool) {
-        let next = self.0.pop_front().map(|asked| Inquiry { asked, at: 0, answer: Answer::default() });
+        let next = self.0.pop_front().map(|asked| Inquiry { asked, at: 0, answer: WorkerReply::default() });
         (next, !self.0.is_empty())
     }
 }

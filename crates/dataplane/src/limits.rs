@@ -15,8 +15,8 @@ use bartizan_base::Reason::{
     AppLayerError, AppLayerMemory, Defrag, DefragMemory, EgressMtu, HandOverRing, Overload, ProtocolOpen,
     StreamMemory, StreamReassembly, Unreadable,
 };
-use bartizan_base::limit::Trace::{Event, Metric, NotNeeded, Refused, Stats, Told};
-use bartizan_base::limit::{Limit, bytes, bytes_or_none, count, time};
+use bartizan_base::limit::LimitTrace::{Event, Metric, NotNeeded, Refused, Stats, Told};
+use bartizan_base::limit::{LimitSpec, bytes, bytes_or_none, count, time};
 use bartizan_base::{limits, spread};
 use bartizan_config::host::OFFLOAD_ENTRIES_USUAL;
 use bartizan_config::suricata;
@@ -37,7 +37,7 @@ fn of(figure: impl Fn(&EngineSettings) -> String) -> String {
 }
 
 /// All of this crate.
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     Flow "flows of a worker" = "`flow.memcap` / {}, {} to {} (as shipped {})"
         [count(SURICATA_FLOW_BYTES), count(FLOWS_LEAST), count(FLOWS_MOST), of(|s| count(s.flow_capacity))]
         in ["stages/settings.rs", "flow/table.rs"],

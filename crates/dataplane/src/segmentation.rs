@@ -16,7 +16,7 @@ pub use datagrams::split;
 
 use bartizan_packet::{
     DecodeOutput, Decoded, Decoder, InternetChecksum, LinkType, Network, PacketFlags, PacketSource, TcpFlags,
-    Transport, pseudo_header,
+    TransportLayer, pseudo_header,
 };
 
 /// Least payload of a segment: a smaller MTU is none (RFC 791 requires 68 bytes of every link).
@@ -35,7 +35,7 @@ pub fn cut(
     told: u16,
     mut each: impl FnMut(&[u8]),
 ) -> Option<()> {
-    Plan::of_tcp(frame, packets, mtu, told)?.carry_out(frame, &mut each)
+    SegmentationPlan::of_tcp(frame, packets, mtu, told)?.carry_out(frame, &mut each)
 }
 
 /// The packet inside a UDP tunnel that the decoder does not recognise, since its port is not a usual one.
@@ -47,7 +47,7 @@ pub fn hidden_in_tunnel(
     header: usize,
     decoder: &mut Decoder,
 ) -> Option<Decoded> {
-    let outer = packets.last().filter(|outer| matches!(outer.transport, Transport::Udp(_)))?;
+    let outer = packets.last().filter(|outer| matches!(outer.transport, TransportLayer::Udp(_)))?;
     let before = |bytes: usize| header.checked_sub(bytes).filter(|start| *start >= outer.payload as usize);
     let begins = |start: &usize, version: u8| frame.get(*start).is_some_and(|byte| byte >> 4 == version);
     let start = before(20)
@@ -65,7 +65,7 @@ pub fn hidden_in_tunnel(
 }
 
 /// Offsets and lengths of a frame to be cut.
-struct Plan<'p> {
+struct SegmentationPlan<'p> {
     /// The packet with the TCP segment, and the packets around it.
     inner: &'p Decoded,
     outer: &'p [Decoded],
@@ -75,10 +75,10 @@ struct Plan<'p> {
     size: usize,
 }
 
-impl<'p> Plan<'p> {
+impl<'p> SegmentationPlan<'p> {
     fn of_tcp(frame: &[u8], packets: &'p [Decoded], mtu: u32, told: u16) -> Option<Self> {
         let (inner, outer) = packets.split_last()?;
-        let Transport::Tcp(tcp) = &inner.transport else { return None };
+        let TransportLayer::Tcp(tcp) = &inner.transport else { return None };
         let plain = are_plain(frame, inner, outer)
             && !tcp.flags.intersects(TcpFlags::URG | TcpFlags::SYN | TcpFlags::RST)
             && !tcp.options.md5
@@ -88,7 +88,7 @@ impl<'p> Plan<'p> {
         let size = (mtu as usize).checked_sub(payload.checked_sub(first)?)?;
         let size = if usize::from(told) >= LEAST_TOLD { size.min(told.into()) } else { size };
         let length = inner.payload_len as usize;
-        (plain && size >= LEAST).then_some(Plan { inner, outer, payload, length, size })
+        (plain && size >= LEAST).then_some(SegmentationPlan { inner, outer, payload, length, size })
     }
 
     /// Makes the segments.
@@ -112,13 +112,13 @@ impl<'p> Plan<'p> {
     fn finish(&self, segment: &mut [u8], number: usize, last: bool) -> Option<()> {
         renew_network(self.inner, segment, number)?;
         match &self.inner.transport {
-            Transport::Tcp(_) => self.finish_tcp(segment, number, last)?,
+            TransportLayer::Tcp(_) => self.finish_tcp(segment, number, last)?,
             _ => renew_udp(self.inner, segment)?,
         }
         // Inner headers first: outer checksums cover them.
         for packet in self.outer.iter().rev() {
             renew_network(packet, segment, number)?;
-            if let Transport::Udp(_) = &packet.transport {
+            if let TransportLayer::Udp(_) = &packet.transport {
                 renew_udp(packet, segment)?;
             }
         }
@@ -160,9 +160,9 @@ fn is_plain(packet: &Decoded) -> bool {
 fn can_be_repeated(frame: &[u8], packet: &Decoded) -> bool {
     match &packet.transport {
         // IP in IP.
-        Transport::None | Transport::Udp(_) => true,
+        TransportLayer::None | TransportLayer::Udp(_) => true,
         // Neither a checksum nor a sequence number (RFC 2784, RFC 2890).
-        Transport::Gre(_) => frame.get(packet.l4 as usize).is_some_and(|flags| flags & 0x90 == 0),
+        TransportLayer::Gre(_) => frame.get(packet.l4 as usize).is_some_and(|flags| flags & 0x90 == 0),
         _ => false,
     }
 }

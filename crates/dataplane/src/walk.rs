@@ -7,14 +7,14 @@
 use bartizan_base::{Decision, Reason, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::{DecodeOutput, Decoded};
-use bartizan_stages::frame::{Around, Frame, MAX_DEPTH, Place};
+use bartizan_stages::frame::{Frame, MAX_DEPTH, OuterHeader, PacketPosition};
 use bartizan_stages::intake::fragment::{Fragmented, refused_as_it_is};
 use bartizan_stages::intake::joined::Joined;
 use bartizan_stages::normaliser::Rewrite;
 use bartizan_stages::settings::EngineSettings;
 
 /// Reason why a walk stopped.
-pub(crate) enum Stop {
+pub(crate) enum WalkStop {
     /// All packets are handled.
     Done,
     /// The next packet belongs to this worker.
@@ -25,7 +25,7 @@ pub(crate) enum Stop {
 
 /// A position in a frame.
 #[derive(Clone, Copy)]
-pub(crate) struct At<'f> {
+pub(crate) struct FramePosition<'f> {
     pub(crate) frame: &'f Frame<'f>,
     /// The bytes of the frame, or of a reassembled datagram.
     pub(crate) bytes: &'f [u8],
@@ -47,7 +47,7 @@ pub(crate) trait Visitor {
 
     /// The stop at which the frame must continue before this packet is handled. `None`: the packet is handled
     /// here, as with a single worker. `kept`: the packet's fragments are kept here.
-    fn leads_to(&self, frame: &Frame<'_>, packet: &Decoded, kept: bool) -> Option<Stop> {
+    fn leads_to(&self, frame: &Frame<'_>, packet: &Decoded, kept: bool) -> Option<WalkStop> {
         let _ = (frame, packet, kept);
         None
     }
@@ -55,14 +55,19 @@ pub(crate) trait Visitor {
     /// Adds a fragment to its datagram, and decodes the datagram if it is complete.
     fn defragment(
         &mut self,
-        at: At<'_>,
+        at: FramePosition<'_>,
         packet: &mut Decoded,
         datagram: (&mut Vec<u8>, &mut DecodeOutput),
         joined: &mut Joined,
     ) -> Fragmented;
 
     /// Handles a packet: returns its decision, and the change that the frame needs before it leaves.
-    fn packet(&mut self, at: At<'_>, packet: &Decoded, place: &Place<'_>) -> (Decision, Option<Rewrite>);
+    fn packet(
+        &mut self,
+        at: FramePosition<'_>,
+        packet: &Decoded,
+        place: &PacketPosition<'_>,
+    ) -> (Decision, Option<Rewrite>);
 }
 
 /// The packet of a frame with a single whole packet that is not refused without inspection: the usual case.
@@ -87,17 +92,17 @@ struct Layer {
     refused: Option<Reason>,
     /// The outer packets that events name: of the layer as a whole, and of a packet within another one of the
     /// layer.
-    outermost: Option<Around>,
-    first: Option<Around>,
+    outermost: Option<OuterHeader>,
+    first: Option<OuterHeader>,
 }
 
 impl Layer {
     /// Begins with the packets of `output`.
-    fn begin(&mut self, outermost: Option<Around>, number: Option<u64>) {
+    fn begin(&mut self, outermost: Option<OuterHeader>, number: Option<u64>) {
         self.left = self.output.packets().len();
         (self.fragment_done, self.refused) = (false, None);
         self.outermost = outermost;
-        self.first = outermost.or_else(|| Around::of(self.output.packets().first()?, number));
+        self.first = outermost.or_else(|| OuterHeader::of(self.output.packets().first()?, number));
     }
 }
 
@@ -146,21 +151,21 @@ impl Walk {
     }
 
     /// Handles packets until one must be handled elsewhere. `me`: the present worker.
-    pub(crate) fn go<V: Visitor>(&mut self, me: WorkerId, visitor: &mut V, frame: &Frame<'_>) -> Stop {
+    pub(crate) fn go<V: Visitor>(&mut self, me: WorkerId, visitor: &mut V, frame: &Frame<'_>) -> WalkStop {
         loop {
             let depth = self.layers.len();
             let keeper = self.fragment_keeper(me, visitor, frame);
             let Some(layer) = self.layers.last_mut() else {
                 // The worker that keeps the fragments settles the frame.
                 let keeper = self.keeper.filter(|keeper| *keeper != me && !self.joined.is_empty());
-                return keeper.map_or(Stop::Done, Stop::At);
+                return keeper.map_or(WalkStop::Done, WalkStop::At);
             };
             let Some(index) = layer.left.checked_sub(1) else {
                 self.spare.extend(self.layers.pop());
                 continue;
             };
             let bytes = if depth == 1 { frame.bytes } else { layer.datagram.as_slice() };
-            let at = At { frame, bytes, depth: depth.saturating_sub(1) };
+            let at = FramePosition { frame, bytes, depth: depth.saturating_sub(1) };
             let count = layer.output.packets().len();
             let Some(packet) = layer.output.packets_mut().get_mut(index) else {
                 layer.left = index;
@@ -171,7 +176,7 @@ impl Walk {
                 && depth <= usize::from(MAX_DEPTH)
             {
                 if keeper != me {
-                    return Stop::At(keeper);
+                    return WalkStop::At(keeper);
                 }
                 self.keeper = Some(me);
                 let mut inner = self.spare.pop().unwrap_or_default();
@@ -182,7 +187,10 @@ impl Walk {
                     layer.refused = Some(reason);
                 }
                 if fragmented == Fragmented::Whole {
-                    inner.begin(layer.outermost.or_else(|| Around::of(packet, frame.number)), frame.number);
+                    inner.begin(
+                        layer.outermost.or_else(|| OuterHeader::of(packet, frame.number)),
+                        frame.number,
+                    );
                     self.layers.push(inner);
                 } else {
                     self.spare.push(inner);
@@ -190,7 +198,7 @@ impl Walk {
                 continue;
             }
             if let Some(keeper) = keeper.filter(|keeper| *keeper != me) {
-                return Stop::At(keeper);
+                return WalkStop::At(keeper);
             }
             if let Some(stop) = visitor.leads_to(frame, packet, keeper.is_some()) {
                 return stop;
@@ -199,7 +207,7 @@ impl Walk {
             if !layer.fragment_done {
                 layer.refused = refused_as_it_is(visitor.settings(), packet);
             }
-            let place = Place {
+            let place = PacketPosition {
                 made: depth > 1 || packet.recursion > 0,
                 around: if index > 0 { layer.first.as_ref() } else { layer.outermost.as_ref() },
                 carries: index + 1 < count,

@@ -9,29 +9,29 @@ use crate::ahead::{AHEAD, Guess};
 use crate::board::Presenter;
 use crate::inquiry::Inquiry;
 use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
-use crate::walk::{At, Visitor, Walk, only_packet};
+use crate::walk::{FramePosition, Visitor, Walk, only_packet};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::turns::Turn;
+use bartizan_base::turns::CaptureTurn;
 use bartizan_base::{Decision, Generation, LinkId, Reason, Timestamp, WorkerId};
 use bartizan_flow::{FlowHash, FlowTable, TableError};
 use bartizan_function::RuleCount;
-use bartizan_offload::{FlowManager, ManagerCounters, Stays};
+use bartizan_offload::{FlowManager, ManagerCounters, OffloadDenied};
 use bartizan_packet::{Checksums, DecodeOutput, Decoded, DecoderConfig};
 use bartizan_stages::account::Account;
 use bartizan_stages::app_memory::AppMemory;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::checksums::ChecksumSample;
-use bartizan_stages::context::{Context, Position};
+use bartizan_stages::context::{FrameContext, RunPosition};
 use bartizan_stages::flow_ext::FlowExt;
 use bartizan_stages::flows::Flows;
-use bartizan_stages::frame::Place;
+use bartizan_stages::frame::PacketPosition;
 use bartizan_stages::host_tables::HostCare;
-use bartizan_stages::identity::Whence;
+use bartizan_stages::identity::PacketOrigin;
 use bartizan_stages::intake::Intake;
 use bartizan_stages::intake::fragment::{Fragmented, Settled};
 use bartizan_stages::intake::joined::Joined;
 use bartizan_stages::leaving::Leaving;
-use bartizan_stages::lifecycle::{Act, FunctionEvent, FunctionNow};
+use bartizan_stages::lifecycle::{FunctionEvent, FunctionNow, LifecycleCommand};
 use bartizan_stages::normaliser::{NormaliserCounters, Rewrite};
 use bartizan_stages::notice::Notice;
 use bartizan_stages::observers::Observers;
@@ -39,7 +39,7 @@ use bartizan_stages::record::{Entry, Recorder};
 use bartizan_stages::runner::Runner;
 use bartizan_stages::settings::{ChecksumMode, EngineSettings};
 use bartizan_stages::shedding::Shedding;
-use shown::Held;
+use shown::TrafficMemory;
 use std::sync::Arc;
 
 pub use bartizan_stages::counts::{ExceptionCounters, RefusalCounters, StreamEventCounters, WorkerCounters};
@@ -48,7 +48,7 @@ pub use bartizan_stages::frame::Frame;
 /// The worker; see the module.
 pub struct Worker {
     pub(crate) settings: EngineSettings,
-    pub(crate) position: Position,
+    pub(crate) position: RunPosition,
     pub(crate) checksums: ChecksumSample,
     pub(crate) intake: Intake,
     flows: Flows,
@@ -63,7 +63,7 @@ pub struct Worker {
     /// The query about flows that the worker is answering.
     pub(crate) inquiry: Option<Box<Inquiry>>,
     /// Memory held at the end of the run, before the flows were freed.
-    held_at_end: Option<Held>,
+    held_at_end: Option<TrafficMemory>,
 }
 
 impl Worker {
@@ -77,7 +77,7 @@ impl Worker {
         chains: Arc<Chains>,
     ) -> Result<Self, TableError> {
         Ok(Worker {
-            position: Position::default(),
+            position: RunPosition::default(),
             checksums: ChecksumSample::new(settings.checksums),
             intake: Intake::new(&settings),
             flows: Flows::new(&settings)?,
@@ -100,7 +100,7 @@ impl Worker {
             intake: &mut self.intake,
             flows: &mut self.flows,
             runner: &mut self.runner,
-            cx: Context {
+            cx: FrameContext {
                 settings: &self.settings,
                 position: &mut self.position,
                 checksums: &mut self.checksums,
@@ -171,8 +171,13 @@ impl Worker {
         self.begin_frame(frame, follows, recorder);
         let mut output = self.intake.decode(frame);
         let settled = if let Some(packet) = only_packet(&self.settings, &output) {
-            let decision =
-                self.packet(frame, frame.bytes, packet, &Place::from(packet.recursion > 0), recorder);
+            let decision = self.packet(
+                frame,
+                frame.bytes,
+                packet,
+                &PacketPosition::from(packet.recursion > 0),
+                recorder,
+            );
             self.intake.done(output);
             if self.train_took() {
                 return None;
@@ -204,7 +209,7 @@ impl Worker {
         (link, arrived_by): (LinkId, u32),
     ) {
         let esp_flows = self.runner.chains().esp_flows();
-        let whence = Whence { tenant: self.position.tenant, link, arrived_by, esp_flows };
+        let whence = PacketOrigin { tenant: self.position.tenant, link, arrived_by, esp_flows };
         let guess = Guess { scope: whence.plain_scope(&self.settings), vlans: self.settings.vlan_in_key };
         let table = self.flows.table();
         let mut hashes = [FlowHash(0); AHEAD];
@@ -274,7 +279,7 @@ impl Worker {
         frame: &Frame<'_>,
         bytes: &[u8],
         packet: &Decoded,
-        place: &Place<'_>,
+        place: &PacketPosition<'_>,
         recorder: &mut dyn Recorder,
     ) -> Decision {
         self.passage(recorder).packet(frame, bytes, packet, place)
@@ -344,9 +349,9 @@ impl Worker {
 
     /// The reason why a flow of the host is at no lower level: the answer to its last offer, else the reason
     /// why it was not offered.
-    pub(crate) fn why_at_host(&self, entry: &Entry) -> Stays {
+    pub(crate) fn why_at_host(&self, entry: &Entry) -> OffloadDenied {
         if !self.has_level() {
-            return Stays::NoDevice;
+            return OffloadDenied::NoDevice;
         }
         entry.ext.stays.unwrap_or_else(|| self.runner.why_not_offered(entry))
     }
@@ -494,7 +499,7 @@ impl Worker {
     /// `joined`: the datagrams that fragments of the frame were added to, here and at other workers.
     pub(crate) fn defragment(
         &mut self,
-        At { frame, bytes, .. }: At<'_>,
+        FramePosition { frame, bytes, .. }: FramePosition<'_>,
         packet: &mut Decoded,
         (datagram, output): (&mut Vec<u8>, &mut DecodeOutput),
         joined: &mut Joined,
@@ -522,7 +527,7 @@ impl Worker {
     }
 
     /// Sets the turn in which shared state is modified from now on; `None`: without turns.
-    pub(crate) fn set_turn(&mut self, turn: Option<Turn>) {
+    pub(crate) fn set_turn(&mut self, turn: Option<CaptureTurn>) {
         self.position.turn = turn;
     }
 
@@ -576,7 +581,7 @@ impl Worker {
 
     /// Carries out an order about a function. Called between batches. `None`: no chain of the running
     /// generation has the function.
-    pub fn order(&mut self, function: &str, act: Act) -> Option<FunctionNow> {
+    pub fn order(&mut self, function: &str, act: LifecycleCommand) -> Option<FunctionNow> {
         let now = self.position.clock;
         let said = self.runner.order(function, act, now, &mut self.account.tally);
         self.raise_left();
@@ -637,7 +642,7 @@ impl Visitor for Handler<'_> {
 
     fn defragment(
         &mut self,
-        at: At<'_>,
+        at: FramePosition<'_>,
         packet: &mut Decoded,
         datagram: (&mut Vec<u8>, &mut DecodeOutput),
         joined: &mut Joined,
@@ -645,7 +650,12 @@ impl Visitor for Handler<'_> {
         self.worker.defragment(at, packet, datagram, joined)
     }
 
-    fn packet(&mut self, at: At<'_>, packet: &Decoded, place: &Place<'_>) -> (Decision, Option<Rewrite>) {
+    fn packet(
+        &mut self,
+        at: FramePosition<'_>,
+        packet: &Decoded,
+        place: &PacketPosition<'_>,
+    ) -> (Decision, Option<Rewrite>) {
         let decision = self.worker.packet(at.frame, at.bytes, packet, place, self.recorder);
         (decision, self.worker.take_rewrite())
     }

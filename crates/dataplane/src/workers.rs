@@ -9,7 +9,7 @@
 //! flow records are the same.
 //!
 //! A round carries its generation: all workers swap between the same two frames, and a round without frames
-//! brings a swap to idle workers. [`Steering::running`] returns a worker's generation.
+//! brings a swap to idle workers. [`PoolControl::running`] returns a worker's generation.
 //!
 //! Results equal those of one worker for everything that depends on one flow, and for state that flows of
 //! different workers change together (thresholds, `xbits`, `hostbits`, data sets, quotas of flows, values per
@@ -44,19 +44,19 @@ mod round;
 use crate::handover::Owners;
 use crate::worker::{Frame, Worker, WorkerCounters};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::turns::Turns;
+use bartizan_base::turns::CaptureTurns;
 use bartizan_base::{Decision, Generation, Timestamp, WorkerId};
 use bartizan_flow::{FlowKey, TableError};
 use bartizan_stages::chain::Chains;
-use bartizan_stages::frame::{Inside, Place, next_frame};
+use bartizan_stages::frame::{Inside, PacketPosition, next_frame};
 use bartizan_stages::guests::{Guest, NotMoved};
 use bartizan_stages::lifecycle::FunctionEvent;
 use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::EngineSettings;
-use bartizan_stages::stats::{Counters, Sum};
-use moves::Places;
+use bartizan_stages::stats::{NamedCounters, Sum};
+use moves::FlowLocations;
 use patience::wait_until;
-use round::{Front, Head, Part, Round, pack};
+use round::{Front, Round, RoundFrame, RoundPacket, pack};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -124,7 +124,7 @@ pub trait WorkerRecorder: Recorder + Send + 'static {
 
 /// Steers a pool from any thread, and returns the generations that it runs.
 #[derive(Debug)]
-pub struct Steering {
+pub struct PoolControl {
     pending: Mutex<Option<PendingChains>>,
     /// Whether `pending` is set, to be checked without a lock.
     has_pending: AtomicBool,
@@ -139,7 +139,7 @@ impl core::fmt::Debug for PendingChains {
     }
 }
 
-impl Steering {
+impl PoolControl {
     /// Requests another generation: it runs from the next round on, in all workers. A later call replaces one
     /// that is still pending.
     pub fn swap(&self, chains: Arc<Chains>) {
@@ -171,7 +171,7 @@ impl Steering {
 }
 
 /// A worker's thread, from the reader's point of view.
-struct Seat<R> {
+struct PoolThread<R> {
     ring: Producer<Arc<Round>>,
     thread: JoinHandle<(Worker, R)>,
 }
@@ -179,7 +179,7 @@ struct Seat<R> {
 /// The reader's side of the pool; see the module.
 pub struct Pool<R> {
     front: Front,
-    seats: Vec<Seat<R>>,
+    seats: Vec<PoolThread<R>>,
     /// Rounds in use, oldest first.
     under_way: VecDeque<Arc<Round>>,
     /// The round that is being filled.
@@ -187,7 +187,7 @@ pub struct Pool<R> {
     spare: Vec<Round>,
     made: usize,
     options: PoolOptions,
-    steering: Arc<Steering>,
+    steering: Arc<PoolControl>,
 }
 
 /// Results of a pool that has ended.
@@ -195,9 +195,9 @@ pub struct Finished<R> {
     /// Counters of reader and workers together.
     pub counters: WorkerCounters,
     /// Counters of all parts by name, summed, in the order of a single worker's.
-    pub stats: Counters,
+    pub stats: NamedCounters,
     /// Counters of the reader and of each worker.
-    pub threads: Vec<Counters>,
+    pub threads: Vec<NamedCounters>,
     /// The packet clock.
     pub clock: Timestamp,
     /// Each worker's recorder.
@@ -222,19 +222,19 @@ impl<R: WorkerRecorder> Pool<R> {
     ) -> Result<Self, PoolError> {
         let count = u16::try_from(recorders.len()).unwrap_or(u16::MAX).max(1);
         let share = share_of(settings, count);
-        let steering = Arc::new(Steering {
+        let steering = Arc::new(PoolControl {
             pending: Mutex::new(None),
             has_pending: AtomicBool::new(false),
             running: (0..count).map(|_| AtomicU64::new(chains.generation.0)).collect(),
         });
         let reader = std::thread::current();
         let mut seats = Vec::with_capacity(usize::from(count));
-        let turns = Turns::new(usize::from(count));
+        let turns = CaptureTurns::new(usize::from(count));
         for (index, recorder) in (0..count).zip(recorders) {
             let mut worker = Worker::new(share.clone(), Arc::clone(engine), Arc::clone(chains))?;
             worker.number_flows(WorkerId(index));
             let (ring, rounds) = RingBuffer::new(options.rounds.max(2));
-            let post = Post {
+            let post = PoolWorker {
                 me: WorkerId(index),
                 rounds,
                 steering: Arc::clone(&steering),
@@ -248,13 +248,17 @@ impl<R: WorkerRecorder> Pool<R> {
                 .name(format!("worker-{index}"))
                 .spawn(move || post.run())
                 .map_err(|source| PoolError::Thread { worker: index, source })?;
-            seats.push(Seat { ring, thread });
+            seats.push(PoolThread { ring, thread });
         }
         // The reader tracks no flow.
         let alone = EngineSettings { flow_capacity: 1, ..settings.clone() };
         let front = Worker::new(alone, Arc::clone(engine), Arc::clone(chains))?;
         Ok(Pool {
-            front: Front::new(front, Owners::new(settings.spread(count)), Places::by_chance(options.moves)),
+            front: Front::new(
+                front,
+                Owners::new(settings.spread(count)),
+                FlowLocations::by_chance(options.moves),
+            ),
             seats,
             under_way: VecDeque::with_capacity(options.rounds),
             round: Round::new(Arc::clone(chains)),
@@ -267,7 +271,7 @@ impl<R: WorkerRecorder> Pool<R> {
 
     /// The handle to swap generations and to query them.
     #[must_use]
-    pub fn steering(&self) -> Arc<Steering> {
+    pub fn steering(&self) -> Arc<PoolControl> {
         Arc::clone(&self.steering)
     }
 
@@ -446,7 +450,7 @@ impl<R: WorkerRecorder> Pool<R> {
         self.flush()?;
         self.decide_datagram()?;
         let mut ended = Vec::with_capacity(self.seats.len());
-        for (index, Seat { ring, thread }) in (0u16..).zip(self.seats.drain(..)) {
+        for (index, PoolThread { ring, thread }) in (0u16..).zip(self.seats.drain(..)) {
             // The end of the ring ends the worker.
             drop(ring);
             thread.thread().unpark();
@@ -495,22 +499,22 @@ pub fn add_stats(sum: &mut Sum, worker: &Worker) {
 
 /// A worker's counters.
 #[must_use]
-pub fn stats_of(worker: &Worker) -> Counters {
-    let mut stats = Counters::new();
+pub fn stats_of(worker: &Worker) -> NamedCounters {
+    let mut stats = NamedCounters::new();
     worker.visit_stats(|name, value| stats.push((name, value)));
     stats
 }
 
 /// The loop of a worker in its thread.
-struct Post<R> {
+struct PoolWorker<R> {
     me: WorkerId,
     rounds: Consumer<Arc<Round>>,
-    steering: Arc<Steering>,
+    steering: Arc<PoolControl>,
     reader: Thread,
     worker: Worker,
     recorder: R,
     capture: Option<Arc<str>>,
-    turns: Arc<Turns>,
+    turns: Arc<CaptureTurns>,
 }
 
 /// Steps of a frame, in order. Before the first frame of a round a worker enters the round's generation,
@@ -523,7 +527,7 @@ const BEGINS: u64 = 2;
 /// beginning (beyond 255).
 const PACKETS: u64 = 1 << 63;
 
-impl<R: WorkerRecorder> Post<R> {
+impl<R: WorkerRecorder> PoolWorker<R> {
     fn run(mut self) -> (Worker, R) {
         self.worker.set_turn(Some(self.turns.take_part(usize::from(self.me.0))));
         if self.me != WorkerId(0) {
@@ -618,7 +622,7 @@ impl<R: WorkerRecorder> Post<R> {
 
     /// The joint decision on these packets, which the packet in hand carries. Waits for the packets of other
     /// workers: inner packets do not depend on outer ones, so no cycle of waits is possible.
-    fn decided_inside<'p>(&self, inner: impl Iterator<Item = &'p Part>) -> Inside {
+    fn decided_inside<'p>(&self, inner: impl Iterator<Item = &'p RoundPacket>) -> Inside {
         let mut decision = Decision::CONTINUE;
         for part in inner {
             let owner = usize::from(part.owner.0);
@@ -631,7 +635,7 @@ impl<R: WorkerRecorder> Post<R> {
         decision.into()
     }
 
-    fn part(&mut self, round: &Round, head: &Head, part: &Part, inside: Inside) {
+    fn part(&mut self, round: &Round, head: &RoundFrame, part: &RoundPacket, inside: Inside) {
         let frame = Frame {
             now: head.now,
             bytes: round.bytes.get(head.begin..head.end).unwrap_or_default(),
@@ -642,7 +646,7 @@ impl<R: WorkerRecorder> Post<R> {
         };
         let bytes = round.bytes.get(part.begin..part.end).unwrap_or_default();
         self.worker.set_checksums(head.checksums);
-        let place = Place { around: part.around.as_ref(), inside, ..part.place };
+        let place = PacketPosition { around: part.around.as_ref(), inside, ..part.place };
         let decision = self.worker.packet(&frame, bytes, &part.packet, &place, &mut self.recorder);
         part.decision.store(pack(&decision), Ordering::Relaxed);
         if let Some(key) = &part.guest {

@@ -4,7 +4,7 @@
 
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use bartizan_dataplane::driver::LiveCounters;
 use bartizan_dataplane::event_ring::RingCounters;
 use bartizan_dataplane::handover::HandOverCounters;
@@ -23,9 +23,9 @@ const KNOWN: &str = include_str!("data/suricata-counters.txt");
 
 #[test]
 fn every_counter_is_suricatas_or_our_own() {
-    let (mut settings, _) = EngineSettings::from_settings(&Settings::new(), true, [1, 2]).unwrap();
+    let (mut settings, _) = EngineSettings::from_settings(&SettingsMap::new(), true, [1, 2]).unwrap();
     settings.count_stream_events = true;
-    let engine = Arc::new(Engine::new(&Settings::new(), FileSettings::default()).unwrap());
+    let engine = Arc::new(Engine::new(&SettingsMap::new(), FileSettings::default()).unwrap());
     let chains = Chains::one(bartizan_base::Generation(1), Vec::new());
     let worker = Worker::new(settings, engine, Arc::new(chains)).unwrap();
     let mut names = BTreeSet::new();

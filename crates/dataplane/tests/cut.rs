@@ -2,7 +2,7 @@
 //! A tap with a snap length, which captures only the first bytes of each frame. Sessions and records use the
 //! lengths on the wire, readers see missing bytes as lost, and incomplete data never counts as whole.
 
-use bartizan_base::{LinkId, Settings, Timestamp};
+use bartizan_base::{LinkId, SettingsMap, Timestamp};
 use bartizan_dataplane::worker::Frame;
 use bartizan_packet::LinkType;
 use bartizan_stages::settings::{ChecksumMode, EngineSettings};
@@ -32,7 +32,7 @@ struct Tap {
 impl Tap {
     fn new(name: &str, rules: &str, snap: usize) -> Self {
         let tune = |settings: &mut EngineSettings| {
-            let shipped: Settings = bartizan_config::suricata::shipped();
+            let shipped: SettingsMap = bartizan_config::suricata::shipped();
             *settings = EngineSettings::from_settings(&shipped, false, [1, 2]).unwrap().0;
             settings.checksums = ChecksumMode::Check;
             settings.decoder.cut_frames = true;

@@ -12,9 +12,11 @@ use bartizan_dataplane::driver::inquiry::{FLOWS_TOLD, FlowsWanted, PART, Questio
 use bartizan_dataplane::driver::{
     Balance, Control, Driver, LiveError, LiveOptions, WorkerNumbers, run_drivers, stations, stations_of,
 };
-use bartizan_dataplane::source::{InlineSource, Slot, Source};
+use bartizan_dataplane::source::{InlineSource, Slot, WorkerSource};
 use bartizan_flow::{FlowKey, FlowScope};
-use bartizan_ports::{Batch, InlinePair, Port, PortError, PortStats, SendRefusal, Side, TestClock, TestPort};
+use bartizan_ports::{
+    Batch, InlinePair, PairSide, Port, PortError, PortStats, SendRefusal, TestClock, TestPort,
+};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::moving::Chance;
 use bartizan_stages::record::{Recorder, RecorderEvent};
@@ -131,7 +133,7 @@ impl Rig {
 }
 
 /// A worker's source, and the other ends of its ports.
-fn source(clock: &TestClock) -> (Box<dyn Source>, [TestPort; 2]) {
+fn source(clock: &TestClock) -> (Box<dyn WorkerSource>, [TestPort; 2]) {
     let (client, a) = TestPort::pair(["client", "a"], 1500, 1 << 20, clock).unwrap();
     let (server, b) = TestPort::pair(["server", "b"], 1500, 1 << 20, clock).unwrap();
     (Box::new(InlineSource::new(InlinePair::new(Box::new(a), Box::new(b), false).unwrap())), [client, server])
@@ -146,7 +148,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// Lets a frame arrive at a worker's port; each at a time of its own.
-fn arrive(outside: &mut [[TestPort; 2]], clock: &TestClock, worker: usize, side: Side, frame: &[u8]) {
+fn arrive(outside: &mut [[TestPort; 2]], clock: &TestClock, worker: usize, side: PairSide, frame: &[u8]) {
     clock.advance(PacketDuration::from_nanos(1000));
     let port = &mut outside[worker][side as usize];
     port.transmit_frame(frame).unwrap();
@@ -154,8 +156,8 @@ fn arrive(outside: &mut [[TestPort; 2]], clock: &TestClock, worker: usize, side:
 }
 
 /// Every third packet of a flow is one of the other direction.
-fn side_of(number: u32) -> Side {
-    if number % 3 == 2 { Side::B } else { Side::A }
+fn side_of(number: u32) -> PairSide {
+    if number % 3 == 2 { PairSide::B } else { PairSide::A }
 }
 
 /// The mark in a frame, if the frame holds all of it.
@@ -210,7 +212,7 @@ fn each_frame_leaves_once_in_order_and_sums_are_exact_whoever_gets_it() {
         assert_eq!((balance.received, balance.refused), (sent, dropped), "{balance:?}");
         assert_eq!((balance.sent, balance.not_sent, balance.under_way), (sent - dropped, 0, 0));
         let mut left: [Vec<Vec<u8>>; 2] = Default::default();
-        let mut orders: HashMap<(u32, Side), Vec<(usize, u32)>> = HashMap::new();
+        let mut orders: HashMap<(u32, PairSide), Vec<(usize, u32)>> = HashMap::new();
         for (worker, ends) in rig.outside.iter_mut().enumerate() {
             for (side, port) in ends.iter_mut().enumerate() {
                 while let Some(frame) = port.take() {
@@ -254,7 +256,7 @@ fn each_frame_leaves_once_in_order_and_sums_are_exact_whoever_gets_it() {
 
 /// Each mark once, and in the order of each direction of a flow that comes by one way.
 fn check_order(seen: &[common::Seen], in_order: impl Fn(u32) -> bool, per_flow: u32, flows: usize) {
-    let mut order: HashMap<(u32, Side), Vec<u32>> = HashMap::new();
+    let mut order: HashMap<(u32, PairSide), Vec<u32>> = HashMap::new();
     for (flow, number) in seen.iter().filter_map(|packet| packet.mark) {
         order.entry((flow, side_of(number))).or_default().push(number);
     }
@@ -523,7 +525,7 @@ fn a_port_that_goes_away_ends_all_workers_with_one_error() {
         for number in 0..100u32 {
             for flow in 0..9u32 {
                 let frame = marked_saying(false, flow, number, Shape::Plain, b"").remove(0);
-                arrive(outside, clock, flow as usize % 3, Side::A, &frame);
+                arrive(outside, clock, flow as usize % 3, PairSide::A, &frame);
             }
         }
         wait_until("all have ended", finished);
@@ -549,7 +551,7 @@ fn a_defect_in_one_worker_ends_all_and_says_so() {
     let result = run_drivers(drivers, options, control, |finished| {
         for flow in 0..4u32 {
             let frame = marked_saying(false, flow, 0, Shape::Plain, b"evil").remove(0);
-            arrive(outside, clock, flow as usize % 2, Side::A, &frame);
+            arrive(outside, clock, flow as usize % 2, PairSide::A, &frame);
         }
         wait_until("all have ended", finished);
     });
@@ -572,7 +574,7 @@ fn workers_of_a_link_that_is_gone_go_on_with_other_ports_and_others_notice_nothi
         (driver.link, driver.first) = (LinkId(1), 2);
         rig.drivers.push(driver);
     }
-    let slots: [Arc<Slot<Box<dyn Source>>>; 2] = Default::default();
+    let slots: [Arc<Slot<Box<dyn WorkerSource>>>; 2] = Default::default();
     for (driver, slot) in rig.drivers.iter_mut().zip(&slots) {
         driver.slot = Some(Arc::clone(slot));
     }
@@ -589,7 +591,7 @@ fn workers_of_a_link_that_is_gone_go_on_with_other_ports_and_others_notice_nothi
                         .enumerate()
                 {
                     let way = link * 2 + (flow as usize + piece) % 2;
-                    arrive(outside, clock, way, Side::A, frame);
+                    arrive(outside, clock, way, PairSide::A, frame);
                 }
             }
         }
@@ -645,7 +647,7 @@ fn workers_tell_of_their_flows_part_by_part_while_traffic_goes_on() {
         let mut before = 0;
         for flow in 0..flows {
             for frame in marked_saying(false, flow, 0, Shape::Plain, b"") {
-                arrive(outside, clock, flow as usize % 2, Side::A, &frame);
+                arrive(outside, clock, flow as usize % 2, PairSide::A, &frame);
             }
             if flow % (PART / 2) == 0 {
                 let levels = ask(Question::Levels).levels;

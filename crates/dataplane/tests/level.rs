@@ -10,7 +10,7 @@ use bartizan_dataplane::driver::LiveOptions;
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_offload::{Action, DeviceKey, FlowManager};
-use bartizan_packet::windows::Segment;
+use bartizan_packet::windows::WindowSegment;
 use bartizan_packet::{LinkType, TunnelKind, TunnelTag};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{address, ethernet, ip, tcp, udp};
@@ -102,7 +102,7 @@ fn as_seen(key: &FlowKey, frame: &[u8]) -> MockPacket {
         let number = |at: usize| u32::from_be_bytes(tcp[at..at + 4].try_into().unwrap());
         let options = usize::from(tcp[12] >> 4) * 4;
         let data = tcp.len() - options;
-        Segment {
+        WindowSegment {
             sequence: number(4),
             end: number(4).wrapping_add(data as u32 + u32::from(tcp[13] & FIN)),
             acknowledged: number(8),

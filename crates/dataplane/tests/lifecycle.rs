@@ -6,12 +6,12 @@ use bartizan_base::{Decision, Fid, FunctionId, LinkId, PacketDuration, Reason, T
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::{
-    Below, FlowView, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError,
-    Slot, SlotState, WorkerState, state_in,
+    FlowView, Function, FunctionKind, FunctionModel, FunctionSpec, OffloadRequirement, PacketContext,
+    RuleSource, RulesError, SlotState, StateSlot, WorkerState, state_in,
 };
 use bartizan_offload::{Action, DeviceKey, FlowManager};
 use bartizan_packet::LinkType;
-use bartizan_stages::lifecycle::{Act, Condition, FunctionEventKind};
+use bartizan_stages::lifecycle::{FunctionCondition, FunctionEventKind, LifecycleCommand};
 use bartizan_stages::notice::Notice;
 use bartizan_stages::record::{Recorder, RecorderEvent};
 use bartizan_stages::settings::EngineSettings;
@@ -31,7 +31,7 @@ const ACK: u8 = 16;
 struct Fragile(FunctionId, &'static FunctionSpec);
 struct FragileKind(&'static FunctionSpec);
 
-const fn spec(name: &'static str, model: Model) -> FunctionSpec {
+const fn spec(name: &'static str, model: FunctionModel) -> FunctionSpec {
     FunctionSpec {
         name,
         summary: "Panics.",
@@ -45,9 +45,9 @@ const fn spec(name: &'static str, model: Model) -> FunctionSpec {
 }
 
 /// Between `portscan` and the others, and behind all.
-static HEADER: FunctionSpec = spec("fragile", Model::StatefulHeaders);
+static HEADER: FunctionSpec = spec("fragile", FunctionModel::StatefulHeaders);
 static PAYLOAD: FunctionSpec =
-    FunctionSpec { runs_after: &["ids"], runs_before: &[], ..spec("brittle", Model::Payload) };
+    FunctionSpec { runs_after: &["ids"], runs_before: &[], ..spec("brittle", FunctionModel::Payload) };
 
 /// State that the function keeps for flows, counted per thread: state that is not released shows in the
 /// count.
@@ -126,7 +126,7 @@ impl Function for Fragile {
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
-        if self.1.model == Model::Payload { Decision::CONTINUE } else { self.look(context) }
+        if self.1.model == FunctionModel::Payload { Decision::CONTINUE } else { self.look(context) }
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
@@ -134,8 +134,12 @@ impl Function for Fragile {
     }
 
     /// Each datagram gets the same decision, so a level may have their flows.
-    fn below(&self, flow: &FlowView<'_>, _: Fid, _: &Slot) -> Below {
-        if flow.protocol == 17 && flow.established { Below::Nothing } else { Below::Judges }
+    fn below(&self, flow: &FlowView<'_>, _: Fid, _: &StateSlot) -> OffloadRequirement {
+        if flow.protocol == 17 && flow.established {
+            OffloadRequirement::Nothing
+        } else {
+            OffloadRequirement::Judges
+        }
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
@@ -217,7 +221,7 @@ impl Bench {
         found
     }
 
-    fn condition(&self, function: &str) -> Condition {
+    fn condition(&self, function: &str) -> FunctionCondition {
         self.stack.worker.functions_now().find(|now| now.function == function).unwrap().condition
     }
 
@@ -242,16 +246,16 @@ fn a_function_that_panics_is_away_until_its_time_and_its_flow_is_refused() {
             assert_eq!(bench.datagram(v6, 1, b"seen").reason, None);
             let refused = bench.datagram(v6, 2, b"panic");
             assert_eq!(refused.reason, Some(Reason::FunctionFailed));
-            assert_eq!(bench.condition(name), Condition::Failed);
+            assert_eq!(bench.condition(name), FunctionCondition::Failed);
             // All others wait for it.
             assert_eq!(bench.datagram(v6, 1, b"seen").reason, Some(Reason::FunctionFailed));
             assert_eq!(bench.datagram(v6, 3, b"seen").reason, Some(Reason::FunctionFailed));
             bench.wait(1);
             assert_eq!(bench.datagram(v6, 1, b"seen").reason, None);
-            assert_eq!(bench.condition(name), Condition::Running);
+            assert_eq!(bench.condition(name), FunctionCondition::Running);
             // The flow that has led to it does not come back to it.
             assert_eq!(bench.datagram(v6, 2, b"panic").reason, Some(Reason::FunctionFailed));
-            assert_eq!(bench.condition(name), Condition::Running);
+            assert_eq!(bench.condition(name), FunctionCondition::Running);
             assert_eq!(bench.stat("function.failures"), 1);
             assert_eq!(bench.stat("detect.alert"), 2, "what was refused nobody has seen");
             let news: Vec<FunctionEventKind> =
@@ -290,7 +294,7 @@ fn the_recorder_is_told_what_happens_to_functions_by_the_packet_clock() {
         bench.stack.worker.functions_now().find(|f| f.function == "fragile").expect("it is there").since;
     bench.stack.worker.idle(begun, &mut told);
     bench.stack.worker.idle(at(begun.as_secs() + 5), &mut told);
-    bench.stack.worker.order("fragile", Act::Stop).expect("it is there");
+    bench.stack.worker.order("fragile", LifecycleCommand::Stop).expect("it is there");
     bench.stack.worker.shutdown(&mut told);
     let (times, texts): (Vec<u64>, Vec<String>) = told.0.into_iter().unzip();
     assert_eq!(times[0], begun.as_secs());
@@ -306,7 +310,7 @@ fn where_the_policy_lets_packets_go_the_chain_goes_on_without_it() {
             let mut bench = Bench::new("open", policy, SEES, |_| ());
             bench.open(v6);
             assert_eq!(bench.datagram(v6, 2, b"panic, seen").reason, None);
-            assert_eq!(bench.condition(name), Condition::Failed);
+            assert_eq!(bench.condition(name), FunctionCondition::Failed);
             let before = bench.own(name, "seen");
             assert_eq!(bench.datagram(v6, 2, b"seen").reason, None);
             assert_eq!(bench.datagram(v6, 3, b"seen").reason, None);
@@ -318,7 +322,7 @@ fn where_the_policy_lets_packets_go_the_chain_goes_on_without_it() {
             assert_eq!(bench.own(name, "seen"), before);
             assert_eq!(bench.datagram(v6, 3, b"seen").reason, None);
             assert_eq!(bench.own(name, "seen"), before + 1);
-            assert_eq!(bench.condition(name), Condition::Running);
+            assert_eq!(bench.condition(name), FunctionCondition::Running);
         }
     }
 }
@@ -362,18 +366,21 @@ fn a_stopped_function_touches_no_other_and_begins_anew() {
         bench.open(v6);
         bench.datagram(v6, 1, b"first");
         let (admitted, seen) = (bench.own("sfw", "admitted"), bench.own("fragile", "seen"));
-        let stopped = bench.stack.worker.order("fragile", Act::Stop).unwrap();
-        assert_eq!(stopped.condition, Condition::Stopped);
-        assert!(bench.stack.worker.order("sfx", Act::Stop).is_none());
+        let stopped = bench.stack.worker.order("fragile", LifecycleCommand::Stop).unwrap();
+        assert_eq!(stopped.condition, FunctionCondition::Stopped);
+        assert!(bench.stack.worker.order("sfx", LifecycleCommand::Stop).is_none());
         for _ in 0..3 {
             assert_eq!(bench.datagram(v6, 1, b"then").reason, None);
         }
         assert_eq!(bench.segment(v6, true, (101, 501), ACK, b"data").reason, None);
         assert_eq!(bench.own("fragile", "seen"), seen);
         bench.wait(3_600);
-        assert_eq!(bench.condition("fragile"), Condition::Stopped, "nothing but an order starts it");
+        assert_eq!(bench.condition("fragile"), FunctionCondition::Stopped, "nothing but an order starts it");
         bench.nanos -= 3_600_000_000_000;
-        assert_eq!(bench.stack.worker.order("fragile", Act::Start).unwrap().condition, Condition::Running);
+        assert_eq!(
+            bench.stack.worker.order("fragile", LifecycleCommand::Start).unwrap().condition,
+            FunctionCondition::Running
+        );
         assert_eq!(bench.datagram(v6, 1, b"then").reason, None);
         assert_eq!(bench.segment(v6, true, (105, 501), ACK, b"data").reason, None);
         assert_eq!(bench.own("fragile", "seen"), seen + 2);
@@ -387,15 +394,15 @@ fn a_stop_refuses_where_the_policy_lets_nothing_go_without_it_and_restarts_forge
     let mut bench = Bench::new("stop-closed", CLOSED, "", |_| ());
     bench.datagram(false, 1, b"a");
     bench.datagram(false, 1, b"a");
-    bench.stack.worker.order("fragile", Act::Stop);
+    bench.stack.worker.order("fragile", LifecycleCommand::Stop);
     assert_eq!(bench.datagram(false, 1, b"a").reason, Some(Reason::FunctionStopped));
     assert_eq!(bench.datagram(false, 2, b"a").reason, Some(Reason::FunctionStopped));
     // Another generation keeps it stopped.
     bench.stack.swap(CLOSED, "");
     assert_eq!(bench.datagram(false, 2, b"a").reason, Some(Reason::FunctionStopped));
-    bench.stack.worker.order("fragile", Act::Restart);
+    bench.stack.worker.order("fragile", LifecycleCommand::Restart);
     assert_eq!(bench.datagram(false, 1, b"a").reason, None);
-    bench.stack.worker.order("fragile", Act::Restart);
+    bench.stack.worker.order("fragile", LifecycleCommand::Restart);
     assert_eq!(bench.datagram(false, 1, b"a").reason, None);
     assert_eq!(bench.own("fragile", "seen"), 4);
     // What it had known of the flow went with each beginning.
@@ -411,7 +418,7 @@ fn another_generation_starts_what_has_failed() {
     assert_eq!(bench.datagram(false, 2, b"a").reason, Some(Reason::FunctionFailed));
     bench.stack.swap(CLOSED, "");
     assert_eq!(bench.datagram(false, 2, b"a").reason, None);
-    assert_eq!(bench.condition("fragile"), Condition::Running);
+    assert_eq!(bench.condition("fragile"), FunctionCondition::Running);
     // One without it forgets that it had failed.
     bench.datagram(false, 3, b"panic");
     bench.stack.swap("chain: [pfw], pfw: {default: allow}", "");
@@ -419,7 +426,7 @@ fn another_generation_starts_what_has_failed() {
     assert_eq!(bench.stat("function.failed"), 0);
     bench.stack.swap(CLOSED, "");
     assert_eq!(bench.datagram(false, 2, b"a").reason, None);
-    assert_eq!(bench.condition("fragile"), Condition::Running);
+    assert_eq!(bench.condition("fragile"), FunctionCondition::Running);
 }
 
 #[test]
@@ -430,7 +437,7 @@ fn a_staged_policy_lets_everything_go() {
     assert_eq!(bench.datagram(false, 2, b"panic").reason, None);
     assert_eq!(bench.own("fragile", "seen"), before + 1, "counted though it panicked");
     assert_eq!(bench.datagram(false, 1, b"seen").reason, None);
-    assert_eq!(bench.condition("fragile"), Condition::Failed);
+    assert_eq!(bench.condition("fragile"), FunctionCondition::Failed);
     assert_eq!(bench.stat("detect.alert"), 2);
 }
 
@@ -453,7 +460,7 @@ fn a_staged_policy_reports_what_would_be_refused_for_want_of_a_function() {
             for (port, payload) in [(1, &b"a"[..]), (2, b"panic"), (1, b"a"), (1, b"a"), (3, b"a")] {
                 assert_eq!(bench.datagram(v6, port, payload).reason, None, "{function} {port}");
             }
-            bench.stack.worker.order(function, Act::Stop);
+            bench.stack.worker.order(function, LifecycleCommand::Stop);
             assert_eq!(bench.datagram(v6, 1, b"a").reason, None);
             let (_, events) = bench.stack.finish();
             let text = |why: &str| format!("staged policy: {function} would refuse this ({why})");
@@ -634,7 +641,7 @@ fn flows_at_a_level_below_come_up_when_a_function_of_theirs_fails_or_is_stopped(
             if fails {
                 assert_eq!(sunk.datagram(true, 8, b"panic"), (goes_on, false));
             } else {
-                sunk.bench.stack.worker.order("fragile", Act::Stop).unwrap();
+                sunk.bench.stack.worker.order("fragile", LifecycleCommand::Stop).unwrap();
             }
             sunk.turns(10);
             for client in [true, false, true, false] {
@@ -644,7 +651,7 @@ fn flows_at_a_level_below_come_up_when_a_function_of_theirs_fails_or_is_stopped(
             assert_eq!(sunk.bench.stat("offload.left"), 1);
             // Who has nobody to judge it does not go down.
             if !fails {
-                sunk.bench.stack.worker.order("fragile", Act::Start).unwrap();
+                sunk.bench.stack.worker.order("fragile", LifecycleCommand::Start).unwrap();
             }
             sunk.bench.wait(2);
             sunk.sink(7);

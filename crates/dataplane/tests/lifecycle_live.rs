@@ -6,9 +6,9 @@ use bartizan_base::{PacketDuration, Reason, Timestamp};
 use bartizan_dataplane::driver::inquiry::Question;
 use bartizan_dataplane::driver::{Control, Driver, LiveOptions, run_drivers};
 use bartizan_dataplane::source::InlineSource;
-use bartizan_function::{FunctionSpec, Model, PacketContext};
+use bartizan_function::{FunctionModel, FunctionSpec, PacketContext};
 use bartizan_ports::{InlinePair, Port, TestClock, TestPort};
-use bartizan_stages::lifecycle::{Act, Condition};
+use bartizan_stages::lifecycle::{FunctionCondition, LifecycleCommand};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{ethernet, ip, udp};
 use bartizan_testkit::random::Random;
@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 static SPEC: FunctionSpec = FunctionSpec {
     name: "fragile",
     summary: "Panics with packets that say so.",
-    model: Model::StatefulHeaders,
+    model: FunctionModel::StatefulHeaders,
     runs_after: &["gate"],
     runs_before: &["sfw", "ids"],
     header_half: None,
@@ -174,12 +174,17 @@ fn orders_act_under_traffic_and_what_is_refused_is_counted() {
                 send(outside, clock, *frame);
                 out += left(outside);
                 if number % 50 == 20 {
-                    let act = if number % 100 == 20 { Act::Stop } else { Act::Restart };
+                    let act =
+                        if number % 100 == 20 { LifecycleCommand::Stop } else { LifecycleCommand::Restart };
                     let mut asked = control.ask(Question::Order("fragile".into(), act)).unwrap();
                     assert!(asked.collect(|| LIMIT));
                     let (answer, late) = asked.finish();
                     assert!(late.is_empty() && answer.functions.len() == count, "{answer:?}");
-                    let wanted = if act == Act::Stop { Condition::Stopped } else { Condition::Running };
+                    let wanted = if act == LifecycleCommand::Stop {
+                        FunctionCondition::Stopped
+                    } else {
+                        FunctionCondition::Running
+                    };
                     assert!(answer.functions.iter().all(|(_, now)| now.condition == wanted), "{answer:?}");
                 }
             }

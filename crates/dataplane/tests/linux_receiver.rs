@@ -14,7 +14,7 @@ use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, Direction, FunctionId, Generation};
 use bartizan_dataplane::driver::{Control, LiveCounters, LiveOptions};
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
-use bartizan_function::{Function, FunctionSpec, Model, PacketContext};
+use bartizan_function::{Function, FunctionModel, FunctionSpec, PacketContext};
 use bartizan_ports::{Batch, InlineOptions, InlinePair, InlinePort, Port, wait_any};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::settings::EngineSettings;
@@ -40,7 +40,7 @@ struct Witness(Arc<Inspected>);
 static WITNESS: FunctionSpec = FunctionSpec {
     name: "witness",
     summary: "Writes down the stream.",
-    model: Model::Payload,
+    model: FunctionModel::Payload,
     runs_after: &[],
     runs_before: &[],
     header_half: None,

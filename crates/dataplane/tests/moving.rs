@@ -12,7 +12,7 @@ use bartizan_dataplane::worker::Worker;
 use bartizan_dataplane::workers::{Pool, PoolOptions};
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_packet::Decoded;
-use bartizan_stages::chain::{Chains, Class, FlowClassifier, Matches};
+use bartizan_stages::chain::{Chains, Class, FlowClassifier, HeaderRuleMatches};
 use bartizan_stages::moving::NotMoved;
 use bartizan_stages::quotas::{Quota, Quotas};
 use bartizan_stages::settings::EngineSettings;
@@ -651,7 +651,7 @@ fn a_flow_that_has_moved_gives_way_for_its_tenants_quota() {
 struct ByVlan(Path);
 
 impl FlowClassifier for ByVlan {
-    fn classify(&self, _: &Header, _: Timestamp, _: &mut Matches) -> Class {
+    fn classify(&self, _: &Header, _: Timestamp, _: &mut HeaderRuleMatches) -> Class {
         Class { fid: bartizan_base::Fid(0), path: self.0 }
     }
 

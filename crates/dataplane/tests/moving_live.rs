@@ -12,7 +12,7 @@ use bartizan_base::{Decision, Direction, FunctionId, Generation};
 use bartizan_dataplane::driver::{Balance, Control, Driver, LiveOptions, PARCELS, run_drivers, stations};
 use bartizan_dataplane::source::InlineSource;
 use bartizan_flow::{FlowKey, FlowScope, FlowSide};
-use bartizan_function::{Function, FunctionSpec, Model, PacketContext};
+use bartizan_function::{Function, FunctionModel, FunctionSpec, PacketContext};
 use bartizan_ports::{InlineOptions, InlinePair};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::record::{Recorder, RecorderEvent};
@@ -46,7 +46,7 @@ struct Inspected(Mutex<HashMap<u16, Vec<u8>>>);
 /// Takes the place of ids and records the stream to the client.
 struct Witness(Arc<Inspected>);
 
-static WITNESS: FunctionSpec = common::spec("witness", Model::Payload);
+static WITNESS: FunctionSpec = common::spec("witness", FunctionModel::Payload);
 
 impl Function for Witness {
     fn spec(&self) -> &'static FunctionSpec {

@@ -2,7 +2,7 @@
 //! Records of flows that are hardly inspected: refused and bypassed ones, those picked up in the wrong
 //! direction, those without a protocol.
 
-use bartizan_base::{LinkId, Reason, Settings, Timestamp};
+use bartizan_base::{LinkId, Reason, SettingsMap, Timestamp};
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::tcp::ExceptionPolicy;
 use bartizan_packet::LinkType;
@@ -18,7 +18,7 @@ const NETFLOW: &[(&str, &str)] = &[("outputs.1.eve-log.types.35", "netflow")];
 
 /// Settings of detection, as they are shipped.
 fn passive(settings: &mut EngineSettings) {
-    let shipped: Settings = bartizan_config::suricata::shipped();
+    let shipped: SettingsMap = bartizan_config::suricata::shipped();
     *settings = EngineSettings::from_settings(&shipped, false, [1, 2]).unwrap().0;
 }
 

@@ -11,7 +11,7 @@ use bartizan_config::suricata;
 use bartizan_dataplane::driver::{Balance, Control, Driver, LiveOptions, run_drivers};
 use bartizan_dataplane::source::InlineSource;
 use bartizan_flow::{FlowKey, FlowScope};
-use bartizan_function::{FunctionSpec, Model};
+use bartizan_function::{FunctionModel, FunctionSpec};
 use bartizan_ports::{Batch, InlineOptions, InlinePair, InlinePort, Port};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{address, ethernet, ip, udp};
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 static SPEC: FunctionSpec = FunctionSpec {
     name: "slow",
     summary: "Takes its time for each packet.",
-    model: Model::StatefulHeaders,
+    model: FunctionModel::StatefulHeaders,
     runs_after: &["gate"],
     runs_before: &["sfw", "ids"],
     header_half: None,

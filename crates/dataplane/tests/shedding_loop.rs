@@ -5,9 +5,9 @@
 use bartizan_base::{PacketDuration, Reason, Timestamp, WorkerId};
 use bartizan_dataplane::driver::{Control, Driver, LiveOptions};
 use bartizan_dataplane::handover::{Handled, Station};
-use bartizan_dataplane::source::{InlineSource, Source, TapSource};
+use bartizan_dataplane::source::{InlineSource, TapSource, WorkerSource};
 use bartizan_flow::FlowKey;
-use bartizan_function::{FunctionKind, FunctionSpec, Model};
+use bartizan_function::{FunctionKind, FunctionModel, FunctionSpec};
 use bartizan_ports::{
     BACKLOG_PARTS, Batch, FrameInfo, InlinePair, Port, PortError, PortStats, SendRefusal, TestClock,
 };
@@ -31,7 +31,7 @@ type ByHost = [u64; 8];
 static SPEC: FunctionSpec = FunctionSpec {
     name: "slow",
     summary: "Takes its time for each packet.",
-    model: Model::StatefulHeaders,
+    model: FunctionModel::StatefulHeaders,
     runs_after: &["gate"],
     runs_before: &["sfw", "ids"],
     header_half: None,
@@ -246,7 +246,7 @@ fn run(name: &str, how: Loop, priorities: &[u8], hosts: &[u8]) -> Ran {
         stats: PortStats::default(),
     };
     let options = LiveOptions { batch: BATCH, spin: Duration::ZERO, awake: false, ..LiveOptions::default() };
-    let source: Box<dyn Source> = match how {
+    let source: Box<dyn WorkerSource> = match how {
         Loop::Inline => Box::new(InlineSource::new(
             InlinePair::new(Box::new(end(true)), Box::new(end(false)), false).unwrap(),
         )),

@@ -7,7 +7,9 @@ use crate::common::{self, address, bench, ethernet, ip, tcp, udp};
 use bartizan_base::{Decision, FunctionId, Generation, Spread};
 use bartizan_dataplane::worker::Worker;
 use bartizan_dataplane::workers::{Pool, PoolOptions, WorkerRecorder};
-use bartizan_function::{Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RuleInfo};
+use bartizan_function::{
+    Finding, FindingAction, Function, FunctionModel, FunctionSpec, PacketContext, RuleInfo,
+};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::record::{Recorder, RecorderEvent};
 use bartizan_testkit_worker::{Captured, Made, Stack};
@@ -81,7 +83,7 @@ fn run(
 /// Panics with datagrams that say `panic`, and reports those that say `evil`.
 struct Brittle(Arc<RuleInfo>);
 
-static SPEC: FunctionSpec = common::spec("brittle", Model::Payload);
+static SPEC: FunctionSpec = common::spec("brittle", FunctionModel::Payload);
 
 impl Function for Brittle {
     fn spec(&self) -> &'static FunctionSpec {
@@ -143,10 +145,10 @@ fn what_happened_to_a_function_is_told_when_it_happens() {
     let owner = Spread::new([11, 22], 2).worker(
         address(false, 1),
         address(false, 2),
-        bartizan_base::spread::Part::Ports(1, 53),
+        bartizan_base::spread::SpreadPorts::Ports(1, 53),
     );
     let same = (100u16..).find(|port| {
-        let ports = bartizan_base::spread::Part::Ports(*port, 53);
+        let ports = bartizan_base::spread::SpreadPorts::Ports(*port, 53);
         Spread::new([11, 22], 2).worker(address(false, 1), address(false, 2), ports) == owner
     });
     frames.push(datagram(2_500, false, same.unwrap(), b"evil"));

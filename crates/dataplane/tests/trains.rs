@@ -8,7 +8,7 @@ use bartizan_base::{Decision, Direction, FunctionId, Generation, Reason, Timesta
 use bartizan_dataplane::handover::{Handled, connect};
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
 use bartizan_flow::{FlowKey, FlowScope};
-use bartizan_function::{Function, FunctionSpec, Model, PacketContext, Together};
+use bartizan_function::{Function, FunctionModel, FunctionSpec, PacketContext, Together};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::moving::NotMoved;
 use bartizan_stages::train;
@@ -39,8 +39,8 @@ struct Reader {
     seen: Arc<Mutex<Seen>>,
 }
 
-static READER: FunctionSpec = spec("reader", Model::Payload);
-static GUARD: FunctionSpec = spec("guard", Model::StatefulHeaders);
+static READER: FunctionSpec = spec("reader", FunctionModel::Payload);
+static GUARD: FunctionSpec = spec("guard", FunctionModel::StatefulHeaders);
 
 fn says(bytes: &[u8], word: &[u8]) -> bool {
     bytes.windows(word.len()).any(|w| w == word)
@@ -66,7 +66,7 @@ impl Function for Reader {
             |done| Decision { done, ..Decision::refuse(Verdict::Drop, Reason::IdsRule, FunctionId(1)) };
         let packet = context.packet.filter(|_| !context.again);
         if let Some(packet) = packet
-            && let bartizan_packet::Transport::Tcp(tcp) = &packet.decoded().transport
+            && let bartizan_packet::TransportLayer::Tcp(tcp) = &packet.decoded().transport
         {
             seen.packets.push(tcp.seq);
             seen.bare += usize::from(packet.payload().is_empty() && tcp.flags.bits() == ACK);

@@ -9,7 +9,7 @@ use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_offload::{DeviceKey, FlowManager};
 use bartizan_packet::LinkType;
 use bartizan_packet::windows as rule;
-use bartizan_stages::lifecycle::Act;
+use bartizan_stages::lifecycle::LifecycleCommand;
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{address, ethernet, ip, udp, unreachable};
 use bartizan_testkit::packet::{ACK, FIN, PSH, RST, SYN, Segment, URG};
@@ -73,7 +73,7 @@ impl Twins {
         let seen = MockPacket {
             from_low: !key.is_reversed(),
             bytes: bytes.len() as u64,
-            segment: segment.map(|segment| rule::Segment {
+            segment: segment.map(|segment| rule::WindowSegment {
                 sequence: segment.seq,
                 end: segment.seq.wrapping_add(segment.load.len() as u32),
                 acknowledged: segment.ack,
@@ -624,14 +624,14 @@ fn connections_below_come_up_when_their_firewall_is_stopped_and_go_down_again() 
                 twins.turn();
             }
         };
-        order(&mut twins, Act::Stop);
+        order(&mut twins, LifecycleCommand::Stop);
         turns(&mut twins);
         for _ in 0..3 {
             assert_eq!(twins.plain(0, (101, 501), ACK, b"data"), (goes_on, false));
             assert_eq!(twins.plain(1, (501, 101), ACK, b""), (goes_on, false));
             turns(&mut twins);
         }
-        order(&mut twins, Act::Start);
+        order(&mut twins, LifecycleCommand::Start);
         // The connection is one that its sender goes on with: what was refused is sent again.
         assert_eq!(twins.plain(0, (101, 501), ACK, b"data"), (true, false));
         let is_below = (0..20).any(|_| {

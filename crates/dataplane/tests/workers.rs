@@ -6,7 +6,7 @@ use crate::common;
 
 use bartizan_base::{Generation, Reason, TenantId, Timestamp, Verdict, WorkerId};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
-use bartizan_dataplane::event_ring::{WhenFull, event_ring, write_all};
+use bartizan_dataplane::event_ring::{RingFullPolicy, event_ring, write_all};
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Pool, PoolOptions, WorkerRecorder};
 use bartizan_packet::LinkType;
@@ -83,7 +83,7 @@ fn inspect(bench: &Bench, frames: Source<'_>, workers: usize, moves: Option<u64>
         let mut halves = Vec::new();
         let mut rings = Vec::new();
         for _ in 0..workers {
-            let (sender, receiver) = event_ring(1 << 20, WhenFull::Wait);
+            let (sender, receiver) = event_ring(1 << 20, RingFullPolicy::Wait);
             let half = EveRecorder::for_worker(&bench.settings, prevention, RunInfo::default(), sender);
             halves.push(half.unwrap());
             rings.push(receiver);

@@ -14,7 +14,7 @@ use bartizan_packet::PacketFlags;
 use bartizan_testkit::namespace::{inside, number};
 use bartizan_testkit::random::Random;
 use bartizan_xdp::XdpDevice;
-use bartizan_xdp::{Action, Control, Fail, Watch, boot_time, monotonic_time};
+use bartizan_xdp::{Fail, FlowSlotControl, Watch, XdpFlowAction, boot_time, monotonic_time};
 use std::sync::Arc;
 use std::time::Duration;
 use xdp_program::{DROP, PASS, REDIRECT, Setting, attach, decode, key, packet, program, spoil};
@@ -36,7 +36,9 @@ fn the_program_makes_the_keys_of_the_flow_table() {
             let [packet] = decoded.as_slice() else { panic!("a plain packet: {decoded:?}") };
             let key = key(packet, setting, second, random.draw() as u16).unwrap();
             assert!(
-                tables.clear(0) && tables.set_control(0, Control { action: Action::Forward, generation: 0 })
+                tables.clear(0)
+                    && tables
+                        .set_control(0, FlowSlotControl { action: XdpFlowAction::Forward, generation: 0 })
             );
             tables.insert(key.words(), 0).unwrap();
             let run = program.run_on(&frame, interfaces[usize::from(second)], 1).unwrap();
@@ -59,7 +61,7 @@ fn nothing_is_handled_that_the_host_finds_odd() {
     let setting = Setting { sides: true, vlans: true };
     attach(&mut program, setting);
     let (tables, mut random, lan) = (program.tables(), Random::new(21), number("lan"));
-    assert!(tables.set_control(0, Control { action: Action::Forward, generation: 0 }));
+    assert!(tables.set_control(0, FlowSlotControl { action: XdpFlowAction::Forward, generation: 0 }));
     let (mut handled, mut odd) = (0, 0);
     for round in 0..20_000 {
         let mut frame = packet(&mut random).frame();

@@ -13,12 +13,12 @@ use bartizan_testkit::namespace::{inside, number};
 use bartizan_testkit::packet::{Datagram, FIN, Layer, Packet, Piece, RST, SYN, TCP, UDP, udp};
 use bartizan_testkit::random::Random;
 use bartizan_testkit::tunnels::Tunnel;
-use bartizan_xdp::{Action, Control, Key, Program, Tables, boot_time};
+use bartizan_xdp::{FlowSlotControl, Key, Tables, XdpFlowAction, XdpProgram, boot_time};
 use xdp_program::{
     PASS, REDIRECT, Setting, attach, config, decode, decode_by, endpoint, key, packet, program, spoil,
 };
 
-const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
+const FORWARD: FlowSlotControl = FlowSlotControl { action: XdpFlowAction::Forward, generation: 0 };
 const SETTING: Setting = Setting { sides: true, vlans: true };
 /// Slots of the outer and of the inner flow.
 const OUTER: u32 = 0;
@@ -125,10 +125,12 @@ fn a_packet_that_is_refused_in_a_tunnel_is_dropped_with_the_one_around_it() {
     if !inside("a_packet_that_is_refused_in_a_tunnel_is_dropped_with_the_one_around_it") {
         return;
     }
-    const DROP: Control = Control { action: Action::Drop(Reason::PfwRule), generation: 0 };
-    const AWAY: Control = Control { action: Action::Redirect(1), generation: 0 };
-    const COMPARE: Control = Control { action: Action::Compare, generation: 0 };
-    const OLD: Control = Control { action: Action::Drop(Reason::PfwRule), generation: 1 };
+    const DROP: FlowSlotControl =
+        FlowSlotControl { action: XdpFlowAction::Drop(Reason::PfwRule), generation: 0 };
+    const AWAY: FlowSlotControl = FlowSlotControl { action: XdpFlowAction::Redirect(1), generation: 0 };
+    const COMPARE: FlowSlotControl = FlowSlotControl { action: XdpFlowAction::Compare, generation: 0 };
+    const OLD: FlowSlotControl =
+        FlowSlotControl { action: XdpFlowAction::Drop(Reason::PfwRule), generation: 1 };
     let mut program = program();
     attach(&mut program, SETTING);
     let (tables, mut random) = (program.tables(), Random::new(34));
@@ -270,7 +272,7 @@ fn ends(v6: bool, network: u8) -> [bartizan_testkit::packet::End; 2] {
 
 /// A program with the flows of a sample's frame.
 struct Bench {
-    program: Program,
+    program: XdpProgram,
     tables: std::sync::Arc<Tables>,
     lan: u32,
     keys: Vec<Key>,
@@ -530,15 +532,17 @@ fn both_flows_have_to_be_forwarded_by_this_generation() {
         let (frame, name) = (sample.frame(), sample.name());
         bench.take(&frame, &name);
         for slot in [OUTER, INNER] {
-            for action in [Action::Drop(Reason::IdsRule), Action::Redirect(1), Action::Redirect(0)] {
+            for action in
+                [XdpFlowAction::Drop(Reason::IdsRule), XdpFlowAction::Redirect(1), XdpFlowAction::Redirect(0)]
+            {
                 // That is done by itself: see the test of what is refused in a tunnel.
-                if slot == INNER && matches!(action, Action::Drop(_)) {
+                if slot == INNER && matches!(action, XdpFlowAction::Drop(_)) {
                     continue;
                 }
-                assert!(bench.tables.set_control(slot, Control { action, generation: 0 }));
+                assert!(bench.tables.set_control(slot, FlowSlotControl { action, generation: 0 }));
                 bench.goes_up(&frame, &format!("{action:?} of {slot}: {name}"));
             }
-            assert!(bench.tables.set_control(slot, Control { generation: 1, ..FORWARD }));
+            assert!(bench.tables.set_control(slot, FlowSlotControl { generation: 1, ..FORWARD }));
             bench.goes_up(&frame, &format!("another generation of {slot}: {name}"));
             assert!(bench.tables.mark(slot));
             bench.goes_up(&frame, &format!("{slot} is marked: {name}"));

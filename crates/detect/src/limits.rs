@@ -7,14 +7,14 @@ use crate::engine::explain::{SIDS_SHOWN, trace};
 use crate::engine::txstate::TRANSACTIONS_MAX;
 use crate::model::content::VARIABLES_MAX;
 use crate::state::VARIABLES_PER_FLOW_MAX;
-use bartizan_base::limit::Trace::{Function, Metric, NotNeeded, Nothing, Told};
-use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limit::LimitTrace::{Function, Metric, NotNeeded, Nothing, Told};
+use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::limits;
 use bartizan_pattern::{CACHE_BYTES, DFA_MAX_LINKS, Limits};
 use bartizan_rules::{MAX_DEPTH, MAX_DIAGNOSTICS, MAX_RANGES};
 
 /// Limits of this crate and of the crates of rules and patterns.
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     Rule "steps of one rule on one value" = "{}" [count(STEPS_MAX)] in ["detect/engine/evaluate.rs"],
         "the rule does not match there (as with Suricata's default `inspection-recursion-limit`)", [Nothing];
     Rule "values of `byte_extract` and `byte_math` in one rule" = "{}" [count(VARIABLES_MAX)]

@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use bartizan_base::{Direction, Settings};
+use bartizan_base::{Direction, SettingsMap};
 use bartizan_detect::signature::RuleAction;
 use common::{Lab, NONE};
 
@@ -60,7 +60,7 @@ fn the_order_of_actions_can_be_set() {
         "drop udp any any -> any any (content:\"x\"; sid:2;)\n",
     );
     assert_eq!(Lab::new(rules).send(Direction::ToServer, b"x"), NONE);
-    let mut settings = Settings::new();
+    let mut settings = SettingsMap::new();
     settings.set("action-order.0", "drop");
     settings.set("action-order.1", "pass");
     assert_eq!(Lab::with(rules, &settings).send(Direction::ToServer, b"x"), [2]);

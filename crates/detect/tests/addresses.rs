@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use bartizan_base::{Direction, Settings};
+use bartizan_base::{Direction, SettingsMap};
 use common::{Lab, NONE, load_text};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ fn a_flow_that_nobody_named_is_found_by_new_rules() {
 fn few_rules_are_not_worth_a_search() {
     let rules: String =
         (0..3).map(|n| format!("alert ip [192.0.2.{n}] any -> any any (sid:{};)\n", n + 1)).collect();
-    let loaded = load_text(&rules, &Settings::new(), &Arc::default());
+    let loaded = load_text(&rules, &SettingsMap::new(), &Arc::default());
     assert!(!(0..3).any(|head| loaded.rules.prefilters.by_address.has(head)));
     assert_eq!(Lab::new(&rules).send_to_server(b"a"), [2]);
 }

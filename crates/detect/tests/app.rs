@@ -6,10 +6,12 @@ use crate::common;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::{AppLayer, Engine, FlowInfo};
 use bartizan_applayer::protocol::{Input, Transport};
-use bartizan_base::{Direction, FunctionId, Generation, Path, PerDirection, Settings, TenantId, Timestamp};
-use bartizan_detect::condition::Scene;
+use bartizan_base::{
+    Direction, FunctionId, Generation, Path, PerDirection, SettingsMap, TenantId, Timestamp,
+};
+use bartizan_detect::condition::ConditionContext;
 use bartizan_detect::groups::{Groups, RULES_MAX};
-use bartizan_detect::inspect::{StreamWindow, Work, Worker, inspect};
+use bartizan_detect::inspect::{DetectWorker, InspectionInput, StreamWindow, inspect};
 use bartizan_detect::needs::Needs;
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_detect::visibility::Visibility;
@@ -18,7 +20,7 @@ use bartizan_flow::tcp::{
     Arrival, HostPolicy, Outcome, Segment, StreamConfig, StreamContext, StreamCounters, TcpFlags, TcpSession,
 };
 use bartizan_function::view::FlowView;
-use bartizan_function::{Marks, Showing};
+use bartizan_function::{Marks, TransactionRound};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
 use common::{datagram, load_text};
 use std::net::IpAddr;
@@ -58,17 +60,17 @@ fn alerts_of_seen(
     prevention: bool,
 ) -> Vec<u32> {
     let shared = Arc::default();
-    let loaded = load_text(rules, &Settings::new(), &shared);
+    let loaded = load_text(rules, &SettingsMap::new(), &shared);
     let visible = Visibility::of(&loaded.rules.signatures, |rule| rule.id.sid < common::HIDDEN);
     let said = common::complaints(&loaded);
     assert!(said.is_empty(), "{said:?}");
     let [md5, sha1, sha256] = Needs::of(&loaded.rules).hashes;
     let files = FileSettings { md5, sha1, sha256, ..FileSettings::default() };
-    let engine = Engine::new(&Settings::new(), files).unwrap();
+    let engine = Engine::new(&SettingsMap::new(), files).unwrap();
     engine.ask_frames(Needs::of(&loaded.rules).frames, Needs::of(&loaded.rules).stream_frames);
     let groups = Groups::new(&[&loaded.rules.heads], RULES_MAX);
     let (mut app, mut flow, mut worker) =
-        (AppLayer::default(), FlowDetect::default(), Worker::new(&loaded.rules));
+        (AppLayer::default(), FlowDetect::default(), DetectWorker::new(&loaded.rules));
     let mut marks = Marks::default();
     let (now, mut offset) = (Timestamp::from_parts(1_700_000_000, 0), PerDirection::new(0, 0));
     let port = if transport == Transport::Tcp { 80 } else { 53 };
@@ -144,7 +146,7 @@ fn alerts_of_seen(
             tcp: stream.then_some(&session),
             app: app.summary(),
         };
-        let scene = Scene {
+        let scene = ConditionContext {
             now,
             packet: Some(&packet),
             payload: if prevention { data } else { packet.payload() },
@@ -160,10 +162,10 @@ fn alerts_of_seen(
             tenant: TenantId::default(),
             shared: &shared,
         };
-        let showing = Showing::begin(&mut app, *direction);
+        let showing = TransactionRound::begin(&mut app, *direction);
         said_so_far[*direction].extend_from_slice(data);
         let (window, before) = if prevention { (&said_so_far[*direction][..], 0) } else { (*data, shown) };
-        let work = Work {
+        let work = InspectionInput {
             waits: false,
             stray: stray.contains(&at),
             scene,
@@ -354,7 +356,7 @@ fn guards_of_rules_take_no_match_away() {
             .zip(rules(size))
             .map(|(sid, options)| format!("alert http any any -> any any ({options} sid:{sid};)"))
             .collect();
-        let loaded = load_text(&rules.join("\n"), &Settings::new(), &Arc::default());
+        let loaded = load_text(&rules.join("\n"), &SettingsMap::new(), &Arc::default());
         let (http, _) = bartizan_applayer::protocols::by_name("http").unwrap();
         loaded.rules.prefilters.tx.of(http, direction).unwrap().guards.len()
     };
@@ -771,7 +773,7 @@ fn hooks_and_states() {
         rule("http", "app-layer-state:request_line;", 1),
         rule("tcp:request_line", "", 1),
     ] {
-        let loaded = load_text(&refused, &Settings::new(), &Arc::default());
+        let loaded = load_text(&refused, &SettingsMap::new(), &Arc::default());
         assert_eq!((loaded.rules.report.loaded, loaded.diagnostics.len()), (0, 1), "{refused}");
     }
 }
@@ -805,7 +807,7 @@ fn frames() {
         "frame:http1.request;",
     ] {
         let rule = format!("alert http any any -> any any ({refused} sid:1;)");
-        let loaded = load_text(&rule, &Settings::new(), &Arc::default());
+        let loaded = load_text(&rule, &SettingsMap::new(), &Arc::default());
         assert_eq!((loaded.rules.report.loaded, loaded.diagnostics.len()), (0, 1), "{refused}");
     }
 }

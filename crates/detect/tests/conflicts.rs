@@ -4,7 +4,7 @@
 
 use crate::common;
 
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use bartizan_detect::basis::{Basis, Packets};
 use common::{Lab, NONE, load_text, matches, udp_rule};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 fn refused(rules: &[&str]) -> Vec<bool> {
     let of = |rule: &&str| {
         let text = format!("{} sid:1;)", rule);
-        load_text(&text, &Settings::new(), &Arc::default()).rules.signatures.is_empty()
+        load_text(&text, &SettingsMap::new(), &Arc::default()).rules.signatures.is_empty()
     };
     rules.iter().map(of).collect()
 }
@@ -129,7 +129,7 @@ fn what_must_not_occur_wants_a_payload_in_which_it_does_not() {
 fn where_payloads_are_looked_at() {
     let of = |head: &str, options: &str| {
         let text = format!("alert {head} any any -> any any ({options} content:\"a\"; sid:1;)");
-        let loaded = load_text(&text, &Settings::new(), &Arc::default());
+        let loaded = load_text(&text, &SettingsMap::new(), &Arc::default());
         let Basis { packets, stream } = Basis::of(&loaded.rules.signatures[0]);
         (packets, stream)
     };

@@ -148,7 +148,7 @@ fn expressions() {
 
 #[test]
 fn an_expression_at_its_limit_is_no_match_either_way() {
-    let mut settings = bartizan_base::Settings::new();
+    let mut settings = bartizan_base::SettingsMap::new();
     settings.set("pcre.match-limit", "1");
     let mut payload = vec![b'a'; 400];
     payload.push(b'b');

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Firewall rules: valid ones, and the refusals of all others.
 
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use bartizan_detect::firewall::{At, PacketHook, Policies, Reach};
 use bartizan_detect::ruleset::{LoadInput, Loaded, load};
 use bartizan_detect::shared::Shared;
 use bartizan_pattern::{Compiler, Config};
-use bartizan_rules::Variables;
+use bartizan_rules::RuleVariables;
 use std::sync::Arc;
 
 fn load_both(firewall: &str, detection: &str, mode: bool) -> Loaded {
-    let mut settings = Settings::new();
+    let mut settings = SettingsMap::new();
     settings.set("firewall.enabled", if mode { "yes" } else { "no" });
     let compiler = Compiler::new(Config::default()).unwrap();
     let input = LoadInput {
         settings: &settings,
-        variables: &Variables::new(),
+        variables: &RuleVariables::new(),
         classifications: None,
         references: None,
         shared: &Arc::<Shared>::default(),
@@ -185,7 +185,7 @@ fn policies_that_cannot_be_are_told_with_their_key() {
         ("default-policy.0", "accept:tx", false),
         ("accept-arp", "maybe", false),
     ] {
-        let mut settings = Settings::new();
+        let mut settings = SettingsMap::new();
         settings.set(format!("firewall.policies.{key}"), value);
         let read = Policies::from_settings(&settings);
         assert_eq!(read.is_ok(), good, "{key}: {value}");

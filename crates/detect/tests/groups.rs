@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Signature groups: never fewer heads than a flow can meet, and as few as the bounds allow.
 
-use bartizan_base::{Direction, LinkId, Settings, TenantId};
+use bartizan_base::{Direction, LinkId, SettingsMap, TenantId};
 use bartizan_classify::Header;
-use bartizan_detect::groups::{Group, Groups, RULES_MAX};
+use bartizan_detect::groups::{Groups, HeadGroup, RULES_MAX};
 use bartizan_detect::header::Ends;
-use bartizan_detect::heads::{Head, Heads};
+use bartizan_detect::heads::{Heads, RuleHead};
 use bartizan_detect::ruleset::{LoadInput, load};
 use bartizan_detect::signature::Family;
 use bartizan_pattern::{Compiler, Config};
-use bartizan_rules::Variables;
+use bartizan_rules::RuleVariables;
 use core::net::IpAddr;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -20,8 +20,8 @@ const OWN: TenantId = TenantId(7);
 /// Addresses of several networks.
 const MANY: &str = "[192.0.2.1,192.0.2.7,198.51.100.0/24]";
 
-fn variables(home: &str, server_ports: &str) -> Variables {
-    let mut variables = Variables::new();
+fn variables(home: &str, server_ports: &str) -> RuleVariables {
+    let mut variables = RuleVariables::new();
     variables.set_address("HOME_NET", home).unwrap();
     variables.set_address("EXTERNAL_NET", "!$HOME_NET").unwrap();
     variables.set_port("SERVER_PORTS", server_ports).unwrap();
@@ -34,7 +34,7 @@ fn heads(rules: &[String]) -> Heads {
         rules.iter().enumerate().map(|(i, head)| format!("alert {head} (sid:{};)", i + 1)).collect();
     let own = [(OWN, variables("[172.16.0.0/12,2001:db8:7::/48]", "[22,8000:8100]"))];
     let input = LoadInput {
-        settings: &Settings::new(),
+        settings: &SettingsMap::new(),
         variables: &variables("[192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]", "[80,443]"),
         classifications: None,
         references: None,
@@ -49,13 +49,13 @@ fn heads(rules: &[String]) -> Heads {
 }
 
 /// The group of a header, by linear search.
-fn group<'g>(groups: &'g Groups, set: usize, header: &Header, direction: Direction) -> Option<Group<'g>> {
+fn group<'g>(groups: &'g Groups, set: usize, header: &Header, direction: Direction) -> Option<HeadGroup<'g>> {
     let matching = groups.header_rules().iter().filter(|(_, rule)| rule.matches(header));
     groups.find(matching.map(|(number, _)| *number).min()?, set, header.source_port, direction)
 }
 
 /// Whether packets of a flow in a direction meet a head.
-fn meets(head: &Head, header: &Header, direction: Direction) -> bool {
+fn meets(head: &RuleHead, header: &Header, direction: Direction) -> bool {
     let client = Some((header.source, Some(header.source_port)));
     let server = Some((header.destination, Some(header.destination_port)));
     let ends = Ends { source: client, destination: server };

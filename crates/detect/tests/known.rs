@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Generations share the rules that they have in common.
 
-use bartizan_base::{Settings, TenantId};
+use bartizan_base::{SettingsMap, TenantId};
 use bartizan_detect::keywords::apply_thresholds;
-use bartizan_detect::known::Known;
+use bartizan_detect::known::RuleCache;
 use bartizan_detect::ruleset::{LoadInput, Loaded, load};
 use bartizan_detect::shared::Shared;
 use bartizan_pattern::{Compiler, Config};
-use bartizan_rules::{Classifications, Variables, parse_classifications, parse_thresholds};
+use bartizan_rules::{Classifications, RuleVariables, parse_classifications, parse_thresholds};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Loads one after the other.
 struct Loads {
-    settings: Settings,
-    variables: Variables,
+    settings: SettingsMap,
+    variables: RuleVariables,
     classes: Classifications,
     shared: Arc<Shared>,
     compiler: Compiler,
-    known: Known,
+    known: RuleCache,
 }
 
 impl Loads {
     fn new() -> Self {
-        let mut settings = Settings::new();
+        let mut settings = SettingsMap::new();
         settings.set("default-data-dir", env!("CARGO_TARGET_TMPDIR"));
         Loads {
             settings,
-            variables: Variables::new(),
+            variables: RuleVariables::new(),
             classes: parse_classifications(b"config classification: bad,Bad,2\n".to_vec(), "classes"),
             shared: Arc::default(),
             compiler: Compiler::new(Config::default()).unwrap(),
-            known: Known::default(),
+            known: RuleCache::default(),
         }
     }
 
-    fn load(&self, text: &str, tenants: &[(TenantId, Variables)]) -> Loaded {
+    fn load(&self, text: &str, tenants: &[(TenantId, RuleVariables)]) -> Loaded {
         let input = LoadInput {
             settings: &self.settings,
             variables: &self.variables,
@@ -133,7 +133,7 @@ fn what_belongs_to_a_set_is_not_shared() {
     let mut first = loads.load(&text, &[]);
     let thresholds = parse_thresholds(&b"suppress gen_id 1, sig_id 2\nevent_filter gen_id 1, sig_id 1, type both, track by_src, count 3, seconds 9\n"[..], "t");
     assert!(thresholds.diagnostics.is_empty());
-    assert!(apply_thresholds(&mut first.rules.signatures, &thresholds, &Variables::new()).is_empty());
+    assert!(apply_thresholds(&mut first.rules.signatures, &thresholds, &RuleVariables::new()).is_empty());
     let second = loads.load(&text, &[]);
     assert_eq!(shared(&first, &second), [1, 2]);
     let of = |loaded: &Loaded, sid| {
@@ -155,7 +155,7 @@ fn heads_are_those_of_the_set_over_ipv4_and_ipv6() {
     loads.variables.set_address("HOME_NET", "[192.0.2.0/24,2001:db8::/32]").unwrap();
     let of = |net: &str, sid| format!("alert ip {net} any -> any any (content:\"x\"; sid:{sid};)\n");
     let first = loads.load(&of("$HOME_NET", 1), &[]);
-    let mut own = Variables::new();
+    let mut own = RuleVariables::new();
     own.set_address("HOME_NET", "[198.51.100.0/24,2001:db8:1::/48]").unwrap();
     // Another head stands first now, and a tenant has a network of its own.
     let second = loads.load(&(of("203.0.113.0/24", 2) + &of("$HOME_NET", 1)), &[(TenantId(3), own)]);

@@ -2,12 +2,12 @@
 //! Results of loading files of rules: findings, and the rules that run.
 
 use crate::common::load_text;
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use bartizan_detect::needs::Needs;
 use bartizan_detect::ruleset::{LoadInput, SKIPPED_ENTRY, load};
 use bartizan_detect::shared::Shared;
 use bartizan_pattern::{Compiler, Config};
-use bartizan_rules::{Severity, Variables};
+use bartizan_rules::{RuleVariables, Severity};
 use std::sync::Arc;
 
 #[test]
@@ -17,8 +17,8 @@ fn files_hold_no_text_and_findings_show_their_lines() {
     let mut files = [bartizan_rules::parse_file(text, "some.rules")];
     let compiler = Compiler::new(Config::default()).unwrap();
     let input = LoadInput {
-        settings: &Settings::new(),
-        variables: &Variables::new(),
+        settings: &SettingsMap::new(),
+        variables: &RuleVariables::new(),
         classifications: None,
         references: None,
         shared: &Arc::<Shared>::default(),
@@ -54,7 +54,7 @@ fn wrong_entries_of_lists_are_left_out_with_a_warning() {
     let objects = file("objects", "{\"ip\": \"192.0.2.1\"}\n{\n{\"ip\": \"x\"}\n");
     let categories = file("categories", "1,Bad,b\n60,No,n\n");
     let scores = file("scores", "192.0.2.1,1,20\n192.0.2.999,1,5\n192.0.2.9,1,128\n");
-    let mut settings = Settings::new();
+    let mut settings = SettingsMap::new();
     settings.set("reputation-categories-file", &categories);
     settings.set("reputation-files.0", &scores);
     let text = format!(
@@ -94,7 +94,7 @@ fn wrong_entries_of_lists_are_left_out_with_a_warning() {
 
 /// The results of loading rules: code, line and message of each finding, and the running rules.
 fn findings(text: &str) -> (Vec<(&'static str, u32, String)>, Vec<u32>) {
-    let loaded = load_text(text, &Settings::new(), &Arc::default());
+    let loaded = load_text(text, &SettingsMap::new(), &Arc::default());
     let said = loaded.diagnostics.iter().map(|d| (d.code, d.line, d.message.clone())).collect();
     let report = &loaded.rules.report;
     assert_eq!(report.loaded, loaded.rules.signatures.len() as u64);
@@ -162,7 +162,7 @@ fn rules_that_ask_whether_something_is_not_set_whose_setter_was_left_out_are_ski
 #[test]
 fn rules_that_refuse_http_are_counted() {
     let count =
-        |rules: &str| Needs::of(&load_text(rules, &Settings::new(), &Arc::default()).rules).refuse_parsed;
+        |rules: &str| Needs::of(&load_text(rules, &SettingsMap::new(), &Arc::default()).rules).refuse_parsed;
     for (rule, refuses) in [
         ("drop http any any -> any any (http.uri; content:\"/x\"; sid:1;)", 1),
         ("reject http1 any any -> any any (content:\"x\"; sid:1;)", 1),
@@ -214,7 +214,7 @@ alert udp any any -> any any (content:\"x\"; flowbits:isnotset,b; sid:4;)
 
 #[test]
 fn http2_is_named_by_rules_and_has_no_hooks() {
-    let loaded = |rule: &str| load_text(rule, &Settings::new(), &Arc::default());
+    let loaded = |rule: &str| load_text(rule, &SettingsMap::new(), &Arc::default());
     for rule in [
         "alert http2 any any -> any any (content:\"x\"; sid:1;)",
         "alert tcp any any -> any any (app-layer-protocol:http2; sid:1;)",

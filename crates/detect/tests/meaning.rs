@@ -5,7 +5,7 @@
 use crate::common;
 
 use bartizan_applayer::protocols;
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use bartizan_detect::keywords;
 use bartizan_detect::ruleset::Loaded;
 use bartizan_rules::{Rule, parse_file};
@@ -73,7 +73,7 @@ const PLACES: [&str; 12] = [
 ];
 
 fn loaded(text: &str) -> Loaded {
-    load_text(text, &Settings::new(), &Arc::default())
+    load_text(text, &SettingsMap::new(), &Arc::default())
 }
 
 #[test]

@@ -467,7 +467,7 @@ fn keywords_take_the_forms_that_suricata_takes() {
         for (protocol, before, keyword) in *keywords {
             for form in FORMS {
                 let rule = format!("alert {protocol} any any -> any any ({before}{keyword}:{form}; sid:1;)");
-                let loaded = load_text(&rule, &bartizan_base::Settings::new(), &Arc::default());
+                let loaded = load_text(&rule, &bartizan_base::SettingsMap::new(), &Arc::default());
                 let loads = loaded.rules.report.loaded == 1;
                 if loads != taken.contains(form) {
                     wrong.push(format!("{rule} {}", if loads { "loads" } else { "is refused" }));

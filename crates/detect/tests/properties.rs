@@ -177,7 +177,7 @@ proptest! {
         argument in "[ -:<-~]{0,24}",
     ) {
         let text = common::udp_rule(&format!("content:\"a\"; {keyword}:{argument};"));
-        let _ = common::load_text(&text, &bartizan_base::Settings::new(), &std::sync::Arc::default());
+        let _ = common::load_text(&text, &bartizan_base::SettingsMap::new(), &std::sync::Arc::default());
     }
 
     #[test]
@@ -196,7 +196,7 @@ proptest! {
             _ => format!("byte_math:bytes {bytes},offset {offset},oper <<,rvalue 70,result n{relative}; isdataat:!n;"),
         };
         let text = common::udp_rule(&format!("content:!\"zz\"; {option}"));
-        let loaded = common::load_text(&text, &bartizan_base::Settings::new(), &std::sync::Arc::default());
+        let loaded = common::load_text(&text, &bartizan_base::SettingsMap::new(), &std::sync::Arc::default());
         if loaded.diagnostics.is_empty() && !payload.is_empty() {
             Lab::new(&text).send_to_server(&payload);
         }

@@ -15,10 +15,10 @@ use crate::common::load_with;
 use crate::meaning::{assert_names_are_there, print_left_out, rule_text, shared_rules};
 use asked::meaning_of_text;
 use bartizan_applayer::protocols;
-use bartizan_base::{Settings, TenantId};
+use bartizan_base::{SettingsMap, TenantId};
 use bartizan_detect::buffers::{BufferRef, Buffers};
 use bartizan_detect::ends::Ends;
-use bartizan_detect::heads::Head;
+use bartizan_detect::heads::RuleHead;
 use bartizan_detect::ruleset::Loaded;
 use bartizan_detect::signature::Member;
 use compiled::meaning_of_rule;
@@ -79,7 +79,7 @@ fn ip_protocols(name: &str) -> Option<&'static [u8]> {
 
 /// Checks that the head of a compiled rule accepts the same ends as its text. `tried`: heads that are
 /// compared already.
-fn compare_heads(rule: &Reading, head: &Head, tried: &mut HashSet<String>) -> Result<(), String> {
+fn compare_heads(rule: &Reading, head: &RuleHead, tried: &mut HashSet<String>) -> Result<(), String> {
     let text =
         [&rule.source, &rule.source_ports, &rule.destination, &rule.destination_ports].map(String::as_str);
     if !tried.insert(format!("{text:?} {}", rule.bidirectional)) {
@@ -167,14 +167,14 @@ fn named(text: &[&str]) -> Vec<IpAddr> {
 
 /// Loads rules with the variables of the shipped settings.
 fn load(text: &str) -> Loaded {
-    let mut variables = bartizan_rules::Variables::new();
+    let mut variables = bartizan_rules::RuleVariables::new();
     for (name, value) in ADDRESSES {
         variables.set_address(name, value).unwrap();
     }
     for (name, value) in PORTS {
         variables.set_port(name, value).unwrap();
     }
-    load_with(text, &Settings::new(), &Arc::default(), &variables)
+    load_with(text, &SettingsMap::new(), &Arc::default(), &variables)
 }
 
 /// The differences between loaded rules and a text.

@@ -3,10 +3,10 @@
 
 use crate::common;
 
-use bartizan_base::{Direction, Settings, TenantId};
+use bartizan_base::{Direction, SettingsMap, TenantId};
 use bartizan_detect::keywords::apply_thresholds;
 use bartizan_detect::signature::{RejectSide, RuleAction};
-use bartizan_rules::{Variables, parse_thresholds};
+use bartizan_rules::{RuleVariables, parse_thresholds};
 use common::{Lab, NONE, load_text, refusal};
 use std::sync::Arc;
 
@@ -370,7 +370,7 @@ fn with_file(rule: &str, file: &str) -> Lab {
     let mut lab = Lab::new(rule);
     let thresholds = parse_thresholds(file.as_bytes(), "threshold.config");
     assert!(thresholds.diagnostics.is_empty());
-    let findings = apply_thresholds(&mut lab.rules.signatures, &thresholds, &Variables::new());
+    let findings = apply_thresholds(&mut lab.rules.signatures, &thresholds, &RuleVariables::new());
     assert!(findings.is_empty());
     lab
 }
@@ -492,7 +492,7 @@ fn what_a_rule_requires() {
         rule(6, "requires:feature no_such_feature;"),
     ]
     .concat();
-    let loaded = load_text(&text, &Settings::new(), &Arc::default());
+    let loaded = load_text(&text, &SettingsMap::new(), &Arc::default());
     let mut sids: Vec<u32> = loaded.rules.signatures.iter().map(|s| s.id.sid).collect();
     sids.sort_unstable();
     assert_eq!(sids, [1, 4]);
@@ -591,7 +591,7 @@ fn hooks_of_packets() {
 
 #[test]
 fn countries_of_addresses() {
-    let mut settings = Settings::new();
+    let mut settings = SettingsMap::new();
     settings.set("geoip-database", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/countries.mmdb"));
     // The client 192.0.2.1 is in DE, the server 192.0.2.200 in FR.
     let options = [

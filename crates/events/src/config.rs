@@ -16,7 +16,7 @@ mod read;
 
 use crate::output::Rights;
 use crate::xff::XffOptions;
-use bartizan_base::{SettingError, Settings};
+use bartizan_base::{SettingError, SettingsMap};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -172,7 +172,7 @@ pub struct EventTypes {
 #[derive(Clone, Debug, Default)]
 pub struct ProtocolOptions {
     /// The settings below the type, keys without prefix.
-    pub settings: Settings,
+    pub settings: SettingsMap,
     /// `xff`, for protocols with a proxy's header; `None`: the setting of the output.
     pub xff: Option<XffOptions>,
 }

@@ -10,7 +10,7 @@
 use crate::output::Rights;
 use crate::xff::XffOptions;
 use bartizan_base::turns::wait_for_turn;
-use bartizan_base::{SettingError, Settings};
+use bartizan_base::{SettingError, SettingsMap};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
@@ -52,7 +52,7 @@ impl FileStoreOptions {
     /// # Errors
     /// A value has the wrong type for its key.
     pub fn from_settings(
-        settings: &Settings,
+        settings: &SettingsMap,
         warnings: &mut Vec<String>,
     ) -> Result<Option<Self>, SettingError> {
         for item in settings.children("outputs") {
@@ -122,7 +122,7 @@ impl FileStoreCounters {
     }
 }
 
-enum Message {
+enum FileStoreMessage {
     Piece { id: u32, bytes: Vec<u8> },
     Close { id: u32, sha256: [u8; 32], record: Option<(u64, Vec<u8>)> },
     Drop { id: u32 },
@@ -132,7 +132,7 @@ enum Message {
 /// A worker's connection to the store.
 #[derive(Clone)]
 pub struct FileStoreHandle {
-    sender: SyncSender<Message>,
+    sender: SyncSender<FileStoreMessage>,
     next: Arc<AtomicU32>,
     counters: Arc<FileStoreCounters>,
     behind: WhenBehind,
@@ -171,22 +171,22 @@ impl FileStoreHandle {
     /// Passes a piece of a file to the writer. `false`: the file is given up.
     #[must_use]
     pub fn piece(&self, id: u32, bytes: &[u8]) -> bool {
-        bytes.is_empty() || self.send(Message::Piece { id, bytes: bytes.to_vec() })
+        bytes.is_empty() || self.send(FileStoreMessage::Piece { id, bytes: bytes.to_vec() })
     }
 
     /// Closes a file that is complete, or as complete as it will be. `record`: seconds and text of the record
     /// beside it.
     #[must_use]
     pub fn close(&self, id: u32, sha256: [u8; 32], record: Option<(u64, Vec<u8>)>) -> bool {
-        self.send(Message::Close { id, sha256, record })
+        self.send(FileStoreMessage::Close { id, sha256, record })
     }
 
     /// Discards the pieces of a file that is not to be stored.
     pub fn drop_file(&self, id: u32) {
-        let _ = self.send(Message::Drop { id });
+        let _ = self.send(FileStoreMessage::Drop { id });
     }
 
-    fn send(&self, message: Message) -> bool {
+    fn send(&self, message: FileStoreMessage) -> bool {
         let sent = match self.behind {
             WhenBehind::Wait => self.sender.send(message).is_ok(),
             WhenBehind::GiveUp => match self.sender.try_send(message) {
@@ -202,13 +202,13 @@ impl FileStoreHandle {
 }
 
 /// The store: a folder and the thread that writes into it.
-pub struct FileStore {
+pub struct FileStoreOutput {
     handle: Option<FileStoreHandle>,
     counters: Arc<FileStoreCounters>,
     writer: Option<JoinHandle<Option<String>>>,
 }
 
-impl FileStore {
+impl FileStoreOutput {
     /// Makes the folder and starts the writer. A relative `dir` lies below `folder`.
     ///
     /// # Errors
@@ -238,7 +238,7 @@ impl FileStore {
             write_fileinfo: options.write_fileinfo,
             xff: options.xff.clone().map(Arc::new),
         };
-        Ok(FileStore { handle: Some(handle), counters, writer: Some(thread) })
+        Ok(FileStoreOutput { handle: Some(handle), counters, writer: Some(thread) })
     }
 
     /// A connection to the store, for a worker.
@@ -252,7 +252,7 @@ impl FileStore {
     pub fn finish(&mut self) -> Option<String> {
         if let Some(handle) = self.handle.take() {
             // Fails only if the writer has ended, which joining it reports.
-            let _ = handle.sender.send(Message::Finish);
+            let _ = handle.sender.send(FileStoreMessage::Finish);
         }
         self.writer
             .take()?
@@ -277,13 +277,13 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(&mut self, receiver: &Receiver<Message>) -> Option<String> {
+    fn run(&mut self, receiver: &Receiver<FileStoreMessage>) -> Option<String> {
         while let Ok(message) = receiver.recv() {
             let done = match message {
-                Message::Piece { id, bytes } => self.piece(id, &bytes),
-                Message::Close { id, sha256, record } => self.close(id, &sha256, record),
-                Message::Finish => break,
-                Message::Drop { id } => {
+                FileStoreMessage::Piece { id, bytes } => self.piece(id, &bytes),
+                FileStoreMessage::Close { id, sha256, record } => self.close(id, &sha256, record),
+                FileStoreMessage::Finish => break,
+                FileStoreMessage::Drop { id } => {
                     self.files.remove(&id);
                     std::fs::remove_file(self.temporary(id))
                 }
@@ -343,7 +343,7 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_base::turns::Turns;
+    use bartizan_base::turns::CaptureTurns;
 
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("bartizan-{name}-{}", std::process::id()));
@@ -356,7 +356,7 @@ mod tests {
     fn files_lie_by_their_hash() {
         let folder = folder("file-store");
         let options = FileStoreOptions { max_open: 1, ..FileStoreOptions::default() };
-        let mut store = FileStore::start(&options, &folder, WhenBehind::Wait).unwrap();
+        let mut store = FileStoreOutput::start(&options, &folder, WhenBehind::Wait).unwrap();
         let handle = store.handle().unwrap();
         let (one, two, three, none) = (handle.open(), handle.open(), handle.open(), handle.open());
         assert_eq!((one, two), (1, 2));
@@ -391,8 +391,8 @@ mod tests {
 
     #[test]
     fn numbers_are_drawn_in_the_order_of_the_packets() {
-        let (folder, turns) = (folder("file-store-turns"), Turns::new(2));
-        let store = FileStore::start(&FileStoreOptions::default(), &folder, WhenBehind::Wait).unwrap();
+        let (folder, turns) = (folder("file-store-turns"), CaptureTurns::new(2));
+        let store = FileStoreOutput::start(&FileStoreOptions::default(), &folder, WhenBehind::Wait).unwrap();
         let (behind, ahead) = (turns.take_part(0), AtomicU64::new(0));
         behind.at(1, 0);
         std::thread::scope(|scope| {
@@ -418,7 +418,8 @@ mod tests {
     #[test]
     fn a_folder_that_goes_away_is_said_once() {
         let folder = folder("file-store-gone");
-        let mut store = FileStore::start(&FileStoreOptions::default(), &folder, WhenBehind::Wait).unwrap();
+        let mut store =
+            FileStoreOutput::start(&FileStoreOptions::default(), &folder, WhenBehind::Wait).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         let handle = store.handle().unwrap();
         for id in [handle.open(), handle.open()] {
@@ -430,7 +431,7 @@ mod tests {
 
     #[test]
     fn settings() {
-        let mut settings = Settings::new();
+        let mut settings = SettingsMap::new();
         assert_eq!(FileStoreOptions::from_settings(&settings, &mut Vec::new()), Ok(None));
         settings.set("outputs.0.file-store.enabled", "yes");
         settings.set("outputs.0.file-store.stream-depth", "1mb");

@@ -42,12 +42,12 @@ impl JsonWriter {
 
     /// A position to return to with [`JsonWriter::rewind`]; for objects that may turn out empty.
     #[must_use]
-    pub fn mark(&self) -> Mark {
-        Mark { length: self.out.len(), comma: self.comma }
+    pub fn mark(&self) -> JsonMark {
+        JsonMark { length: self.out.len(), comma: self.comma }
     }
 
     /// Removes everything written since the mark.
-    pub fn rewind(&mut self, mark: Mark) {
+    pub fn rewind(&mut self, mark: JsonMark) {
         self.out.truncate(mark.length);
         self.comma = mark.comma;
     }
@@ -273,7 +273,7 @@ impl JsonWriter {
 
 /// A position in the text; see [`JsonWriter::mark`]. Two marks are equal when nothing was written in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct JsonMark {
     length: usize,
     comma: bool,
 }

@@ -24,10 +24,10 @@ pub mod tls_store;
 pub mod xff;
 
 pub use config::{EveOutput, EveOutputs, HeaderOptions};
-pub use file_store::{FileStore, FileStoreCounters, FileStoreHandle, FileStoreOptions};
+pub use file_store::{FileStoreCounters, FileStoreHandle, FileStoreOptions, FileStoreOutput};
 pub use harmless::{harmless, harmless_line, is_control};
 pub use json::JsonWriter;
-pub use record::{Common, Own, Tuple};
+pub use record::{BartizanFields, Common, Tuple};
 pub use sink::{Sink, expand_time};
 pub use text::{micros_of, time_text};
 pub use tls_store::{StoredChain, TlsStore, TlsStoreCounters, TlsStoreHandle, TlsStoreOptions};

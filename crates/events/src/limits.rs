@@ -6,12 +6,12 @@ use crate::sink::ledger::TOLD_MAX;
 use crate::sink::patience::{ABSENT, CAPTURES_QUIET, END_QUIET, END_TOTAL};
 use crate::sink::stream::HELD_BYTES;
 use crate::{file_store, tls_store};
-use bartizan_base::limit::Trace::{Metric, Nothing, Stats, Told};
-use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limit::LimitTrace::{Metric, Nothing, Stats, Told};
+use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::limits;
 
 /// All bounds of this crate.
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     File "incidents of an output that wait to be told" = "{}" [count(TOLD_MAX)] in ["events/sink/ledger.rs"],
         "the oldest are forgotten", [Nothing];
     File "time without progress that a reader of a socket or pipe is waited for: over captures; at the ordered end of a run; while nobody reads; live" =

@@ -10,7 +10,7 @@
 //! An existing file keeps its rights unless the settings name some. Not supported: names of users and groups
 //! that are not in `/etc/passwd` and `/etc/group` (numbers are); links in the middle of a path.
 
-use bartizan_base::{SettingError, Settings};
+use bartizan_base::{SettingError, SettingsMap};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{
@@ -87,7 +87,7 @@ impl Rights {
     ///
     /// # Errors
     /// The mode is invalid, or the user or group does not exist on this machine.
-    pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
+    pub fn from_settings(settings: &SettingsMap) -> Result<Self, SettingError> {
         let mut rights = Rights::default().with_mode(settings, "output-rights.mode")?;
         let who = |key: &str, file: &str, expected| match settings.get(key).map(str::trim) {
             None | Some("") => Ok(None),
@@ -106,7 +106,7 @@ impl Rights {
     ///
     /// # Errors
     /// The value is no mode.
-    pub fn with_mode(self, settings: &Settings, key: &str) -> Result<Self, SettingError> {
+    pub fn with_mode(self, settings: &SettingsMap, key: &str) -> Result<Self, SettingError> {
         let Some(text) = settings.get(key).map(str::trim).filter(|text| !text.is_empty()) else {
             return Ok(self);
         };
@@ -288,8 +288,8 @@ mod tests {
         std::fs::metadata(path).unwrap().mode() & 0o7777
     }
 
-    fn settings(pairs: &[(&str, &str)]) -> Settings {
-        let mut settings = Settings::new();
+    fn settings(pairs: &[(&str, &str)]) -> SettingsMap {
+        let mut settings = SettingsMap::new();
         pairs.iter().for_each(|(key, value)| settings.set(*key, *value));
         settings
     }
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn files_are_for_owner_and_group_alone() {
         let folder = folder("modes");
-        let rights = Rights::from_settings(&Settings::new()).unwrap();
+        let rights = Rights::from_settings(&SettingsMap::new()).unwrap();
         let deep = folder.join("a/b");
         rights.make_folder(&deep).unwrap();
         rights.make_folder(&deep).unwrap();

@@ -14,7 +14,7 @@ use crate::output::Rights;
 use crate::record::Tuple;
 use crate::text::{push_address, push_date_time};
 use bartizan_base::turns::wait_for_turn;
-use bartizan_base::{SettingError, Settings, Timestamp};
+use bartizan_base::{SettingError, SettingsMap, Timestamp};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -41,7 +41,7 @@ impl TlsStoreOptions {
     ///
     /// # Errors
     /// A value has the wrong type for its key.
-    pub fn from_settings(settings: &Settings) -> Result<Option<Self>, SettingError> {
+    pub fn from_settings(settings: &SettingsMap) -> Result<Option<Self>, SettingError> {
         for item in settings.children("outputs") {
             let prefix = format!("outputs.{item}.tls-store");
             if !settings.has(&prefix) || !settings.bool(&format!("{prefix}.enabled"), false)? {
@@ -161,7 +161,7 @@ impl StoredChain {
     }
 }
 
-enum Message {
+enum TlsStoreMessage {
     Store(u32, Box<StoredChain>),
     Finish,
 }
@@ -169,7 +169,7 @@ enum Message {
 /// A worker's connection to the store.
 #[derive(Clone)]
 pub struct TlsStoreHandle {
-    sender: SyncSender<Message>,
+    sender: SyncSender<TlsStoreMessage>,
     next: Arc<AtomicU32>,
     counters: Arc<TlsStoreCounters>,
     behind: WhenBehind,
@@ -180,7 +180,7 @@ impl TlsStoreHandle {
     /// that are given up are counted.
     pub fn store(&self, chain: StoredChain) {
         wait_for_turn();
-        let message = Message::Store(self.next.fetch_add(1, Ordering::Relaxed), Box::new(chain));
+        let message = TlsStoreMessage::Store(self.next.fetch_add(1, Ordering::Relaxed), Box::new(chain));
         let sent = match self.behind {
             WhenBehind::Wait => self.sender.send(message).is_ok(),
             WhenBehind::GiveUp => self.sender.try_send(message).is_ok(),
@@ -219,7 +219,7 @@ impl TlsStore {
         options.rights.make_folder(&dir)?;
         let counters = Arc::new(TlsStoreCounters::default());
         let (sender, receiver) = sync_channel(QUEUE);
-        let writer = Writer { dir, rights: options.rights, counters: Arc::clone(&counters) };
+        let writer = TlsStoreWriter { dir, rights: options.rights, counters: Arc::clone(&counters) };
         let thread = std::thread::Builder::new().name("tls-store".to_owned());
         let thread = thread.spawn(move || writer.run(&receiver))?;
         let next = Arc::new(AtomicU32::new(1));
@@ -238,7 +238,7 @@ impl TlsStore {
     pub fn finish(&mut self) -> Option<String> {
         if let Some(handle) = self.handle.take() {
             // Fails only if the writer has ended, which joining it reports.
-            let _ = handle.sender.send(Message::Finish);
+            let _ = handle.sender.send(TlsStoreMessage::Finish);
         }
         self.writer
             .take()?
@@ -253,16 +253,16 @@ impl TlsStore {
     }
 }
 
-struct Writer {
+struct TlsStoreWriter {
     dir: PathBuf,
     rights: Rights,
     counters: Arc<TlsStoreCounters>,
 }
 
-impl Writer {
-    fn run(&self, receiver: &Receiver<Message>) -> Option<String> {
+impl TlsStoreWriter {
+    fn run(&self, receiver: &Receiver<TlsStoreMessage>) -> Option<String> {
         let mut problem = None;
-        while let Ok(Message::Store(number, chain)) = receiver.recv() {
+        while let Ok(TlsStoreMessage::Store(number, chain)) = receiver.recv() {
             match self.write(number, &chain) {
                 Ok(()) => _ = self.counters.stored.fetch_add(1, Ordering::Relaxed),
                 Err((name, error)) => {
@@ -291,7 +291,7 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_base::turns::Turns;
+    use bartizan_base::turns::CaptureTurns;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     fn folder(name: &str) -> PathBuf {
@@ -391,7 +391,7 @@ TLS FINGERPRINT:   0a:ff
 
     #[test]
     fn numbers_are_drawn_in_the_order_of_the_packets() {
-        let ((sender, receiver), turns) = (sync_channel(4), Turns::new(2));
+        let ((sender, receiver), turns) = (sync_channel(4), CaptureTurns::new(2));
         let (next, counters) = (Arc::new(AtomicU32::new(1)), Arc::default());
         let handle = TlsStoreHandle { sender, next, counters, behind: WhenBehind::Wait };
         let (behind, ahead) = (turns.take_part(0), AtomicU64::new(0));
@@ -415,8 +415,8 @@ TLS FINGERPRINT:   0a:ff
         let stored: Vec<(u32, bool)> = receiver
             .try_iter()
             .filter_map(|message| match message {
-                Message::Store(number, chain) => Some((number, chain.of_client)),
-                Message::Finish => None,
+                TlsStoreMessage::Store(number, chain) => Some((number, chain.of_client)),
+                TlsStoreMessage::Finish => None,
             })
             .collect();
         assert_eq!(stored, [(1, false), (2, true)], "frame 1, then frame 9");
@@ -431,12 +431,12 @@ TLS FINGERPRINT:   0a:ff
         let handle = TlsStoreHandle { sender, next, counters: Arc::clone(&counters), behind };
         (0..3).for_each(|_| handle.store(chain(false, false)));
         assert_eq!(counters.lost.load(Ordering::Relaxed), 2);
-        assert!(matches!(receiver.try_recv(), Ok(Message::Store(1, _))));
+        assert!(matches!(receiver.try_recv(), Ok(TlsStoreMessage::Store(1, _))));
     }
 
     #[test]
     fn settings() {
-        let mut settings = Settings::new();
+        let mut settings = SettingsMap::new();
         assert_eq!(TlsStoreOptions::from_settings(&settings), Ok(None));
         settings.set("outputs.0.tls-store.certs-log-dir", "certs");
         assert_eq!(TlsStoreOptions::from_settings(&settings), Ok(None));

@@ -5,7 +5,7 @@
 //! Source: Suricata's user guide, "XFF" of the EVE output, and the behaviour of Suricata 8.0.8 for headers.
 //! Not supported: a check that the proxy can be trusted; anybody can write such a header.
 
-use bartizan_base::{SettingError, Settings};
+use bartizan_base::{SettingError, SettingsMap};
 use std::net::IpAddr;
 
 /// Lengths of a header that are accepted, in bytes; others give no address.
@@ -31,7 +31,7 @@ impl XffOptions {
     /// # Errors
     /// `enabled` is no switch.
     pub(crate) fn read(
-        settings: &Settings,
+        settings: &SettingsMap,
         prefix: &str,
         warnings: &mut Vec<String>,
     ) -> Result<Option<Self>, SettingError> {
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn what_is_no_choice_is_told() {
-        let mut settings = Settings::new();
+        let mut settings = SettingsMap::new();
         for (key, value) in
             [("enabled", "yes"), ("mode", "both"), ("deployment", "Forward"), ("header", "Via")]
         {

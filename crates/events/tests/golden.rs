@@ -61,11 +61,11 @@ fn reference_lines_are_reproduced() {
 #[test]
 fn own_fields_are_an_object_at_the_end_and_in_the_schema() {
     use bartizan_base::{Fid, Generation, Level, PerDirection, Reason, TenantId, Verdict};
-    use bartizan_events::record::{Common, FlowRecord, LevelAmounts, Own, WouldBe};
+    use bartizan_events::record::{BartizanFields, Common, FlowRecord, LevelAmounts, WouldBe};
     use bartizan_events::{HeaderOptions, JsonWriter};
 
     let (mut w, options) = (JsonWriter::new(), HeaderOptions::default());
-    let own = Own {
+    let own = BartizanFields {
         tenant: Some(TenantId(7)),
         fid: Some(Fid(12)),
         path: &["pfw", "ids"],

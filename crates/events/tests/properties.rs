@@ -42,7 +42,7 @@ proptest! {
             flow_id: Some(nanos),
             vlan: &vlan,
             tuple: Some(tuple),
-            packet_source: Some(PacketSource::Wire),
+            packet_source: Some(EventPacketSource::Wire),
             variables: Variables { flowbits: &[word.as_str()], flowvars: &flowvars, ..Variables::default() },
             community: Some((tuple, None)),
             in_iface: Some(&word),
@@ -60,7 +60,7 @@ proptest! {
         let files = [FileInfo { filename: Some(&name), magic: Some(&word), ..FileInfo::default() }];
         let record = AlertRecord {
             alert: AlertInfo {
-                transaction: Some(Transaction { id: nanos, guessed: true }),
+                transaction: Some(AlertTransaction { id: nanos, guessed: true }),
                 rule_id: RuleId { gid: 1, sid: 2, rev: 3 },
                 signature: &message,
                 target: Some(TargetSide::Source),

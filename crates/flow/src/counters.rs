@@ -9,7 +9,7 @@ use crate::key::protocol;
 use crate::tcp::TcpState;
 use bartizan_base::PerDirection;
 
-/// Names of `flow.end.tcp_state.*`, in the order of [`FlowCounters::end_tcp_state`].
+/// Names of `flow.end.tcp_state.*`, in the order of [`FlowTableCounters::end_tcp_state`].
 pub const TCP_END_STATES: [&str; 11] = [
     "flow.end.tcp_state.none",
     "flow.end.tcp_state.syn_sent",
@@ -41,7 +41,7 @@ const END_REASONS: [&str; EndReason::COUNT] = [
 
 /// Counters of one table. All only grow, except `active`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FlowCounters {
+pub struct FlowTableCounters {
     /// Flows created.
     pub total: u64,
     /// Flows in the table now.
@@ -98,7 +98,7 @@ pub struct Elephants {
     pub by_direction: PerDirection<u64>,
 }
 
-impl FlowCounters {
+impl FlowTableCounters {
     pub(crate) fn created(&mut self, ip_protocol: u8) {
         self.total += 1;
         match ip_protocol {
@@ -182,13 +182,14 @@ mod tests {
     #[test]
     fn names_are_distinct() {
         let mut names = HashSet::new();
-        FlowCounters::default().visit(|name, value| {
+        FlowTableCounters::default().visit(|name, value| {
             assert!(names.insert(name), "{name}");
             assert_eq!(value, 0);
         });
         assert!(names.contains("flow.end.state.capture_bypassed"));
         assert_eq!(names.len(), 19 + 5 + 4 + 11);
-        let tracked = FlowCounters { elephants: Some(Elephants::default()), ..FlowCounters::default() };
+        let tracked =
+            FlowTableCounters { elephants: Some(Elephants::default()), ..FlowTableCounters::default() };
         tracked.visit(|name, _| {
             names.insert(name);
         });

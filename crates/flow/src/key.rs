@@ -23,7 +23,7 @@
 //! `tunnel`).
 
 use bartizan_base::{Direction, LinkId, TenantId};
-use bartizan_packet::{Decoded, QuotedPacket, Transport};
+use bartizan_packet::{Decoded, QuotedPacket, TransportLayer};
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -206,13 +206,13 @@ impl FlowKey {
     pub fn of_packet(scope: &FlowScope, packet: &Decoded, esp_flows: EspFlows) -> Option<Self> {
         let (src, dst, protocol) = (packet.src()?, packet.dst()?, packet.carried_protocol()?);
         Some(match &packet.transport {
-            Transport::Tcp(tcp) => Self::ported(scope, protocol, (src, tcp.sport), (dst, tcp.dport)),
-            Transport::Udp(udp) => Self::ported(scope, protocol, (src, udp.sport), (dst, udp.dport)),
-            Transport::Sctp(sctp) => Self::ported(scope, protocol, (src, sctp.sport), (dst, sctp.dport)),
-            Transport::Icmp(icmp) | Transport::Icmpv6(icmp) => {
+            TransportLayer::Tcp(tcp) => Self::ported(scope, protocol, (src, tcp.sport), (dst, tcp.dport)),
+            TransportLayer::Udp(udp) => Self::ported(scope, protocol, (src, udp.sport), (dst, udp.dport)),
+            TransportLayer::Sctp(sctp) => Self::ported(scope, protocol, (src, sctp.sport), (dst, sctp.dport)),
+            TransportLayer::Icmp(icmp) | TransportLayer::Icmpv6(icmp) => {
                 Self::icmp(scope, protocol, src, dst, icmp.kind, icmp.code)
             }
-            Transport::Esp(esp) if esp_flows == EspFlows::BySpi => Self::esp(scope, src, dst, esp.spi),
+            TransportLayer::Esp(esp) if esp_flows == EspFlows::BySpi => Self::esp(scope, src, dst, esp.spi),
             _ => Self::other(scope, protocol, src, dst),
         })
     }

@@ -106,7 +106,7 @@ pub enum Command {
 
 /// A level's answer. Its counts until then are credited first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum LevelReply {
     /// The entry is installed: the level handles the flow's packets.
     Installed,
     /// The entry was refused: no room, an entry of the same key, or a flow that the level cannot handle.
@@ -159,7 +159,7 @@ impl Default for LevelWaits {
 
 /// The amounts that one level has counted for a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Amounts {
+pub struct FlowLevelCounts {
     /// Packets.
     pub packets: PerDirection<u64>,
     /// Bytes of whole frames.
@@ -230,7 +230,7 @@ pub struct LevelCounters {
 pub(crate) struct Levels {
     /// Counts by level, without the host, in the directions of the opener: reversing the flow does not swap
     /// them.
-    pub counted: [Amounts; 2],
+    pub counted: [FlowLevelCounts; 2],
     /// Time of the latest packet at the host.
     pub host_seen: Timestamp,
     pub generation: Generation,
@@ -255,7 +255,7 @@ impl Levels {
     /// The state of a flow whose latest packet at the host was at `host_seen`.
     pub(crate) fn new(host_seen: Timestamp) -> Self {
         Self {
-            counted: [Amounts::default(); 2],
+            counted: [FlowLevelCounts::default(); 2],
             host_seen,
             generation: Generation(0),
             since: Timestamp::ZERO,
@@ -270,16 +270,16 @@ impl Levels {
     }
 
     /// The counts of a level; none for the host.
-    pub(crate) fn of(&self, level: Level) -> Option<&Amounts> {
+    pub(crate) fn of(&self, level: Level) -> Option<&FlowLevelCounts> {
         self.counted.get((level as usize).checked_sub(1)?)
     }
 
-    pub(crate) fn of_mut(&mut self, level: Level) -> Option<&mut Amounts> {
+    pub(crate) fn of_mut(&mut self, level: Level) -> Option<&mut FlowLevelCounts> {
         self.counted.get_mut((level as usize).checked_sub(1)?)
     }
 }
 
-impl Amounts {
+impl FlowLevelCounts {
     pub(crate) fn add(&mut self, direction: Direction, packets: u64, bytes: u64, last_seen: Timestamp) {
         self.packets[direction] = self.packets[direction].saturating_add(packets);
         self.bytes[direction] = self.bytes[direction].saturating_add(bytes);
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn what_levels_need_of_a_flow_is_small() {
-        assert_eq!((size_of::<SunkId>(), size_of::<Amounts>()), (16, 48));
+        assert_eq!((size_of::<SunkId>(), size_of::<FlowLevelCounts>()), (16, 48));
         assert!(size_of::<Levels>() <= 128, "{}", size_of::<Levels>());
     }
 }

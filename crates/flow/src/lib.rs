@@ -29,7 +29,7 @@ pub mod tcp;
 pub mod timeouts;
 pub mod wheel;
 
-pub use counters::FlowCounters;
+pub use counters::FlowTableCounters;
 pub use entry::export::{ImportError, ImportedFlow};
 pub use entry::{EndReason, FlowEntry, FlowFlags, FlowState};
 pub use key::{EspFlows, FlowHash, FlowHasher, FlowKey, FlowScope, FlowSide};

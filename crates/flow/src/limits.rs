@@ -13,12 +13,12 @@ use crate::tcp::session::WINDOW_SLACK;
 use crate::tcp::{EventList, ReassemblyConfig};
 use crate::timeouts::TCP_IDLE_KEPT;
 use bartizan_base::Reason::{FlowMemory, StreamError, StreamMidstream};
-use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Refused, Stats};
-use bartizan_base::limit::{Limit, bytes, count, time};
+use bartizan_base::limit::LimitTrace::{Event, NotNeeded, Nothing, Refused, Stats};
+use bartizan_base::limit::{LimitSpec, bytes, count, time};
 use bartizan_base::limits;
 
 /// All bounds of this crate.
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     Flow "silence of an open TCP connection in live prevention"
         = "`flow-timeouts.tcp.established` and `bypassed`, at least {}; in emergency mode the longer of `established` and `emergency-established`"
         [time(TCP_IDLE_KEPT)] in ["flow/timeouts.rs"],

@@ -20,7 +20,7 @@ impl RateLimit {
 
 /// Bytes of a flow in the latest seconds, by direction.
 #[derive(Clone, Debug)]
-pub struct Rate {
+pub struct FlowRate {
     /// Bytes of each second, at its number modulo the interval.
     seconds: Box<[PerDirection<u64>]>,
     /// Sum over all seconds.
@@ -29,12 +29,12 @@ pub struct Rate {
     latest: u64,
 }
 
-impl Rate {
+impl FlowRate {
     /// The rate of a flow without packets so far.
     #[must_use]
     pub fn new(limit: RateLimit) -> Self {
         let interval = usize::from(limit.interval.clamp(1, RateLimit::INTERVAL_MAX));
-        Rate {
+        FlowRate {
             seconds: vec![PerDirection::default(); interval].into_boxed_slice(),
             sum: PerDirection::default(),
             latest: 0,
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn seconds_leave_one_by_one() {
-        let mut rate = Rate::new(RateLimit { bytes: 1, interval: 3 });
+        let mut rate = FlowRate::new(RateLimit { bytes: 1, interval: 3 });
         let mut sum = |second, bytes| rate.add(Direction::ToServer, bytes, at(second));
         assert_eq!([sum(100, 1), sum(101, 10), sum(102, 100)], [1, 11, 111]);
         assert_eq!(sum(103, 1_000), 1_110);
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn directions_are_counted_apart() {
-        let mut rate = Rate::new(RateLimit { bytes: 1, interval: 1 });
+        let mut rate = FlowRate::new(RateLimit { bytes: 1, interval: 1 });
         assert_eq!(rate.add(Direction::ToServer, 7, at(1)), 7);
         assert_eq!(rate.add(Direction::ToClient, 2, at(1)), 2);
         assert_eq!(rate.add(Direction::ToServer, 1, at(2)), 1);
@@ -108,7 +108,7 @@ mod tests {
     fn it_equals_a_plain_sum() {
         // The sum over a list of all packets is the model.
         let (mut random, mut second) = (Random::new(7), 0);
-        let mut rate = Rate::new(RateLimit { bytes: 1, interval: 5 });
+        let mut rate = FlowRate::new(RateLimit { bytes: 1, interval: 5 });
         let mut all: Vec<(u64, Direction, u64)> = Vec::new();
         for _ in 0..5_000 {
             second += random.below(20).saturating_sub(13) as u64;

@@ -35,7 +35,7 @@ pub use interface::{
     WhenFull,
 };
 
-use crate::counters::FlowCounters;
+use crate::counters::FlowTableCounters;
 use crate::entry::{EndReason, FlowEntry, FlowFlags, FlowState};
 use crate::index::Index;
 use crate::key::{FlowHash, FlowHasher, FlowKey, protocol};
@@ -69,7 +69,7 @@ pub struct FlowTable<E> {
     kept_room: u32,
     emergency: bool,
     serial: u64,
-    counters: FlowCounters,
+    counters: FlowTableCounters,
     /// The state of offloaded flows at lower levels, by entry. Empty until the first offload, which reserves
     /// its address space; pages are touched as flows are offloaded.
     below: Vec<Option<Box<Levels>>>,
@@ -125,7 +125,7 @@ impl<E: Default> FlowTable<E> {
             kept_room: 0,
             emergency: false,
             serial: 0,
-            counters: FlowCounters::default(),
+            counters: FlowTableCounters::default(),
             below: Vec::new(),
             kept_below: 0,
             waits: config.waits,
@@ -533,13 +533,13 @@ impl<E: Default> FlowTable<E> {
 
     /// The counters.
     #[must_use]
-    pub const fn counters(&self) -> &FlowCounters {
+    pub const fn counters(&self) -> &FlowTableCounters {
         &self.counters
     }
 
     /// The counters, for those that the caller maintains (`end_tcp_state`, and `wrk_evicted` if the caller
     /// uses [`FlowTable::find`]).
-    pub const fn counters_mut(&mut self) -> &mut FlowCounters {
+    pub const fn counters_mut(&mut self) -> &mut FlowTableCounters {
         &mut self.counters
     }
 

@@ -2,7 +2,7 @@
 //! The context of a function for one packet.
 
 use crate::finding::{Edit, Finding, RejectTo};
-use crate::spec::{Slot, WorkerState};
+use crate::spec::{StateSlot, WorkerState};
 use crate::transactions::AppView;
 use crate::view::FlowView;
 use bartizan_base::{Decision, Direction, Fid, FunctionId, TenantId, Timestamp};
@@ -36,7 +36,7 @@ impl<'a> StreamNews<'a> {
 
 /// Results of earlier functions, the decoder and flow tracking for later functions.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Notes<'a> {
+pub struct ChainResults<'a> {
     /// The decision so far: the strictest of the functions that ran.
     pub decision: Decision,
     /// The result of TCP tracking for the packet.
@@ -57,7 +57,7 @@ pub struct Notes<'a> {
     pub matches: &'a [(FunctionId, u32)],
 }
 
-impl Notes<'_> {
+impl ChainResults<'_> {
     /// The number of the first of a function's [header rules](crate::HeaderRules) that matches.
     #[inline]
     #[must_use]
@@ -98,11 +98,11 @@ pub struct PacketContext<'a> {
     /// Protocol detection of the packet's direction ended with this packet. Payload functions only.
     pub detection_done: bool,
     /// Results of other parts and functions.
-    pub notes: &'a Notes<'a>,
+    pub notes: &'a ChainResults<'a>,
     /// The function's state for the worker.
     pub worker: &'a mut WorkerState,
     /// The function's state for the flow.
-    pub slot: &'a mut Slot,
+    pub slot: &'a mut StateSlot,
     /// The reasons for which a would-be refusal of a staged policy was already reported, for this flow and
     /// function: a bit each. Separate from `slot`, so that the function's own state does not depend on
     /// staging.

@@ -4,7 +4,7 @@
 use bartizan_base::{Direction, Fid, FunctionId, LinkId, TenantId};
 use bartizan_classify::{Header, HeaderNames, HeaderRule, NameId};
 use bartizan_flow::FlowKey;
-use bartizan_packet::{Decoded, Transport, icmpv4_counterpart, icmpv6_counterpart};
+use bartizan_packet::{Decoded, TransportLayer, icmpv4_counterpart, icmpv6_counterpart};
 use core::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -79,8 +79,8 @@ pub fn header_of_packet(packet: &Decoded, tenant: TenantId, link: LinkId) -> Opt
 #[must_use]
 pub fn icmp_numbers(packet: &Decoded, direction: Direction) -> (u16, u16) {
     let (icmp, counterpart) = match &packet.transport {
-        Transport::Icmp(icmp) => (icmp, icmpv4_counterpart(icmp.kind)),
-        Transport::Icmpv6(icmp) => (icmp, icmpv6_counterpart(icmp.kind)),
+        TransportLayer::Icmp(icmp) => (icmp, icmpv4_counterpart(icmp.kind)),
+        TransportLayer::Icmpv6(icmp) => (icmp, icmpv6_counterpart(icmp.kind)),
         _ => return (0, 0),
     };
     match (direction, counterpart) {

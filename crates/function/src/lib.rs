@@ -5,7 +5,7 @@
 //! and install the rules of a generation), **packet/payload** ([`Function::packet`], [`Function::payload`]:
 //! return verdicts), **log** ([`Function::log`]: return the collected counters). Its [`FunctionSpec`]
 //! declares its properties. A function never changes packets and knows no other function, port or device; the
-//! results of earlier functions are in the [`Notes`] of the packet.
+//! results of earlier functions are in the [`ChainResults`] of the packet.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod contain;
@@ -21,7 +21,7 @@ mod spec;
 mod transactions;
 pub mod view;
 
-pub use context::{Notes, PacketContext, StreamNews};
+pub use context::{ChainResults, PacketContext, StreamNews};
 pub use description::{FlowDescription, OfFlow, VariableNames};
 pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo, STAGED_GID, would_refuse};
 pub use header::{HeaderRules, names_among};
@@ -30,9 +30,9 @@ pub use part::RulePart;
 pub use patterns::PatternSets;
 pub use rule_counts::{RuleCount, RuleName};
 pub use spec::{
-    Below, Counter, ENTRY_BYTES_MAX, Function, FunctionKind, FunctionSpec, HandsUp, HeaderField, HeaderHalf,
-    LOOKUPS_MAX, Model, RuleSource, RulesError, Slot, SlotState, Together, WorkerState, slot_as, slot_as_mut,
-    state_in,
+    ENTRY_BYTES_MAX, Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec, HandsUp,
+    HeaderField, HeaderHalf, LOOKUPS_MAX, OffloadRequirement, RuleSource, RulesError, SlotState, StateSlot,
+    Together, WorkerState, slot_as, slot_as_mut, state_in,
 };
-pub use transactions::{AppView, Mark, Marks, Showing};
+pub use transactions::{AppView, Marks, RecordMark, TransactionRound};
 pub use view::FlowView;

@@ -12,20 +12,20 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The key of a literal or an expression: id, bytes, and letter case or flags.
-type Key = Vec<(u32, Box<[u8]>, u32)>;
+type PatternKey = Vec<(u32, Box<[u8]>, u32)>;
 
 /// The sets in use, by their patterns.
 #[derive(Debug, Default)]
-struct Known {
-    literals: HashMap<Key, Weak<PatternSet>>,
-    expressions: HashMap<Key, Weak<RegexSet>>,
+struct PatternCache {
+    literals: HashMap<PatternKey, Weak<PatternSet>>,
+    expressions: HashMap<PatternKey, Weak<RegexSet>>,
 }
 
 /// Compiles pattern sets, and shares equal ones for as long as one is in use.
 #[derive(Clone, Debug, Default)]
 pub struct PatternSets {
     compiler: Arc<Compiler>,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<PatternCache>>,
 }
 
 impl PatternSets {
@@ -61,9 +61,9 @@ impl PatternSets {
 
 /// The set of this key that is in use, or a new one.
 fn shared<S, E>(
-    known: &Mutex<Known>,
-    of: impl Fn(&mut Known) -> &mut HashMap<Key, Weak<S>>,
-    key: Key,
+    known: &Mutex<PatternCache>,
+    of: impl Fn(&mut PatternCache) -> &mut HashMap<PatternKey, Weak<S>>,
+    key: PatternKey,
     make: impl FnOnce() -> Result<S, E>,
 ) -> Result<Arc<S>, E> {
     let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,13 +10,13 @@ use crate::patterns::PatternSets;
 use crate::rule_counts::RuleCount;
 use crate::view::FlowView;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Verdict};
-use bartizan_classify::Names;
+use bartizan_classify::NameTable;
 use core::any::Any;
 use std::sync::Arc;
 
 /// The papers' three models of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Model {
+pub enum FunctionModel {
     /// 1: inspects headers, keeps no state. Runs before the flow's state is advanced.
     StatelessHeaders,
     /// 2: inspects headers and flow state.
@@ -74,7 +74,7 @@ impl HeaderHalf {
 
 /// A counter of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counter {
+pub struct FunctionCounter {
     /// Name in metrics, without the function's.
     pub name: &'static str,
     /// Description of the counted events.
@@ -89,7 +89,7 @@ pub struct FunctionSpec {
     /// The function's purpose, one sentence for the reference.
     pub summary: &'static str,
     /// Model.
-    pub model: Model,
+    pub model: FunctionModel,
     /// Functions after which it runs, if they are in the chain.
     pub runs_after: &'static [&'static str],
     /// Functions before which it runs.
@@ -99,7 +99,7 @@ pub struct FunctionSpec {
     /// Its state per host, beyond flows and generations, if it has any.
     pub host_slot: Option<HostSlot>,
     /// Its counters.
-    pub counters: &'static [Counter],
+    pub counters: &'static [FunctionCounter],
 }
 
 /// An error in the rules of a function: the generation is not used.
@@ -132,7 +132,7 @@ pub struct RuleSource<'r> {
     /// Compiles the patterns that the function searches ([`PatternSets`]).
     pub patterns: &'r PatternSets,
     /// The current names of addresses.
-    pub names: &'r Arc<Names>,
+    pub names: &'r Arc<NameTable>,
 }
 
 /// A kind of function: makes an instance for the rules of a generation.
@@ -181,17 +181,17 @@ pub trait SlotState: Any + Send {
 }
 
 /// The slot of a function's state in a flow; `None` until the function stores something.
-pub type Slot = Option<Box<dyn SlotState>>;
+pub type StateSlot = Option<Box<dyn SlotState>>;
 
 /// The state in a slot, if it has this type.
 #[must_use]
-pub fn slot_as<T: SlotState>(slot: &Slot) -> Option<&T> {
+pub fn slot_as<T: SlotState>(slot: &StateSlot) -> Option<&T> {
     let state: &dyn Any = slot.as_deref()?;
     state.downcast_ref()
 }
 
 /// The state in a slot, if it has this type, to change.
-pub fn slot_as_mut<T: SlotState>(slot: &mut Slot) -> Option<&mut T> {
+pub fn slot_as_mut<T: SlotState>(slot: &mut StateSlot) -> Option<&mut T> {
     let state: &mut dyn Any = slot.as_deref_mut()?;
     state.downcast_mut()
 }
@@ -199,7 +199,7 @@ pub fn slot_as_mut<T: SlotState>(slot: &mut Slot) -> Option<&mut T> {
 /// The state in a slot, made if the slot is empty. A state of another type, left by another function of this
 /// name, is replaced by a new one: then `true`, which the caller counts, since a function must not lose its
 /// state silently.
-pub fn state_in<T: SlotState + Default>(slot: &mut Slot) -> Option<(&mut T, bool)> {
+pub fn state_in<T: SlotState + Default>(slot: &mut StateSlot) -> Option<(&mut T, bool)> {
     let replaced = slot.is_some() && slot_as::<T>(slot).is_none();
     if replaced || slot.is_none() {
         *slot = Some(Box::new(T::default()));
@@ -210,7 +210,7 @@ pub fn state_in<T: SlotState + Default>(slot: &mut Slot) -> Option<(&mut T, bool
 /// The part of a flow that a level below the host needs, so that it forwards nothing which a function's
 /// header half would refuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Below {
+pub enum OffloadRequirement {
     /// Nothing: the function forwards every further packet of the flow.
     Nothing,
     /// The numbers of the TCP connection: the function forwards segments that plainly fit them
@@ -262,7 +262,7 @@ pub trait Function: Send + Sync {
 
     /// Takes the function's header rules; the builder of the generation calls this once, before the first
     /// packet. One lookup on a flow's first packet serves all functions and policies; its results are in the
-    /// packets' [`Notes`](crate::Notes::matched).
+    /// packets' [`ChainResults`](crate::ChainResults::matched).
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {
         Vec::new()
     }
@@ -287,8 +287,8 @@ pub trait Function: Send + Sync {
     /// The part of a flow that a level below needs to handle further packets without this function's header
     /// half, after the latest packet was forwarded. Called when a flow could be offloaded, not for each
     /// packet.
-    fn below(&self, flow: &FlowView<'_>, fid: Fid, slot: &Slot) -> Below {
-        self.inner().map_or(Below::Judges, |inner| inner.below(flow, fid, slot))
+    fn below(&self, flow: &FlowView<'_>, fid: Fid, slot: &StateSlot) -> OffloadRequirement {
+        self.inner().map_or(OffloadRequirement::Judges, |inner| inner.below(flow, fid, slot))
     }
 
     /// Callback **payload**: the payload half, called per packet after streams and transactions were

@@ -2,8 +2,8 @@
 //! A payload function's view of the application layer, and its reports on transactions.
 //!
 //! Functions read ([`AppView`]); their reports are collected in [`Marks`], and the data plane applies them
-//! when all functions of the path have run on the packet ([`Showing`]). So no function depends on another
-//! one's reports, and only the data plane changes parsers.
+//! when all functions of the path have run on the packet ([`TransactionRound`]). So no function depends on
+//! another one's reports, and only the data plane changes parsers.
 //!
 //! With a packet the functions get the transactions of its direction that were begun or changed since their
 //! last run. By default a function is done with a direction of a transaction once it has seen its end. A
@@ -82,7 +82,7 @@ impl<'a> AppView<'a> {
     /// Reports that the function is done with a transaction, in both directions: it does not get the
     /// transaction any more, and a hold ends.
     pub fn done(&mut self, id: TxId) {
-        self.marks.said.push(Said::Done(id, self.function));
+        self.marks.said.push(TransactionReport::Done(id, self.function));
     }
 
     /// Holds a transaction beyond its end, until [`AppView::done`]. `false`: too many of the flow are held
@@ -97,7 +97,7 @@ impl<'a> AppView<'a> {
         let fits = self.layer.held_tx().saturating_add(self.marks.holds) < HOLDS_MAX;
         if fits {
             self.marks.holds = self.marks.holds.saturating_add(1);
-            self.marks.said.push(Said::Hold(id, self.function));
+            self.marks.said.push(TransactionReport::Hold(id, self.function));
         } else {
             self.marks.refused = self.marks.refused.saturating_add(1);
         }
@@ -111,8 +111,8 @@ impl<'a> AppView<'a> {
     }
 
     /// Marks a transaction or a frame, for the writers of records and files.
-    pub fn mark(&mut self, mark: Mark) {
-        self.marks.said.push(Said::Mark(mark));
+    pub fn mark(&mut self, mark: RecordMark) {
+        self.marks.said.push(TransactionReport::Mark(mark));
     }
 
     /// This view, for a callee.
@@ -132,7 +132,7 @@ impl<'a> AppView<'a> {
 
 /// A mark for the writers of records and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum RecordMark {
     /// No record of the transaction is to be written.
     Silent(TxId),
     /// A rule matched on a file of a transaction.
@@ -180,16 +180,16 @@ pub enum Mark {
     },
 }
 
-enum Said {
+enum TransactionReport {
     Done(TxId, FunctionId),
     Hold(TxId, FunctionId),
-    Mark(Mark),
+    Mark(RecordMark),
 }
 
 /// Reports of functions on transactions at a packet. A worker has one and reuses its memory.
 #[derive(Default)]
 pub struct Marks {
-    said: Vec<Said>,
+    said: Vec<TransactionReport>,
     /// Functions that inspect the transactions later.
     later: Path,
     /// Number of transactions to be held.
@@ -204,8 +204,8 @@ impl Marks {
     pub fn forget(&mut self, function: FunctionId) {
         self.later = self.later.without(function);
         self.said.retain(|said| match said {
-            Said::Done(_, by) | Said::Hold(_, by) => *by != function,
-            Said::Mark(_) => true,
+            TransactionReport::Done(_, by) | TransactionReport::Hold(_, by) => *by != function,
+            TransactionReport::Mark(_) => true,
         });
     }
 }
@@ -213,14 +213,14 @@ impl Marks {
 /// The transactions of a flow that the functions of its path get with a packet: the data plane's work before
 /// and after.
 #[derive(Debug)]
-pub struct Showing {
+pub struct TransactionRound {
     direction: Direction,
     parsed: bool,
     changed: TxIds,
 }
 
-impl Showing {
-    /// Takes the transactions for a packet of a direction. [`Showing::end`] has to follow.
+impl TransactionRound {
+    /// Takes the transactions for a packet of a direction. [`TransactionRound::end`] has to follow.
     #[inline]
     #[must_use]
     pub fn begin(app: &mut AppLayer, direction: Direction) -> Self {
@@ -229,14 +229,14 @@ impl Showing {
             Some(list) if list.waits(Look::Inspect, direction) => list.take(Look::Inspect, direction),
             _ => TxIds::new(),
         };
-        Showing { direction, parsed, changed }
+        TransactionRound { direction, parsed, changed }
     }
 
     /// An empty one: the transactions came with the same packet before.
     #[inline]
     #[must_use]
     pub fn nothing(direction: Direction) -> Self {
-        Showing { direction, parsed: false, changed: TxIds::new() }
+        TransactionRound { direction, parsed: false, changed: TxIds::new() }
     }
 
     /// The view of a function.
@@ -248,7 +248,7 @@ impl Showing {
         function: FunctionId,
         marks: &'a mut Marks,
     ) -> AppView<'a> {
-        let Showing { direction, parsed, changed } = self;
+        let TransactionRound { direction, parsed, changed } = self;
         AppView { layer, changed, again: &[], parsed: *parsed, direction: *direction, function, marks }
     }
 
@@ -300,7 +300,7 @@ impl Showing {
     }
 
     fn note_done(self, app: &mut AppLayer, functions: Path, later: Path) {
-        let Showing { direction, parsed, changed } = self;
+        let TransactionRound { direction, parsed, changed } = self;
         if changed.is_empty() {
             return;
         }
@@ -352,12 +352,12 @@ fn note_said(app: &mut AppLayer, direction: Direction, marks: &mut Marks) -> (u6
     marks.holds = 0;
     for said in marks.said.drain(..) {
         match said {
-            Said::Done(id, function) => app.release_tx(id, function),
-            Said::Hold(id, function) => refused += u64::from(!app.hold_tx(id, function)),
-            Said::Mark(Mark::StoreCertificates(sides)) => {
+            TransactionReport::Done(id, function) => app.release_tx(id, function),
+            TransactionReport::Hold(id, function) => refused += u64::from(!app.hold_tx(id, function)),
+            TransactionReport::Mark(RecordMark::StoreCertificates(sides)) => {
                 Direction::BOTH.into_iter().for_each(|side| certificates[side] |= sides[side]);
             }
-            Said::Mark(mark) => carry_out(app, direction, mark),
+            TransactionReport::Mark(mark) => carry_out(app, direction, mark),
         }
     }
     app.forget_released_tx();
@@ -369,39 +369,39 @@ fn protocol_of(app: &AppLayer) -> Option<bartizan_applayer::protocol::ProtocolId
     app.protocol().protocol().or(app.original())
 }
 
-fn carry_out(app: &mut AppLayer, direction: Direction, mark: Mark) {
+fn carry_out(app: &mut AppLayer, direction: Direction, mark: RecordMark) {
     match mark {
-        Mark::FrameMatched { frame, rule } => {
+        RecordMark::FrameMatched { frame, rule } => {
             let frame = app.frames_mut().and_then(|frames| frames.get_mut(direction, frame));
             frame.map(|frame| frame.note(rule));
         }
-        Mark::FramesSeen { at_once } => {
+        RecordMark::FramesSeen { at_once } => {
             if let Some(frames) = app.frames_mut() {
                 let due = frames.due(direction, at_once);
                 frames.looked(direction, &due);
             }
         }
-        Mark::Silent(tx) => {
+        RecordMark::Silent(tx) => {
             if let Some(tx) = app.parser_mut().and_then(|parser| parser.tx_mut(tx)) {
                 tx.common_mut().silent = true;
             }
         }
-        Mark::FileMatched { tx, direction, index, sid, store } => {
+        RecordMark::FileMatched { tx, direction, index, sid, store } => {
             let tx = app.parser_mut().and_then(|parser| parser.tx_mut(tx));
             if let Some(file) = tx.and_then(|tx| tx.files_of_mut(direction).get_mut(index)) {
                 file.note_rule(sid);
                 file.store |= store;
             }
         }
-        Mark::StoreFiles { tx, directions } | Mark::StoreAllFiles { tx, directions } => {
+        RecordMark::StoreFiles { tx, directions } | RecordMark::StoreAllFiles { tx, directions } => {
             let Some(tx) = app.parser_mut().and_then(|parser| parser.tx_mut(tx)) else { return };
             for direction in Direction::BOTH.into_iter().filter(|direction| directions[*direction]) {
-                tx.common_mut().store[direction] |= matches!(mark, Mark::StoreAllFiles { .. });
+                tx.common_mut().store[direction] |= matches!(mark, RecordMark::StoreAllFiles { .. });
                 tx.files_of_mut(direction).iter_mut().for_each(|file| file.store = true);
             }
         }
         // Applied to all transactions, after the other reports.
-        Mark::StoreCertificates(_) => {}
+        RecordMark::StoreCertificates(_) => {}
     }
 }
 

@@ -6,8 +6,8 @@
 
 use bartizan_base::{Decision, FunctionId, Reason, Verdict};
 use bartizan_function::{
-    Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext, RuleSource,
-    RulesError, WorkerState,
+    Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec, HeaderField, HeaderHalf,
+    PacketContext, RuleSource, RulesError, WorkerState,
 };
 use bartizan_functions::classes::{self, ByFid};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "ttlguard",
     summary: "Drops packets whose time to live is below a floor.",
-    model: Model::StatelessHeaders,
+    model: FunctionModel::StatelessHeaders,
     runs_after: &["gate"],
     runs_before: &["pfw", "sfw", "ids"],
     header_half: Some(HeaderHalf {
@@ -25,7 +25,7 @@ pub static SPEC: FunctionSpec = FunctionSpec {
         lookups: 1,
     }),
     host_slot: None,
-    counters: &[Counter { name: "dropped", help: "Packets dropped." }],
+    counters: &[FunctionCounter { name: "dropped", help: "Packets dropped." }],
 };
 
 /// Section `ttlguard` of a policy.

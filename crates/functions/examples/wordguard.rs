@@ -6,7 +6,8 @@
 
 use bartizan_base::{Decision, FunctionId, Reason, Verdict};
 use bartizan_function::{
-    Counter, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError, WorkerState,
+    Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec, PacketContext, RuleSource,
+    RulesError, WorkerState,
 };
 use bartizan_functions::classes::{self, ByFid};
 use bartizan_pattern::{Pattern, PatternSet, RegexFlags, RegexPattern, RegexSet, Scratch};
@@ -17,14 +18,14 @@ use std::sync::Arc;
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "wordguard",
     summary: "Drops flows in whose payload one of its words or expressions occurs.",
-    model: Model::Payload,
+    model: FunctionModel::Payload,
     runs_after: &["gate", "pfw", "sfw"],
     runs_before: &["ids"],
     header_half: None,
     host_slot: None,
     counters: &[
-        Counter { name: "dropped", help: "Packets dropped: a word or an expression occurs." },
-        Counter { name: "undecided", help: "Packets dropped: a scan ended without an answer." },
+        FunctionCounter { name: "dropped", help: "Packets dropped: a word or an expression occurs." },
+        FunctionCounter { name: "undecided", help: "Packets dropped: a scan ended without an answer." },
     ],
 };
 

@@ -5,7 +5,7 @@
 //! id}, "ports": {name: number}, "groups": {name: [member]}, "labels": {group: {key: value}}}`, and each
 //! class ([`RuleSource::classes`]), `{"policy", "fids", "from", "to", "one-sided", "rules"}`. The result of
 //! reading a part is kept with it. A member is a prefix, or `name/NUMBER`: the addresses that currently have
-//! the name of this number ([`Names`](bartizan_classify::Names)). Errors carry the path of the key
+//! the name of this number ([`NameTable`](bartizan_classify::NameTable)). Errors carry the path of the key
 //! (`classes/0/rules/rules/2/to-ports`), by which the agent finds line and column.
 
 use bartizan_base::{Fid, PortIndex, TenantId};
@@ -33,9 +33,9 @@ pub struct PolicyClass<T> {
     /// Classes: one for each tenant and service level of the policy.
     pub fids: Arc<[Fid]>,
     /// One side of the policy.
-    pub from: Vec<Member>,
+    pub from: Vec<AddressMember>,
     /// The other side.
-    pub to: Vec<Member>,
+    pub to: Vec<AddressMember>,
     /// The treatment of flows with only one visible direction.
     pub one_sided: OneSided,
     /// The section.
@@ -44,17 +44,17 @@ pub struct PolicyClass<T> {
 
 /// A class with the function's compiled form.
 #[derive(Clone, Debug)]
-pub struct Made<T, M> {
+pub struct CompiledClass<T, M> {
     /// The class.
     pub class: PolicyClass<T>,
     /// The compiled form.
     pub made: M,
     /// The names with which it was compiled.
-    names: Arc<Names>,
+    names: Arc<SectionNames>,
 }
 
 /// The classes of a function, in their order, and the names that their sections may use.
-pub type Classes<T, M> = (Arc<Names>, Vec<Arc<Made<T, M>>>);
+pub type Classes<T, M> = (Arc<SectionNames>, Vec<Arc<CompiledClass<T, M>>>);
 
 /// Path of the section of a class, by its place in the list, for errors.
 #[must_use]
@@ -64,11 +64,11 @@ pub fn path(index: usize) -> String {
 
 /// Names that sections may use.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Names {
+pub struct SectionNames {
     #[serde(default)]
     tenants: BTreeMap<String, u16>,
     #[serde(default)]
-    groups: BTreeMap<String, Vec<Member>>,
+    groups: BTreeMap<String, Vec<AddressMember>>,
     #[serde(default)]
     labels: BTreeMap<String, Labels>,
     /// `None` without a host: then every named port exists.
@@ -77,59 +77,59 @@ pub struct Names {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Head {
+struct ClassHead {
     policy: String,
     fids: Vec<u32>,
     #[serde(default)]
-    from: Vec<Member>,
+    from: Vec<AddressMember>,
     #[serde(default)]
-    to: Vec<Member>,
+    to: Vec<AddressMember>,
     #[serde(default)]
     one_sided: OneSided,
 }
 
 /// A member of one side of a policy or rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Member {
+pub enum AddressMember {
     /// The addresses of a prefix.
     Prefix(Prefix),
     /// The addresses that currently have a name.
     Name(NameId),
 }
 
-impl FromStr for Member {
+impl FromStr for AddressMember {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("name/") {
             Some(number) => match number.parse() {
-                Ok(number) => Ok(Member::Name(NameId(number))),
+                Ok(number) => Ok(AddressMember::Name(NameId(number))),
                 Err(_) => Err(format!("`{text}` is no number of a name")),
             },
-            None => text.parse().map(Member::Prefix),
+            None => text.parse().map(AddressMember::Prefix),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Member {
+impl<'de> Deserialize<'de> for AddressMember {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
-impl Member {
+impl AddressMember {
     /// Whether an address with these names is a member.
     #[must_use]
     pub fn is(&self, address: IpAddr, names: &[NameId]) -> bool {
         match self {
-            Member::Prefix(prefix) => prefix.contains(address),
-            Member::Name(name) => names.contains(name),
+            AddressMember::Prefix(prefix) => prefix.contains(address),
+            AddressMember::Name(name) => names.contains(name),
         }
     }
 }
 
 /// A rule's condition on the address of one side; `None` matches any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Side {
+pub struct SideCondition {
     /// The network of the address.
     pub net: Option<Net>,
     /// A name that the address currently has.
@@ -138,16 +138,17 @@ pub struct Side {
 
 /// The conditions for a list of members. The whole space of both versions is no condition at all.
 #[must_use]
-pub fn sides(members: &[Member]) -> Vec<Side> {
-    let is_all =
-        |m: &Member, v4| matches!(m, Member::Prefix(p) if p.length == 0 && p.address.is_ipv4() == v4);
+pub fn sides(members: &[AddressMember]) -> Vec<SideCondition> {
+    let is_all = |m: &AddressMember, v4| matches!(m, AddressMember::Prefix(p) if p.length == 0 && p.address.is_ipv4() == v4);
     let everything = |v4: bool| members.iter().any(|m| is_all(m, v4));
     if everything(true) && everything(false) {
-        return vec![Side::default()];
+        return vec![SideCondition::default()];
     }
-    let side = |member: &Member| match member {
-        Member::Prefix(p) => Side { net: Some(Net { address: p.address, length: p.length }), name: None },
-        Member::Name(name) => Side { net: None, name: Some(*name) },
+    let side = |member: &AddressMember| match member {
+        AddressMember::Prefix(p) => {
+            SideCondition { net: Some(Net { address: p.address, length: p.length }), name: None }
+        }
+        AddressMember::Name(name) => SideCondition { net: None, name: Some(*name) },
     };
     members.iter().map(side).collect()
 }
@@ -176,7 +177,7 @@ pub fn read<T: DeserializeOwned + Send + Sync + 'static>(
 pub fn read_and_make<T, M>(
     function: &'static str,
     source: &RuleSource<'_>,
-    make: impl Fn(&PolicyClass<T>, &Names, &str) -> Result<M, Vec<RulesError>>,
+    make: impl Fn(&PolicyClass<T>, &SectionNames, &str) -> Result<M, Vec<RulesError>>,
 ) -> Result<Classes<T, M>, Vec<RulesError>>
 where
     T: DeserializeOwned + Send + Sync + 'static,
@@ -189,12 +190,14 @@ where
     });
     let mut all = Vec::with_capacity(source.classes.len());
     for (index, part) in source.classes.iter().enumerate() {
-        if let Some(known) = part.made::<Made<T, M>>().filter(|known| Arc::ptr_eq(&known.names, &names)) {
+        if let Some(known) =
+            part.made::<CompiledClass<T, M>>().filter(|known| Arc::ptr_eq(&known.names, &names))
+        {
             all.push(known);
             continue;
         }
         let made = class(function, part, index).and_then(|class| {
-            Ok(Made { made: make(&class, &names, &path(index))?, class, names: Arc::clone(&names) })
+            Ok(CompiledClass { made: make(&class, &names, &path(index))?, class, names: Arc::clone(&names) })
         });
         match made.map(Arc::new) {
             Ok(made) => {
@@ -213,15 +216,15 @@ fn some(json: &Value, keys: &[&str]) -> Node {
     from_json(&Value::Object(keys.iter().filter_map(wanted).collect()))
 }
 
-fn errors_of(function: &'static str, problems: Vec<read::Problem>) -> Vec<RulesError> {
+fn errors_of(function: &'static str, problems: Vec<read::ConfigProblem>) -> Vec<RulesError> {
     problems.into_iter().map(|p| error(function, p.path, p.message)).collect()
 }
 
-fn names(function: &'static str, common: &RulePart) -> Result<Arc<Names>, Vec<RulesError>> {
-    if let Some(known) = common.made::<Names>() {
+fn names(function: &'static str, common: &RulePart) -> Result<Arc<SectionNames>, Vec<RulesError>> {
+    if let Some(known) = common.made::<SectionNames>() {
         return Ok(known);
     }
-    let names = read::read::<Names>(&some(common.json(), &["tenants", "groups", "labels", "ports"]));
+    let names = read::read::<SectionNames>(&some(common.json(), &["tenants", "groups", "labels", "ports"]));
     let names = Arc::new(names.map_err(|problems| errors_of(function, problems))?);
     common.keep(&names);
     Ok(names)
@@ -234,10 +237,10 @@ fn class<T: DeserializeOwned>(
 ) -> Result<PolicyClass<T>, Vec<RulesError>> {
     let json = part.json();
     let head = some(json, &["policy", "fids", "from", "to", "one-sided"]);
-    let head = read::read_at::<Head>(&head, &format!("classes/{index}"));
+    let head = read::read_at::<ClassHead>(&head, &format!("classes/{index}"));
     let rules = read::read_at::<T>(&from_json(json.get("rules").unwrap_or(&Value::Null)), &path(index));
     match (head, rules) {
-        (Ok(Head { policy, fids, from, to, one_sided }), Ok(rules)) => {
+        (Ok(ClassHead { policy, fids, from, to, one_sided }), Ok(rules)) => {
             let fids = fids.into_iter().map(Fid).collect();
             Ok(PolicyClass { policy, fids, from, to, one_sided, rules })
         }
@@ -259,19 +262,19 @@ pub fn schema<T: JsonSchema>() -> Value {
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
-impl Names {
+impl SectionNames {
     /// Members of a list of targets; `any` gives both versions' whole space.
     ///
     /// # Errors
     /// A group does not exist.
-    pub fn members(&self, targets: &[Target]) -> Result<Vec<Member>, String> {
+    pub fn members(&self, targets: &[Target]) -> Result<Vec<AddressMember>, String> {
         let mut all = Vec::new();
         for target in targets {
             match target {
                 Target::Any => {
-                    all.extend(["0.0.0.0/0", "::/0"].iter().filter_map(|p| p.parse::<Member>().ok()))
+                    all.extend(["0.0.0.0/0", "::/0"].iter().filter_map(|p| p.parse::<AddressMember>().ok()))
                 }
-                Target::Prefix(prefix) => all.push(Member::Prefix(*prefix)),
+                Target::Prefix(prefix) => all.push(AddressMember::Prefix(*prefix)),
                 Target::Label(asked) => {
                     let meant = self.labels.iter().filter(|(_, carried)| carries(carried, asked));
                     let mut meant = meant.filter_map(|(name, _)| self.groups.get(name)).peekable();
@@ -328,7 +331,7 @@ pub struct ByFid {
 impl ByFid {
     /// The place of each class in a list, by its fids.
     #[must_use]
-    pub fn new<T, M>(classes: &[Arc<Made<T, M>>]) -> Self {
+    pub fn new<T, M>(classes: &[Arc<CompiledClass<T, M>>]) -> Self {
         ByFid::of(classes.iter().enumerate().map(|(place, of)| (place, &*of.class.fids)))
     }
 

@@ -7,8 +7,8 @@
 use crate::classes::{self, ByFid};
 use bartizan_base::{Decision, Direction, Fid, FunctionId, Reason, Verdict};
 use bartizan_function::{
-    Counter, FlowView, Function, FunctionKind, FunctionSpec, HandsUp, HeaderField, HeaderHalf, Model,
-    PacketContext, RuleSource, RulesError, WorkerState,
+    FlowView, Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec, HandsUp, HeaderField,
+    HeaderHalf, PacketContext, RuleSource, RulesError, WorkerState,
 };
 use serde::Deserialize;
 
@@ -16,7 +16,7 @@ use serde::Deserialize;
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "gate",
     summary: "Applies a policy's default action and what it says about flows of which one direction is not seen.",
-    model: Model::StatefulHeaders,
+    model: FunctionModel::StatefulHeaders,
     runs_after: &[],
     runs_before: &["pfw", "sfw", "ids"],
     header_half: Some(HeaderHalf {
@@ -26,8 +26,8 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     }),
     host_slot: None,
     counters: &[
-        Counter { name: "refused", help: "Packets dropped because no policy names them." },
-        Counter {
+        FunctionCounter { name: "refused", help: "Packets dropped because no policy names them." },
+        FunctionCounter {
             name: "one_sided",
             help: "Packets dropped because one direction of their flow is not seen.",
         },
@@ -61,7 +61,7 @@ impl FunctionKind for GateKind {
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let (_, classes) = classes::read::<GateSection>(SPEC.name, source)?;
         let by_fid = ByFid::new(&classes);
-        Ok(Box::new(Gate {
+        Ok(Box::new(GateFunction {
             id: source.id,
             sections: classes.iter().map(|c| c.class.rules).collect(),
             by_fid,
@@ -71,14 +71,14 @@ impl FunctionKind for GateKind {
 
 /// The function `gate` with the sections of one generation.
 #[derive(Debug)]
-pub struct Gate {
+pub struct GateFunction {
     id: FunctionId,
     sections: Vec<GateSection>,
     by_fid: ByFid,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct GateCounts {
     refused: u64,
     one_sided: u64,
 }
@@ -92,7 +92,7 @@ pub fn is_one_sided(flow: &FlowView<'_>) -> bool {
     flow.protocol == 6 && (lonely || flow.tcp.is_some_and(|session| session.is_async()) && flow.established)
 }
 
-impl Function for Gate {
+impl Function for GateFunction {
     fn spec(&self) -> &'static FunctionSpec {
         &SPEC
     }
@@ -102,12 +102,12 @@ impl Function for Gate {
     }
 
     fn worker(&self) -> WorkerState {
-        Box::new(Counts::default())
+        Box::new(GateCounts::default())
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
         let section = self.by_fid.get(context.notes.fid).and_then(|i| self.sections.get(i));
-        let (Some(section), Some(counts)) = (section, context.worker.downcast_mut::<Counts>()) else {
+        let (Some(section), Some(counts)) = (section, context.worker.downcast_mut::<GateCounts>()) else {
             return Decision::CONTINUE;
         };
         if section.refuse {
@@ -128,7 +128,7 @@ impl Function for Gate {
     }
 
     fn repeated(&self, worker: &mut WorkerState, _: Fid, decision: &Decision, packets: u64) {
-        if let Some(counts) = worker.downcast_mut::<Counts>()
+        if let Some(counts) = worker.downcast_mut::<GateCounts>()
             && decision.reason == Some(Reason::PolicyDefault)
         {
             counts.refused += packets;
@@ -136,7 +136,7 @@ impl Function for Gate {
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
-        let Some(counts) = worker.downcast_ref::<Counts>() else { return };
+        let Some(counts) = worker.downcast_ref::<GateCounts>() else { return };
         each("refused", counts.refused);
         each("one_sided", counts.one_sided);
     }

@@ -4,19 +4,20 @@
 use bartizan_base::{
     Decision, Direction, FunctionId, Generation, Reason, RuleId, TenantId, Timestamp, Verdict,
 };
-use bartizan_detect::condition::{Scene, shown_payload};
-use bartizan_detect::firewall::{Cause, Gate};
+use bartizan_detect::condition::{ConditionContext, shown_payload};
+use bartizan_detect::firewall::{FirewallDropCause, Gate};
 use bartizan_detect::groups::{Groups, RULES_MAX};
-use bartizan_detect::inspect::{Hit, StreamWindow, Work, Worker, inspect};
-use bartizan_detect::left::{Left, LeftKind};
-use bartizan_detect::ruleset::{RuleSet, Seen};
+use bartizan_detect::inspect::{DetectWorker, Hit, InspectionInput, StreamWindow, inspect};
+use bartizan_detect::left::{AlertContext, LeftKind};
+use bartizan_detect::ruleset::{RuleSet, VisibleRules};
 use bartizan_detect::signature::{RejectSide, RuleAction};
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::JsonWriter;
 use bartizan_flow::host::HostKey;
 use bartizan_function::{
-    AppView, Counter, Edit, Finding, FindingAction, Function, FunctionSpec, HeaderRules, HostKeeper, Model,
-    PacketContext, RejectTo, RuleInfo, Together, VariableNames, WorkerState, state_in,
+    AppView, Edit, Finding, FindingAction, Function, FunctionCounter, FunctionModel, FunctionSpec,
+    HeaderRules, HostKeeper, PacketContext, RejectTo, RuleInfo, Together, VariableNames, WorkerState,
+    state_in,
 };
 use bartizan_packet::PacketView;
 use core::any::Any;
@@ -28,30 +29,30 @@ use std::sync::Arc;
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "ids",
     summary: "Matches packets, streams and transactions with detection rules; in prevention it refuses what they say.",
-    model: Model::Payload,
+    model: FunctionModel::Payload,
     runs_after: &["pfw", "sfw", "ddos"],
     runs_before: &[],
     header_half: None,
     host_slot: None,
     counters: &[
-        Counter { name: "alerts", help: "Alerts reported." },
-        Counter {
+        FunctionCounter { name: "alerts", help: "Alerts reported." },
+        FunctionCounter {
             name: "alerts_discarded",
             help: "Alerts over the limit of one packet; their actions still act.",
         },
-        Counter {
+        FunctionCounter {
             name: "firewall_alerts_discarded",
             help: "Alerts of firewall rules over the limit of one packet; their actions still act.",
         },
-        Counter {
+        FunctionCounter {
             name: "alerts_suppressed",
             help: "Matches without an alert: `noalert`, thresholds (also those not reached yet) and suppressions.",
         },
-        Counter {
+        FunctionCounter {
             name: "states_replaced",
             help: "Flows whose state of detection was made anew because that of another function stood in its place.",
         },
-        Counter { name: "pcre_limits", help: "Regular expressions that ran into their match limit." },
+        FunctionCounter { name: "pcre_limits", help: "Regular expressions that ran into their match limit." },
     ],
 };
 
@@ -65,7 +66,7 @@ pub const ALERTS_PER_PACKET: usize = 15;
 /// The function with the rules of one generation.
 pub struct Ids {
     id: FunctionId,
-    seen: Seen,
+    seen: VisibleRules,
     generation: Generation,
     alerts_max: usize,
     /// Signature groups of this and other rule sets, and the index of this set among them.
@@ -75,8 +76,8 @@ pub struct Ids {
     tag: Arc<RuleInfo>,
 }
 
-struct State {
-    worker: Worker,
+struct IdsState {
+    worker: DetectWorker,
     /// Alerts of the packet in hand.
     reported: usize,
     alerts: u64,
@@ -98,14 +99,14 @@ impl Ids {
         };
         Ids {
             header_rules: vec![all],
-            ..Ids::one_of((id, generation), Seen::all(rules), alerts_max, (groups, 0))
+            ..Ids::one_of((id, generation), VisibleRules::all(rules), alerts_max, (groups, 0))
         }
     }
 
     /// The function with one of several rule sets, given by its index in the signature groups.
     pub(crate) fn one_of(
         (id, generation): (FunctionId, Generation),
-        seen: Seen,
+        seen: VisibleRules,
         alerts_max: usize,
         groups: (Arc<Groups>, usize),
     ) -> Self {
@@ -114,7 +115,7 @@ impl Ids {
 
     /// The rules.
     #[must_use]
-    pub const fn seen(&self) -> &Seen {
+    pub const fn seen(&self) -> &VisibleRules {
         &self.seen
     }
 }
@@ -141,8 +142,8 @@ impl Function for Ids {
     }
 
     fn worker(&self) -> WorkerState {
-        Box::new(State {
-            worker: Worker::new(&self.seen.rules),
+        Box::new(IdsState {
+            worker: DetectWorker::new(&self.seen.rules),
             reported: 0,
             alerts: 0,
             discarded: 0,
@@ -173,14 +174,14 @@ impl Function for Ids {
             }
             return Decision::CONTINUE;
         }
-        let Some(state) = context.worker.downcast_mut::<State>() else { return Decision::CONTINUE };
+        let Some(state) = context.worker.downcast_mut::<IdsState>() else { return Decision::CONTINUE };
         let packet_bytes = context.packet.map(|p| u64::from(p.decoded().wire_len));
         let slot = context.flow.and_then(|_| state_in::<FlowDetect>(context.slot));
         let mut flow = slot.map(|(flow, replaced)| {
             state.replaced += u64::from(replaced);
             flow
         });
-        let scene = Scene {
+        let scene = ConditionContext {
             now: context.now,
             packet: context.packet,
             payload: shown_payload(context.packet.filter(|_| !context.headers_only), context.prevention),
@@ -210,7 +211,7 @@ impl Function for Ids {
             flow.state.passed.is_some() || flow.state.dropped.is_some()
         });
         let (groups, set) = &self.groups;
-        let work = Work {
+        let work = InspectionInput {
             scene,
             stream,
             payload_in_stream: context.payload_in_stream,
@@ -285,7 +286,7 @@ impl Function for Ids {
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
-        if let Some(state) = worker.downcast_ref::<State>() {
+        if let Some(state) = worker.downcast_ref::<IdsState>() {
             each("alerts", state.alerts);
             each("alerts_discarded", state.discarded);
             each("firewall_alerts_discarded", state.gate_discarded);
@@ -339,7 +340,7 @@ impl Ids {
     }
 
     /// Variables set by the packet's matches.
-    fn packet_variables(&self, left: &[Left]) -> Arc<[(String, Vec<u8>)]> {
+    fn packet_variables(&self, left: &[AlertContext]) -> Arc<[(String, Vec<u8>)]> {
         let of_packet = left.iter().filter(|l| l.kind == LeftKind::PacketVariable);
         of_packet.map(|l| (self.name(l.name), l.value.clone())).collect()
     }
@@ -349,7 +350,7 @@ impl Ids {
     }
 
     /// Data that a match left for its alert, as the members of a JSON object.
-    fn context_of(&self, hit: &Hit, left: &[Left]) -> Option<Box<[u8]>> {
+    fn context_of(&self, hit: &Hit, left: &[AlertContext]) -> Option<Box<[u8]>> {
         let mut own = left.iter().filter(|l| l.rule == hit.rule && l.tx == hit.tx).peekable();
         own.peek()?;
         let mut json = JsonWriter::new();
@@ -381,11 +382,11 @@ impl Ids {
             return Decision::CONTINUE;
         }
         let reason = match refusal.cause {
-            Cause::Rule => Reason::FirewallRule,
-            Cause::PacketPolicy => Reason::FirewallPacketPolicy,
-            Cause::AppPolicy => Reason::FirewallAppPolicy,
-            Cause::PreFlow => Reason::FirewallPreFlow,
-            Cause::PreStream => Reason::FirewallPreStream,
+            FirewallDropCause::Rule => Reason::FirewallRule,
+            FirewallDropCause::PacketPolicy => Reason::FirewallPacketPolicy,
+            FirewallDropCause::AppPolicy => Reason::FirewallAppPolicy,
+            FirewallDropCause::PreFlow => Reason::FirewallPreFlow,
+            FirewallDropCause::PreStream => Reason::FirewallPreStream,
         };
         if let Some(side) = refusal.reject {
             reject.get_or_insert(told(side));
@@ -402,7 +403,7 @@ impl Ids {
     /// Turns matches into findings and one decision.
     fn conclude(
         &self,
-        state: &mut State,
+        state: &mut IdsState,
         prevention: bool,
         again: bool,
         reject: &mut Option<RejectTo>,

@@ -6,12 +6,12 @@ use crate::ids::{HEADER_RULE, Ids, SPEC};
 use bartizan_base::{Decision, Fid, FunctionId, TenantId};
 use bartizan_config::policy::sections::{IdsMode, IdsSection};
 use bartizan_detect::groups::{Groups, RULES_MAX};
-use bartizan_detect::ruleset::{RuleSet, Seen};
+use bartizan_detect::ruleset::{RuleSet, VisibleRules};
 use bartizan_function::{
     Function, FunctionKind, FunctionSpec, HeaderRules, HostKeeper, PacketContext, RuleSource, RulesError,
     Together, VariableNames, WorkerState,
 };
-use bartizan_rules::Variables;
+use bartizan_rules::RuleVariables;
 use serde_json::Value;
 use std::any::Any;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Compiles rule files; implemented by the program, which knows settings and folders.
 pub trait RuleCompiler: Send + Sync {
     /// The variables of the settings, for tenants without their own.
-    fn variables(&self) -> &Variables;
+    fn variables(&self) -> &RuleVariables;
 
     /// Compiles the files into one set, or finds them in a larger one; the same files of the same generation
     /// give the same set. `tenants`: the variables of tenants that have their own, completed by those of the
@@ -33,8 +33,8 @@ pub trait RuleCompiler: Send + Sync {
         &self,
         files: &[String],
         source: &RuleSource<'_>,
-        tenants: &[(TenantId, Variables)],
-    ) -> Result<Seen, CompileError>;
+        tenants: &[(TenantId, RuleVariables)],
+    ) -> Result<VisibleRules, CompileError>;
 
     /// The signature groups of some rule sets. They depend on the sets alone, so an implementation may return
     /// those of an earlier generation.
@@ -109,7 +109,7 @@ impl FunctionKind for IdsKind {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let mut sets: Vec<Compiled> = Vec::new();
+        let mut sets: Vec<IdsSectionRules> = Vec::new();
         let mut known: HashMap<_, Result<usize, Failed>> = HashMap::new();
         // Policies with equal sections share one set, with one state in each worker.
         let mut places = Vec::with_capacity(classes.len());
@@ -138,7 +138,7 @@ impl FunctionKind for IdsKind {
         let header_rules = vec![HeaderRules { called: HEADER_RULE, fids, rules }];
         let by_fid = ByFid::of(places.iter().copied().zip(classes.iter().map(|made| &*made.class.fids)));
         let whose = (source.id, source.generation);
-        let set = |(Compiled { seen, detect_only, level, files }, place)| Set {
+        let set = |(IdsSectionRules { seen, detect_only, level, files }, place)| IdsDetection {
             ids: Ids::one_of(whose, seen, self.alerts_max, (Arc::clone(&groups), place)),
             detect_only,
             level,
@@ -150,8 +150,8 @@ impl FunctionKind for IdsKind {
 }
 
 /// The compiled form of a section.
-struct Compiled {
-    seen: Seen,
+struct IdsSectionRules {
+    seen: VisibleRules,
     detect_only: bool,
     level: Option<String>,
     files: Vec<String>,
@@ -185,23 +185,23 @@ impl IdsKind {
         &self,
         section: &IdsSection,
         source: &RuleSource<'_>,
-        tenants: &[(TenantId, Variables)],
-    ) -> Result<Compiled, Failed> {
+        tenants: &[(TenantId, RuleVariables)],
+    ) -> Result<IdsSectionRules, Failed> {
         let mut files = section.rules.to_vec();
         if let Some(level) = &section.level {
             files.extend(level_files(source, level).ok_or_else(|| Failed::NoGroup(level.clone()))?);
         }
         let seen = self.compiler.compile(&files, source, tenants).map_err(Failed::Compiler)?;
         let (detect_only, level) = (section.mode == IdsMode::Detect, section.level.clone());
-        Ok(Compiled { seen, detect_only, level, files })
+        Ok(IdsSectionRules { seen, detect_only, level, files })
     }
 }
 
 /// The variables of tenants that have their own, over the settings', and errors in them.
 fn tenant_variables(
     source: &RuleSource<'_>,
-    common: &Variables,
-) -> (Vec<(TenantId, Variables)>, Vec<RulesError>) {
+    common: &RuleVariables,
+) -> (Vec<(TenantId, RuleVariables)>, Vec<RulesError>) {
     let (mut tenants, mut errors) = (Vec::new(), Vec::new());
     for own in source.common.json().get("vars").and_then(Value::as_array).into_iter().flatten() {
         let number = own.get("tenant").and_then(Value::as_u64).and_then(|n| u16::try_from(n).ok());
@@ -261,7 +261,7 @@ fn place_in(different: &mut Vec<Arc<RuleSet>>, rules: &Arc<RuleSet>) -> usize {
 }
 
 /// Detection of all policies and rule groups with equal sections.
-struct Set {
+struct IdsDetection {
     ids: Ids,
     detect_only: bool,
     /// The source of its rules, for `explain`.
@@ -273,7 +273,7 @@ struct Set {
 struct PolicyIds {
     id: FunctionId,
     by_fid: ByFid,
-    sets: Vec<Set>,
+    sets: Vec<IdsDetection>,
     /// The header rules by which flows of all classes find their signature groups.
     header_rules: Vec<HeaderRules>,
 }
@@ -288,7 +288,7 @@ pub struct SetsInUse {
 /// A rule set as policies use it.
 pub struct SetInUse {
     /// Its rules.
-    pub seen: Seen,
+    pub seen: VisibleRules,
     /// Whether its refusals are only reported.
     pub detect_only: bool,
 }
@@ -303,7 +303,8 @@ impl SetsInUse {
             return Some(SetsInUse { by_fid: None, sets });
         }
         let ids = function.downcast_ref::<PolicyIds>()?;
-        let set = |set: &Set| SetInUse { seen: set.ids.seen().clone(), detect_only: set.detect_only };
+        let set =
+            |set: &IdsDetection| SetInUse { seen: set.ids.seen().clone(), detect_only: set.detect_only };
         Some(SetsInUse { by_fid: Some(ids.by_fid.clone()), sets: ids.sets.iter().map(set).collect() })
     }
 

@@ -7,8 +7,8 @@ use crate::pfw::ENTRIES_MAX;
 use crate::portscan::{ATTEMPTS_MAX, COUNTS, WINDOWS};
 use crate::sfw::ICMP_IDS_MAX;
 use bartizan_base::Reason::{SfwState, SfwUnrelatedIcmp};
-use bartizan_base::limit::Trace::{Function, Metric, Refused, Stats, Told};
-use bartizan_base::limit::{Limit, bytes, count, time};
+use bartizan_base::limit::LimitTrace::{Function, Metric, Refused, Stats, Told};
+use bartizan_base::limit::{LimitSpec, bytes, count, time};
 use bartizan_base::{PacketDuration, limits};
 use bartizan_classify::names::{ADDRESSES, IDS_MAX, NAMES_MAX};
 use bartizan_config::policy::shares::{
@@ -18,7 +18,7 @@ use bartizan_config::policy::shares::{
 use bartizan_function::hosts::HOST_MEMORY;
 
 /// All bounds of this crate, and of the interface of functions.
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     Flow "data of an ended connection in `sfw`"
         = "after both FINs what was sent before; after a RST the window that was offered then, and of the RST's sender what was sent before" []
         in ["functions/sfw_tcp.rs"], "refused", [Refused(SfwState)];

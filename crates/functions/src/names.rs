@@ -17,10 +17,10 @@ use bartizan_applayer::protocols::dns::{Data, DnsTransaction, Message, Name, Sec
 use bartizan_base::turns::wait_for_turn;
 use bartizan_base::{Decision, FunctionId, PacketDuration};
 use bartizan_classify::names::Learned;
-use bartizan_classify::{NameId, Names};
+use bartizan_classify::{NameId, NameTable};
 use bartizan_function::{
-    Counter, Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError, SlotState,
-    Together, WorkerState, state_in,
+    Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec, PacketContext, RuleSource,
+    RulesError, SlotState, Together, WorkerState, state_in,
 };
 use core::net::IpAddr;
 use serde::Deserialize;
@@ -32,30 +32,36 @@ use std::sync::Arc;
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "names",
     summary: "Reads answers of trusted resolvers for groups by DNS name; the agent adds it to flows to these, and it refuses nothing.",
-    model: Model::Payload,
+    model: FunctionModel::Payload,
     runs_after: &["gate", "portscan", "pfw", "sfw", "ids"],
     runs_before: &[],
     header_half: None,
     host_slot: None,
     counters: &[
-        Counter { name: "answers", help: "Answers to names of groups that count." },
-        Counter { name: "added", help: "Addresses that became members of a name." },
-        Counter { name: "renewed", help: "Members that an answer has given more time." },
-        Counter { name: "full", help: "Addresses that are no members: their tenant has as many as it may." },
-        Counter {
+        FunctionCounter { name: "answers", help: "Answers to names of groups that count." },
+        FunctionCounter { name: "added", help: "Addresses that became members of a name." },
+        FunctionCounter { name: "renewed", help: "Members that an answer has given more time." },
+        FunctionCounter {
+            name: "full",
+            help: "Addresses that are no members: their tenant has as many as it may.",
+        },
+        FunctionCounter {
             name: "crowded",
             help: "Addresses that are no members of one more name: they have as many as they may.",
         },
-        Counter {
+        FunctionCounter {
             name: "not_asked",
             help: "Answers that do not count: the flow's client has not asked so, or has its answer.",
         },
-        Counter {
+        FunctionCounter {
             name: "failed",
             help: "Answers that do not count: their code is an error, or they were cut short.",
         },
-        Counter { name: "refused", help: "Answers that do not count: a function refused their packet." },
-        Counter {
+        FunctionCounter {
+            name: "refused",
+            help: "Answers that do not count: a function refused their packet.",
+        },
+        FunctionCounter {
             name: "forgotten",
             help: "Questions forgotten, because their flow asked more than are kept.",
         },
@@ -78,7 +84,7 @@ const TRUNCATED: u16 = 0x0200;
 /// The function's section, which the agent writes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Said {
+struct NamesSection {
     names: HashMap<String, u32>,
     ttl_min: u64,
     ttl_max: u64,
@@ -94,9 +100,9 @@ impl FunctionKind for NamesKind {
     }
 
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        let said = Said::deserialize(source.common.json());
+        let said = NamesSection::deserialize(source.common.json());
         let said = said.map_err(|e| vec![crate::classes::error(SPEC.name, "dns", e.to_string())])?;
-        let mut watched = Watched::default();
+        let mut watched = DnsPolicyNames::default();
         for (name, number) in said.names {
             let Some(id) = core::num::NonZeroU32::new(number).map(NameId) else { continue };
             match name.strip_prefix("*.") {
@@ -115,12 +121,12 @@ impl FunctionKind for NamesKind {
 
 /// The names of policies.
 #[derive(Debug, Default)]
-struct Watched {
+struct DnsPolicyNames {
     exact: HashMap<Box<str>, NameId>,
     below: HashMap<Box<str>, NameId>,
 }
 
-impl Watched {
+impl DnsPolicyNames {
     /// The names of policies that a name is, or is below.
     fn of(&self, name: &str) -> SmallVec<[NameId; 2]> {
         let mut found: SmallVec<[NameId; 2]> = self.exact.get(name).copied().into_iter().collect();
@@ -136,15 +142,15 @@ impl Watched {
 #[derive(Debug)]
 struct NamesFunction {
     id: FunctionId,
-    watched: Watched,
+    watched: DnsPolicyNames,
     /// Least and greatest time to live, in seconds.
     lives: (u64, u64),
-    names: Arc<Names>,
+    names: Arc<NameTable>,
 }
 
 /// An unanswered question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Question {
+struct DnsQuestion {
     number: u16,
     rrtype: u16,
     name: Box<str>,
@@ -152,24 +158,24 @@ struct Question {
 
 /// The state of a flow to a resolver: unanswered questions that could make members.
 #[derive(Debug, Default)]
-struct Asked {
-    questions: VecDeque<Question>,
+struct ResolverFlowState {
+    questions: VecDeque<DnsQuestion>,
     held: usize,
 }
 
-impl SlotState for Asked {
+impl SlotState for ResolverFlowState {
     fn held(&self) -> usize {
-        self.held.saturating_add(self.questions.capacity().saturating_mul(size_of::<Question>()))
+        self.held.saturating_add(self.questions.capacity().saturating_mul(size_of::<DnsQuestion>()))
     }
 
     fn let_go(&mut self) {
-        *self = Asked::default();
+        *self = ResolverFlowState::default();
     }
 }
 
-impl Asked {
+impl ResolverFlowState {
     /// Adds a question; returns whether another one was dropped for it.
-    fn note(&mut self, question: Question) -> bool {
+    fn note(&mut self, question: DnsQuestion) -> bool {
         if self.questions.contains(&question) {
             return false;
         }
@@ -183,7 +189,7 @@ impl Asked {
     }
 
     /// Removes an answered question; returns whether it was asked.
-    fn take(&mut self, question: &Question) -> bool {
+    fn take(&mut self, question: &DnsQuestion) -> bool {
         let Some(at) = self.questions.iter().position(|q| q == question) else { return false };
         self.forget(at);
         true
@@ -197,7 +203,7 @@ impl Asked {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct NamesCounts {
     answers: u64,
     added: u64,
     renewed: u64,
@@ -221,11 +227,11 @@ fn text(message: &Message, name: Name) -> Option<Box<str>> {
 }
 
 /// The single question of a message, if it asks for addresses.
-fn question(message: &Message) -> Option<Question> {
+fn question(message: &Message) -> Option<DnsQuestion> {
     let [query] = message.queries.as_slice() else { return None };
     let is_address = query.class == INTERNET && matches!(query.rrtype, A | AAAA);
     let name = text(message, query.name).filter(|_| is_address)?;
-    Some(Question { number: message.header.id, rrtype: query.rrtype, name })
+    Some(DnsQuestion { number: message.header.id, rrtype: query.rrtype, name })
 }
 
 /// The addresses that an answer gives for a name, through aliases, each with the least time to live on the
@@ -261,13 +267,19 @@ fn addresses(message: &Message, asked: &str) -> Vec<(IpAddr, u32)> {
 }
 
 impl NamesFunction {
-    fn asks(&self, message: &Message, asked: &mut Asked, counts: &mut Counts) {
+    fn asks(&self, message: &Message, asked: &mut ResolverFlowState, counts: &mut NamesCounts) {
         if let Some(question) = question(message).filter(|q| !self.watched.of(&q.name).is_empty()) {
             counts.forgotten += u64::from(asked.note(question));
         }
     }
 
-    fn answers(&self, message: &Message, asked: &mut Asked, counts: &mut Counts, context: &Seen) {
+    fn answers(
+        &self,
+        message: &Message,
+        asked: &mut ResolverFlowState,
+        counts: &mut NamesCounts,
+        context: &AnswerContext,
+    ) {
         let Some(question) = question(message) else { return };
         let ids = self.watched.of(&question.name);
         if ids.is_empty() {
@@ -306,7 +318,7 @@ impl NamesFunction {
 }
 
 /// The properties of the packet that brings an answer.
-struct Seen {
+struct AnswerContext {
     goes_on: bool,
     tenant: bartizan_base::TenantId,
     now: bartizan_base::Timestamp,
@@ -322,7 +334,7 @@ impl Function for NamesFunction {
     }
 
     fn worker(&self) -> WorkerState {
-        Box::new(Counts::default())
+        Box::new(NamesCounts::default())
     }
 
     fn together(&self) -> Together {
@@ -333,10 +345,10 @@ impl Function for NamesFunction {
         let Some(app) = context.app.as_mut().filter(|app| !app.changed().is_empty()) else {
             return Decision::CONTINUE;
         };
-        let Some(counts) = context.worker.downcast_mut::<Counts>() else { return Decision::CONTINUE };
+        let Some(counts) = context.worker.downcast_mut::<NamesCounts>() else { return Decision::CONTINUE };
         let goes_on = context.notes.decision.verdict.forwards() && !context.flow_ends;
-        let seen = Seen { goes_on, tenant: context.notes.tenant, now: context.now };
-        let Some((asked, _)) = state_in::<Asked>(context.slot) else { return Decision::CONTINUE };
+        let seen = AnswerContext { goes_on, tenant: context.notes.tenant, now: context.now };
+        let Some((asked, _)) = state_in::<ResolverFlowState>(context.slot) else { return Decision::CONTINUE };
         for (_, tx) in app.transactions() {
             let Some(tx) = tx.as_any().and_then(|tx| tx.downcast_ref::<DnsTransaction>()) else { continue };
             let message = DnsTransaction::message(tx);
@@ -351,7 +363,7 @@ impl Function for NamesFunction {
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
-        let Some(counts) = worker.downcast_ref::<Counts>() else { return };
+        let Some(counts) = worker.downcast_ref::<NamesCounts>() else { return };
         each("answers", counts.answers);
         each("added", counts.added);
         each("renewed", counts.renewed);

@@ -13,17 +13,17 @@
 //!
 //! Rules cannot test TCP flags, DSCP or the time of day.
 
-use crate::classes::{self, ByFid, Member, Names, PolicyClass, Side, sides};
-use crate::pfw_table::{self, Outcome, RuleAction, RuleWords, Span};
+use crate::classes::{self, AddressMember, ByFid, PolicyClass, SectionNames, SideCondition, sides};
+use crate::pfw_table::{self, PfwOutcome, PfwRuleAction, PolicySpan, RuleWords};
 use bartizan_base::{Decision, Fid, FunctionId, Generation, TenantId, Verdict};
 use bartizan_classify::{HeaderRule, NameId, Net, Range};
 use bartizan_config::policy::sections::{FilterAction, PfwRule, PfwSection};
 use bartizan_config::policy::shadow::{Addresses, Shadowed, Sides, shadowed};
-use bartizan_config::policy::values::Protocol;
-use bartizan_config::policy::{IpVersions, List, Ports, Prefix};
+use bartizan_config::policy::values::IpProtocol;
+use bartizan_config::policy::{IpVersions, OneOrMany, Ports, Prefix};
 use bartizan_function::{
-    Counter, Function, FunctionKind, FunctionSpec, HandsUp, HeaderField, HeaderHalf, HeaderRules, Model,
-    PacketContext, RuleCount, RuleName, RuleSource, RulesError, WorkerState,
+    Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec, HandsUp, HeaderField, HeaderHalf,
+    HeaderRules, PacketContext, RuleCount, RuleName, RuleSource, RulesError, WorkerState,
 };
 use bartizan_packet::tables::MatchEntry;
 use core::cell::RefCell;
@@ -35,7 +35,7 @@ use std::sync::Arc;
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "pfw",
     summary: "Packet filter: ordered rules on addresses, ports, protocol and ICMP type; the first that matches decides.",
-    model: Model::StatelessHeaders,
+    model: FunctionModel::StatelessHeaders,
     runs_after: &[],
     runs_before: &["sfw", "ids"],
     header_half: Some(HeaderHalf {
@@ -53,10 +53,13 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     }),
     host_slot: None,
     counters: &[
-        Counter { name: "allowed", help: "Packets that were decided and allowed: the first of each flow." },
-        Counter { name: "dropped", help: "Packets dropped." },
-        Counter { name: "rejected", help: "Packets dropped whose sender was told." },
-        Counter {
+        FunctionCounter {
+            name: "allowed",
+            help: "Packets that were decided and allowed: the first of each flow.",
+        },
+        FunctionCounter { name: "dropped", help: "Packets dropped." },
+        FunctionCounter { name: "rejected", help: "Packets dropped whose sender was told." },
+        FunctionCounter {
             name: "redirected",
             help: "Those of the allowed packets whose flow leaves by a named port.",
         },
@@ -75,7 +78,7 @@ impl Pfw {
     fn of(source: &RuleSource<'_>) -> Result<Pfw, Vec<RulesError>> {
         let warnings = RefCell::new(Vec::new());
         let (_, classes) =
-            classes::read_and_make::<PfwSection, Filter>(SPEC.name, source, |class, names, path| {
+            classes::read_and_make::<PfwSection, PfwPolicyRules>(SPEC.name, source, |class, names, path| {
                 let (filter, hidden) = filter(class, names, path)?;
                 warnings.borrow_mut().extend(hidden);
                 Ok(filter)
@@ -90,9 +93,9 @@ impl Pfw {
 /// Compiles the section of a policy; with warnings of rules that no packet reaches.
 fn filter(
     class: &PolicyClass<PfwSection>,
-    names: &Names,
+    names: &SectionNames,
     path: &str,
-) -> Result<(Filter, Vec<RulesError>), Vec<RulesError>> {
+) -> Result<(PfwPolicyRules, Vec<RulesError>), Vec<RulesError>> {
     let (mut actions, mut matches, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     let mut expansions = Vec::new();
     let rules = &class.rules.rules;
@@ -122,7 +125,7 @@ fn filter(
         vec![classes::error(SPEC.name, format!("{path}/rules/{number}/name"), message)]
     })?;
     let each_icmp = rules.iter().any(|rule| rule.code.is_some());
-    let filter = Filter { actions, each_icmp, header_rules: matches.into(), counters };
+    let filter = PfwPolicyRules { actions, each_icmp, header_rules: matches.into(), counters };
     Ok((filter, hidden_rules(&expansions, path)))
 }
 
@@ -214,9 +217,9 @@ impl FunctionKind for PfwKind {
 }
 
 /// The compiled rules of one policy, independent of their position in a generation's table.
-struct Filter {
+struct PfwPolicyRules {
     /// The action of each rule.
-    actions: Vec<RuleAction>,
+    actions: Vec<PfwRuleAction>,
     /// Whether packets of ICMP are decided one by one.
     each_icmp: bool,
     /// The header rules.
@@ -231,7 +234,7 @@ pub struct Pfw {
     id: FunctionId,
     by_fid: ByFid,
     /// The span of each policy in the table.
-    filters: Vec<Span>,
+    filters: Vec<PolicySpan>,
     /// The actions, by the rule that matched.
     table: Vec<RuleWords>,
     /// The header rules of each policy with its classes, until the generation takes them.
@@ -245,7 +248,7 @@ pub struct Pfw {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct PfwCounts {
     allowed: u64,
     dropped: u64,
     rejected: u64,
@@ -255,9 +258,9 @@ struct Counts {
 
 impl Pfw {
     /// Adds the rules of a policy.
-    fn add(&mut self, class: &PolicyClass<PfwSection>, filter: &Filter, generation: Generation) {
+    fn add(&mut self, class: &PolicyClass<PfwSection>, filter: &PfwPolicyRules, generation: Generation) {
         let rules = &class.rules.rules;
-        let span = Span { first: self.table.len() as u32, rules: rules.len() as u32 };
+        let span = PolicySpan { first: self.table.len() as u32, rules: rules.len() as u32 };
         for ((number, rule), action) in (0u32..).zip(rules).zip(&filter.actions) {
             let place = span.first + number;
             if let Some(name) = &rule.egress {
@@ -266,7 +269,7 @@ impl Pfw {
             self.table.push(pfw_table::entry(*action, number + 1, place, filter.each_icmp, generation));
         }
         let place = span.first + span.rules;
-        let default = RuleAction::Filter(class.rules.default);
+        let default = PfwRuleAction::Filter(class.rules.default);
         self.table.push(pfw_table::entry(default, 0, place, filter.each_icmp, generation));
         self.filters.push(span);
         let (fids, rules) = (Arc::clone(&class.fids), Arc::clone(&filter.header_rules));
@@ -279,8 +282,8 @@ impl Pfw {
 struct Expansion {
     protocols: Vec<Option<u8>>,
     tenants: Vec<Option<TenantId>>,
-    from: Vec<Side>,
-    to: Vec<Side>,
+    from: Vec<SideCondition>,
+    to: Vec<SideCondition>,
     first_ports: Vec<Range>,
     second_ports: Vec<Range>,
 }
@@ -292,8 +295,11 @@ const WITH_PORTS: [u8; 3] = [6, 17, 132];
 const ICMP: [u8; 2] = [1, 58];
 
 /// The action of a rule, and its protocols.
-fn action_of<'r>(rule: &'r PfwRule, names: &Names) -> Result<(RuleAction, &'r List<Protocol>), Wrong> {
-    let filter = RuleAction::Filter;
+fn action_of<'r>(
+    rule: &'r PfwRule,
+    names: &SectionNames,
+) -> Result<(PfwRuleAction, &'r OneOrMany<IpProtocol>), Wrong> {
+    let filter = PfwRuleAction::Filter;
     let (action, protocols) = match (&rule.allow, &rule.drop, &rule.reject, &rule.redirect) {
         (Some(protocols), None, None, None) => (filter(FilterAction::Allow), protocols),
         (None, Some(protocols), None, None) => (filter(FilterAction::Drop), protocols),
@@ -304,7 +310,7 @@ fn action_of<'r>(rule: &'r PfwRule, names: &Names) -> Result<(RuleAction, &'r Li
                 return Err(("/redirect", message.to_owned()));
             };
             let port = names.port(name).map_err(|message| ("/egress", message))?;
-            return Ok((RuleAction::Redirect(port), protocols));
+            return Ok((PfwRuleAction::Redirect(port), protocols));
         }
         _ => {
             let message = "a rule needs exactly one of `allow`, `drop`, `reject` and `redirect`, with protocols: `allow: tcp`";
@@ -323,8 +329,8 @@ impl Expansion {
     fn of(
         rule: &PfwRule,
         class: &PolicyClass<PfwSection>,
-        names: &Names,
-    ) -> Result<(RuleAction, Self), Wrong> {
+        names: &SectionNames,
+    ) -> Result<(PfwRuleAction, Self), Wrong> {
         let (action, protocols) = action_of(rule, names)?;
         let only = |allowed: &[u8]| protocols.iter().all(|p| p.0.is_some_and(|p| allowed.contains(&p)));
         let icmp = rule.r#type.is_some() || rule.code.is_some();
@@ -337,7 +343,7 @@ impl Expansion {
             return Err((key, "only tcp, udp and sctp have ports; split the rule".to_owned()));
         }
         within_icmp(rule)?;
-        let side = |targets: &Option<List<_>>, own: &[Member], key| match targets {
+        let side = |targets: &Option<OneOrMany<_>>, own: &[AddressMember], key| match targets {
             Some(targets) => names.members(targets).map(|m| sides(&m)).map_err(|message| (key, message)),
             None => Ok(sides(own)),
         };
@@ -364,7 +370,7 @@ impl Expansion {
 
     /// The addresses of both sides.
     fn addresses(&self) -> Sides<NameId> {
-        let of = |side: &Side| match (side.net, side.name) {
+        let of = |side: &SideCondition| match (side.net, side.name) {
             (Some(net), _) => Addresses::Prefix(Prefix { address: net.address, length: net.length }),
             (None, Some(name)) => Addresses::Name(name),
             (None, None) => Addresses::All,
@@ -388,7 +394,9 @@ impl Expansion {
 
     /// The IP versions of the packets that both sides select.
     fn versions(&self) -> (IpVersions, IpVersions) {
-        let of = |sides: &[Side]| IpVersions::of(sides.iter().map(|side| side.net.map(|net| net.address)));
+        let of = |sides: &[SideCondition]| {
+            IpVersions::of(sides.iter().map(|side| side.net.map(|net| net.address)))
+        };
         (of(&self.from), of(&self.to))
     }
 
@@ -425,11 +433,11 @@ impl Expansion {
     fn entries(&self, index: u32, entries: &mut Vec<(u32, HeaderRule)>) {
         // Long lists of one version have no pair with those of the other: no pair is skipped, so the bound
         // ends the loop.
-        let is_v4 = |side: &Side| side.net.map(|net: Net| net.address.is_ipv4());
+        let is_v4 = |side: &SideCondition| side.net.map(|net: Net| net.address.is_ipv4());
         let of = |v4| self.to.iter().filter(move |to| is_v4(to).is_none_or(|own| own == v4)).collect();
-        let (v4, v6, all): (Vec<&Side>, Vec<&Side>, Vec<&Side>) =
+        let (v4, v6, all): (Vec<&SideCondition>, Vec<&SideCondition>, Vec<&SideCondition>) =
             (of(true), of(false), self.to.iter().collect());
-        let towards = |from: &Side| match is_v4(from) {
+        let towards = |from: &SideCondition| match is_v4(from) {
             Some(true) => v4.iter(),
             Some(false) => v6.iter(),
             None => all.iter(),
@@ -481,7 +489,7 @@ fn within_icmp(rule: &PfwRule) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn ranges(ports: &Option<List<Ports>>) -> Vec<Range> {
+fn ranges(ports: &Option<OneOrMany<Ports>>) -> Vec<Range> {
     match ports {
         None => vec![Range::ANY],
         Some(list) => list.iter().map(|p| Range { first: p.first, last: p.last }).collect(),
@@ -490,12 +498,12 @@ fn ranges(ports: &Option<List<Ports>>) -> Vec<Range> {
 
 impl Pfw {
     /// The span of a class of flows in the table.
-    fn span(&self, fid: Fid) -> Option<Span> {
+    fn span(&self, fid: Fid) -> Option<PolicySpan> {
         self.filters.get(self.by_fid.get(fid)?).copied()
     }
 
     /// The decision for an outcome.
-    fn decision(&self, outcome: &Outcome) -> Decision {
+    fn decision(&self, outcome: &PfwOutcome) -> Decision {
         Decision {
             verdict: outcome.verdict,
             reason: outcome.reason,
@@ -509,14 +517,14 @@ impl Pfw {
     }
 
     /// The outcome for a packet.
-    fn outcome(&self, span: Span, context: &PacketContext<'_>) -> Option<Outcome> {
+    fn outcome(&self, span: PolicySpan, context: &PacketContext<'_>) -> Option<PfwOutcome> {
         let entry = self.table.get(span.place(context.notes.matched(self.id)))?;
         Some(pfw_table::interpret(entry, context.flow.map(|flow| flow.protocol)))
     }
 }
 
-impl Counts {
-    fn count(&mut self, outcome: &Outcome, packets: u64) {
+impl PfwCounts {
+    fn count(&mut self, outcome: &PfwOutcome, packets: u64) {
         if let Some(count) = self.rules.get_mut(outcome.counter as usize) {
             *count += packets;
         }
@@ -541,7 +549,7 @@ impl Function for Pfw {
     }
 
     fn worker(&self) -> WorkerState {
-        Box::new(Counts { rules: vec![0; self.counters.len()], ..Counts::default() })
+        Box::new(PfwCounts { rules: vec![0; self.counters.len()], ..PfwCounts::default() })
     }
 
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {
@@ -559,7 +567,7 @@ impl Function for Pfw {
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
         let outcome = self.span(context.notes.fid).and_then(|span| self.outcome(span, context));
-        let (Some(outcome), Some(counts)) = (outcome, context.worker.downcast_mut::<Counts>()) else {
+        let (Some(outcome), Some(counts)) = (outcome, context.worker.downcast_mut::<PfwCounts>()) else {
             return Decision::CONTINUE;
         };
         counts.count(&outcome, 1);
@@ -578,7 +586,7 @@ impl Function for Pfw {
     }
 
     fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {
-        let Some(counts) = worker.downcast_mut::<Counts>() else { return };
+        let Some(counts) = worker.downcast_mut::<PfwCounts>() else { return };
         let rule = decision.rule.map(|rule| rule.get() - 1);
         let entry = self.span(fid).and_then(|span| self.table.get(span.place(rule)));
         let Some(entry) = entry else { return };
@@ -608,7 +616,7 @@ impl Function for Pfw {
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
-        let Some(counts) = worker.downcast_ref::<Counts>() else { return };
+        let Some(counts) = worker.downcast_ref::<PfwCounts>() else { return };
         each("allowed", counts.allowed);
         each("dropped", counts.dropped);
         each("rejected", counts.rejected);
@@ -616,7 +624,7 @@ impl Function for Pfw {
     }
 
     fn log_rules(&self, worker: &WorkerState, each: &mut dyn FnMut(RuleCount<'_>)) {
-        let Some(counts) = worker.downcast_ref::<Counts>() else { return };
+        let Some(counts) = worker.downcast_ref::<PfwCounts>() else { return };
         for span in &self.filters {
             let places = span.first as usize..;
             for (at, number) in places.zip(1..=span.rules + 1) {

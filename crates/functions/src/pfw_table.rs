@@ -18,14 +18,14 @@ const ICMP: [u8; 2] = [1, 58];
 
 /// The part of the table with one policy's outcomes: one for each rule, then that of the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct PolicySpan {
     /// Index of the first rule's outcome.
     pub first: u32,
     /// Number of rules.
     pub rules: u32,
 }
 
-impl Span {
+impl PolicySpan {
     /// Index of the outcome for the matching rule, by its number from 0; for the default if there is none.
     #[inline]
     #[must_use]
@@ -36,7 +36,7 @@ impl Span {
 
 /// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RuleAction {
+pub enum PfwRuleAction {
     /// An action that the default can have as well.
     Filter(FilterAction),
     /// Forward the flow by a named port.
@@ -45,7 +45,7 @@ pub enum RuleAction {
 
 /// The result of an entry for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct PfwOutcome {
     /// Whether the packet is forwarded.
     pub verdict: Verdict,
     /// The reason of a refusal.
@@ -63,20 +63,20 @@ pub struct Outcome {
 /// The entry of a rule, by its number from 1, or of the default (0). Its counter has the entry's own index.
 #[must_use]
 pub fn entry(
-    action: RuleAction,
+    action: PfwRuleAction,
     rule: u32,
     place: u32,
     each_icmp: bool,
     generation: Generation,
 ) -> RuleWords {
     let (verdict, refused) = match action {
-        RuleAction::Filter(FilterAction::Allow) | RuleAction::Redirect(_) => (Verdict::Continue, false),
-        RuleAction::Filter(FilterAction::Drop) => (Verdict::Drop, true),
-        RuleAction::Filter(FilterAction::Reject) => (Verdict::Reject, true),
+        PfwRuleAction::Filter(FilterAction::Allow) | PfwRuleAction::Redirect(_) => (Verdict::Continue, false),
+        PfwRuleAction::Filter(FilterAction::Drop) => (Verdict::Drop, true),
+        PfwRuleAction::Filter(FilterAction::Reject) => (Verdict::Reject, true),
     };
     let egress = match action {
-        RuleAction::Redirect(port) => Some(port.0),
-        RuleAction::Filter(_) => None,
+        PfwRuleAction::Redirect(port) => Some(port.0),
+        PfwRuleAction::Filter(_) => None,
     };
     let reason = if rule == 0 { Reason::PfwDefault } else { Reason::PfwRule };
     let mut flags = RuleEntryFlags::VALID;
@@ -98,7 +98,7 @@ pub fn entry(
 /// has one.
 #[inline]
 #[must_use]
-pub fn interpret(entry: &RuleWords, flow: Option<u8>) -> Outcome {
+pub fn interpret(entry: &RuleWords, flow: Option<u8>) -> PfwOutcome {
     let entry = RuleEntry::read(entry);
     let verdict = match entry.verdict {
         0 => Verdict::Continue,
@@ -110,7 +110,7 @@ pub fn interpret(entry: &RuleWords, flow: Option<u8>) -> Outcome {
     let each_icmp = flags.contains(RuleEntryFlags::EACH_ICMP);
     let redirects = flags.contains(RuleEntryFlags::REDIRECT) && verdict.forwards();
     let reason = Reason::ALL.get(usize::from(entry.reason)).copied();
-    Outcome {
+    PfwOutcome {
         verdict,
         reason: reason.filter(|_| !verdict.forwards()),
         rule: entry.rule,
@@ -133,9 +133,9 @@ mod tests {
         ];
         for (action, verdict) in actions {
             for (rule, reason) in [(0, Reason::PfwDefault), (7, Reason::PfwRule)] {
-                let entry = entry(RuleAction::Filter(action), rule, 11, false, Generation(0x1_02));
+                let entry = entry(PfwRuleAction::Filter(action), rule, 11, false, Generation(0x1_02));
                 assert_eq!(entry[11], 2, "the generation's low 8 bits");
-                let said = Outcome {
+                let said = PfwOutcome {
                     verdict,
                     reason: (!verdict.forwards()).then_some(reason),
                     rule,
@@ -144,7 +144,7 @@ mod tests {
                     egress: None,
                 };
                 assert_eq!(interpret(&entry, Some(6)), said);
-                assert_eq!(interpret(&entry, None), Outcome { for_flow: false, ..said });
+                assert_eq!(interpret(&entry, None), PfwOutcome { for_flow: false, ..said });
             }
         }
     }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn what_is_redirected_goes_on_by_its_port() {
         for port in [0, 1, 15] {
-            let entry = entry(RuleAction::Redirect(PortIndex(port)), 3, 5, false, Generation(1));
+            let entry = entry(PfwRuleAction::Redirect(PortIndex(port)), 3, 5, false, Generation(1));
             let said = interpret(&entry, Some(17));
             assert_eq!((said.verdict, said.reason), (Verdict::Continue, None));
             assert_eq!((said.egress, said.for_flow), (Some(PortIndex(port)), true));
@@ -164,14 +164,14 @@ mod tests {
         for (each, protocol, for_flow) in
             [(true, 1, false), (true, 58, false), (true, 17, true), (false, 1, true), (false, 58, true)]
         {
-            let entry = entry(RuleAction::Filter(FilterAction::Allow), 1, 0, each, Generation(1));
+            let entry = entry(PfwRuleAction::Filter(FilterAction::Allow), 1, 0, each, Generation(1));
             assert_eq!(interpret(&entry, Some(protocol)).for_flow, for_flow, "{each} {protocol}");
         }
     }
 
     #[test]
     fn what_cannot_be_read_lets_nothing_through() {
-        let mut entry = entry(RuleAction::Filter(FilterAction::Allow), 1, 0, false, Generation(1));
+        let mut entry = entry(PfwRuleAction::Filter(FilterAction::Allow), 1, 0, false, Generation(1));
         for verdict in [1, 4, 255] {
             entry[8] = verdict;
             assert_eq!(interpret(&entry, Some(6)).verdict, Verdict::Drop);
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_default_stands_behind_the_rules() {
-        let span = Span { first: 5, rules: 3 };
+        let span = PolicySpan { first: 5, rules: 3 };
         assert_eq!([Some(0), Some(2), None, Some(9)].map(|matched| span.place(matched)), [5, 7, 8, 8]);
     }
 }

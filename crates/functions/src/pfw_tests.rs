@@ -197,7 +197,7 @@ fn a_rule_redirects_flows_to_a_port_of_the_host() {
     assert_eq!(redirected.egress, Some(bartizan_base::PortIndex(1)));
     assert_eq!((said(Some(1)).egress, said(None).egress), (None, None));
     assert_eq!(said(None).verdict, Verdict::Drop);
-    let mut counts = Counts { rules: vec![0; pfw.counters.len()], ..Counts::default() };
+    let mut counts = PfwCounts { rules: vec![0; pfw.counters.len()], ..PfwCounts::default() };
     counts.count(&pfw_table::interpret(&pfw.table[0], Some(6)), 3);
     counts.count(&pfw_table::interpret(&pfw.table[1], Some(6)), 2);
     assert_eq!((counts.allowed, counts.redirected, &counts.rules[..2]), (5, 3, &[3, 2][..]));

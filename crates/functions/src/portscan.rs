@@ -23,11 +23,11 @@ use bartizan_config::policy::Seconds;
 use bartizan_flow::host::{HostKey, HostValue};
 use bartizan_flow::tcp::TcpState;
 use bartizan_function::{
-    Counter, Finding, FindingAction, FlowView, Function, FunctionKind, FunctionSpec, HostData, HostKeeper,
-    HostSlot, HostValues, Model, PacketContext, RuleInfo, RuleSource, RulesError, SlotState, WorkerState,
-    slot_as,
+    Finding, FindingAction, FlowView, Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec,
+    HostData, HostKeeper, HostSlot, HostValues, PacketContext, RuleInfo, RuleSource, RulesError, SlotState,
+    WorkerState, slot_as,
 };
-use bartizan_packet::{TcpFlags, Transport};
+use bartizan_packet::{TcpFlags, TransportLayer};
 use core::net::IpAddr;
 use core::ops::RangeInclusive;
 use schemars::JsonSchema;
@@ -39,24 +39,31 @@ use std::sync::Arc;
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "portscan",
     summary: "Finds hosts that scan ports or sweep networks, by what they tried in vain; alerts, or drops what they open.",
-    model: Model::StatefulHeaders,
+    model: FunctionModel::StatefulHeaders,
     // Before the functions that refuse: packets that they drop have no reply, and count.
     runs_after: &["gate"],
     runs_before: &["pfw", "sfw", "ids"],
     header_half: None,
     host_slot: Some(HostSlot { version: 1, held_max: ATTEMPTS_MAX * size_of::<Attempt>() }),
     counters: &[
-        Counter { name: "refused", help: "Attempts that were refused, and probes that open nothing." },
-        Counter { name: "scans", help: "Scans and sweeps told." },
-        Counter { name: "dropped", help: "Packets dropped." },
-        Counter { name: "untracked", help: "Attempts not counted: there was no room for their source." },
+        FunctionCounter {
+            name: "refused",
+            help: "Attempts that were refused, and probes that open nothing.",
+        },
+        FunctionCounter { name: "scans", help: "Scans and sweeps told." },
+        FunctionCounter { name: "dropped", help: "Packets dropped." },
+        FunctionCounter {
+            name: "untracked",
+            help: "Attempts not counted: there was no room for their source.",
+        },
     ],
 };
 
 /// The action on a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Action {
+#[schemars(rename = "Action")]
+pub enum PortscanAction {
     /// The scan is reported.
     #[default]
     Alert,
@@ -67,7 +74,8 @@ pub enum Action {
 /// Section `portscan`: the definition of a scan.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Section {
+#[schemars(rename = "Section")]
+pub struct PortscanSection {
     /// Number of ports of one host, with failed attempts within the window, that make a port scan: 2 to 100.
     #[serde(default = "twenty")]
     pub ports: u16,
@@ -79,7 +87,7 @@ pub struct Section {
     pub window: Seconds,
     /// The action on a scan.
     #[serde(default)]
-    pub action: Action,
+    pub action: PortscanAction,
     /// With `drop`: time for which new flows of the source are dropped, from each finding on; 0s: only the
     /// packet in hand is.
     #[serde(default = "a_minute")]
@@ -107,7 +115,7 @@ const RETRY: PacketDuration = PacketDuration::from_millis(900);
 
 /// The state of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum AttemptState {
     Open,
     Unanswered,
     Refused,
@@ -120,24 +128,24 @@ struct Attempt {
     host: IpAddr,
     port: u16,
     protocol: u8,
-    outcome: Outcome,
+    outcome: AttemptState,
     again: bool,
 }
 
 impl Attempt {
-    fn is_of(&self, (protocol, host, port): Target) -> bool {
+    fn is_of(&self, (protocol, host, port): ScanTarget) -> bool {
         (self.protocol, self.host, self.port) == (protocol, host, port)
     }
 
     /// Whether the attempt counts for a sweep. Browsers try IPv6 first and continue without it: one SYN to
     /// each server.
     fn sweeps(&self) -> bool {
-        self.outcome == Outcome::Refused || self.again || !matches!(self.port, 80 | 443)
+        self.outcome == AttemptState::Refused || self.again || !matches!(self.port, 80 | 443)
     }
 }
 
 /// Protocol, host and port.
-type Target = (u8, IpAddr, u16);
+type ScanTarget = (u8, IpAddr, u16);
 
 /// Kinds of scans: of ports and of hosts, by TCP and by UDP.
 const KINDS: usize = 4;
@@ -146,7 +154,7 @@ const KINDS: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scan {
     sweep: bool,
-    target: Target,
+    target: ScanTarget,
     count: u16,
 }
 
@@ -158,7 +166,7 @@ impl Scan {
 
 /// The record of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Source {
+pub struct ScanSource {
     /// Attempts in the order of their time.
     attempts: VecDeque<Attempt>,
     /// A bit for each host that answered, by its hash, in this half of the window and in the previous one.
@@ -173,7 +181,7 @@ pub struct Source {
     forgotten: u32,
 }
 
-impl HostValue for Source {
+impl HostValue for ScanSource {
     fn keep_until(&mut self, now: Timestamp) -> Timestamp {
         while self.attempts.front().is_some_and(|oldest| oldest.at + self.window <= now) {
             self.attempts.pop_front();
@@ -200,9 +208,9 @@ fn ones(bits: [u64; 4]) -> u32 {
     bits.iter().map(|word| word.count_ones()).sum()
 }
 
-impl Source {
+impl ScanSource {
     /// Notes activity of the source.
-    fn touch(&mut self, section: &Section, now: Timestamp) {
+    fn touch(&mut self, section: &PortscanSection, now: Timestamp) {
         self.seen = self.seen.max(now);
         self.window = self.window.max(PacketDuration::from_secs(section.window.0));
         let half = PacketDuration::from_nanos(self.window.as_nanos() / 2);
@@ -214,7 +222,13 @@ impl Source {
     }
 
     /// Adds an attempt. Returns scans, which may be due to attempts that have no reply by now.
-    fn tries(&mut self, section: &Section, target: Target, outcome: Outcome, now: Timestamp) -> Vec<Scan> {
+    fn tries(
+        &mut self,
+        section: &PortscanSection,
+        target: ScanTarget,
+        outcome: AttemptState,
+        now: Timestamp,
+    ) -> Vec<Scan> {
         self.touch(section, now);
         // Before the new attempt, which may evict the oldest.
         let unanswered = self.give_up(now);
@@ -222,7 +236,7 @@ impl Source {
         match self.attempts.iter_mut().find(|attempt| attempt.is_of(target)) {
             Some(known) => {
                 known.again |= now >= known.at + RETRY;
-                if outcome == Outcome::Refused {
+                if outcome == AttemptState::Refused {
                     known.outcome = outcome;
                 }
             }
@@ -234,19 +248,19 @@ impl Source {
                 self.attempts.push_back(Attempt { at: now, host, port, protocol, outcome, again: false });
             }
         }
-        let refused = (outcome == Outcome::Refused).then_some(target);
+        let refused = (outcome == AttemptState::Refused).then_some(target);
         self.look(section, [unanswered, refused], now)
     }
 
     /// Marks attempts without a reply in time as failed. Returns the latest of them.
-    fn give_up(&mut self, now: Timestamp) -> Option<Target> {
+    fn give_up(&mut self, now: Timestamp) -> Option<ScanTarget> {
         let mut latest = None;
         for attempt in &mut self.attempts {
             if attempt.at + ANSWER > now {
                 break;
             }
-            if attempt.outcome == Outcome::Open {
-                attempt.outcome = Outcome::Unanswered;
+            if attempt.outcome == AttemptState::Open {
+                attempt.outcome = AttemptState::Unanswered;
                 latest = Some((attempt.protocol, attempt.host, attempt.port));
             }
         }
@@ -254,19 +268,25 @@ impl Source {
     }
 
     /// Checks whether the ports of these targets' hosts, or the hosts on their ports, exceed the limits.
-    fn look(&mut self, section: &Section, targets: [Option<Target>; 2], now: Timestamp) -> Vec<Scan> {
+    fn look(
+        &mut self,
+        section: &PortscanSection,
+        targets: [Option<ScanTarget>; 2],
+        now: Timestamp,
+    ) -> Vec<Scan> {
         let mut found = Vec::new();
         let enough = usize::from(section.ports.min(section.hosts));
         if self.attempts.len() < enough {
             return found;
         }
         let window = PacketDuration::from_secs(section.window.0);
-        let blocks = section.action == Action::Drop;
+        let blocks = section.action == PortscanAction::Drop;
         for target in targets.into_iter().flatten() {
             let (protocol, host, port) = target;
             let (mut ports, mut hosts, mut failed) = (0, 0, [0; 4]);
-            let counts =
-                |a: &&Attempt| a.outcome != Outcome::Open && a.protocol == protocol && a.at + window > now;
+            let counts = |a: &&Attempt| {
+                a.outcome != AttemptState::Open && a.protocol == protocol && a.at + window > now
+            };
             for attempt in self.attempts.iter().filter(counts) {
                 ports += u16::from(attempt.host == host);
                 if attempt.port == port && attempt.sweeps() {
@@ -302,7 +322,7 @@ impl Source {
     }
 
     /// Notes a reply of a host to the source.
-    fn is_answered(&mut self, section: &Section, target: Target, now: Timestamp) {
+    fn is_answered(&mut self, section: &PortscanSection, target: ScanTarget, now: Timestamp) {
         self.touch(section, now);
         if let Some(place) = self.attempts.iter().position(|attempt| attempt.is_of(target)) {
             self.attempts.remove(place);
@@ -314,7 +334,7 @@ impl Source {
 
 /// Little endian: times of half, block, last packet and window, those of the kinds (0: never reported), bits,
 /// then the attempts.
-impl HostData for Source {
+impl HostData for ScanSource {
     fn export(&self, out: &mut Vec<u8>) {
         let told = self.told.map(|told| told.unwrap_or_default().as_nanos());
         let times =
@@ -341,14 +361,14 @@ impl HostData for Source {
         let time = Timestamp::from_nanos;
         let [half, blocked, seen, window, t0, t1, t2, t3, a0, a1, a2, a3, b0, b1, b2, b3] = words;
         let told = [t0, t1, t2, t3].map(|told| (told != 0).then_some(time(told)));
-        let mut source = Source {
+        let mut source = ScanSource {
             answered: [[a0, a1, a2, a3], [b0, b1, b2, b3]],
             half: time(half),
             told,
             blocked: time(blocked),
             seen: time(seen),
             window: PacketDuration::from_nanos(window),
-            ..Source::default()
+            ..ScanSource::default()
         };
         while !cursor.is_empty() {
             let at = time(cursor.array().map(u64::from_le_bytes)?);
@@ -359,9 +379,9 @@ impl HostData for Source {
             };
             let (port, protocol) = (cursor.u16_le()?, cursor.u8()?);
             let outcome = match cursor.u8()? {
-                0 => Outcome::Open,
-                1 => Outcome::Unanswered,
-                2 => Outcome::Refused,
+                0 => AttemptState::Open,
+                1 => AttemptState::Unanswered,
+                2 => AttemptState::Refused,
                 _ => return None,
             };
             let again = cursor.u8()? != 0;
@@ -381,7 +401,7 @@ impl FunctionKind for PortscanKind {
     }
 
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        let (_, classes) = classes::read::<Section>(SPEC.name, source)?;
+        let (_, classes) = classes::read::<PortscanSection>(SPEC.name, source)?;
         let mut errors = Vec::new();
         for (index, made) in classes.iter().enumerate() {
             let (class, path) = (&made.class, classes::path(index));
@@ -400,7 +420,7 @@ impl FunctionKind for PortscanKind {
             }
         }
         // The table is that of the generation before, with all that it knows.
-        let sources = source.hosts.of::<Source>(&SPEC);
+        let sources = source.hosts.of::<ScanSource>(&SPEC);
         match sources.filter(|_| errors.is_empty()) {
             Some(sources) => {
                 let by_fid = ByFid::new(&classes);
@@ -416,7 +436,7 @@ impl FunctionKind for PortscanKind {
     }
 
     fn section_schema(&self) -> Option<serde_json::Value> {
-        Some(classes::schema::<Section>())
+        Some(classes::schema::<PortscanSection>())
     }
 }
 
@@ -442,15 +462,15 @@ fn rules() -> [Arc<RuleInfo>; KINDS] {
 /// The function with the rules of one generation.
 pub struct Portscan {
     id: FunctionId,
-    sections: Vec<Section>,
+    sections: Vec<PortscanSection>,
     by_fid: ByFid,
-    sources: Arc<HostValues<Source>>,
+    sources: Arc<HostValues<ScanSource>>,
     rules: [Arc<RuleInfo>; KINDS],
 }
 
 /// Counters of a worker.
 #[derive(Debug, Default)]
-struct Counts {
+struct PortscanCounts {
     refused: u64,
     scans: u64,
     dropped: u64,
@@ -481,16 +501,16 @@ enum Says {
 }
 
 /// Whether an ICMP message reports an unreachable destination, except for the size of a packet.
-fn is_unreachable(transport: &Transport) -> bool {
+fn is_unreachable(transport: &TransportLayer) -> bool {
     match transport {
-        Transport::Icmp(icmp) => icmp.kind == 3 && icmp.code != 4,
-        Transport::Icmpv6(icmp) => icmp.kind == 1,
+        TransportLayer::Icmp(icmp) => icmp.kind == 3 && icmp.code != 4,
+        TransportLayer::Icmpv6(icmp) => icmp.kind == 1,
         _ => false,
     }
 }
 
 /// The meaning of a packet for its flow's attempt.
-fn says(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &Transport) -> Says {
+fn says(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &TransportLayer) -> Says {
     let to_client = context.direction == Direction::ToClient;
     let state = flow.tcp.map(|session| session.state());
     if context.notes.related.is_some() {
@@ -500,7 +520,7 @@ fn says(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &Transport)
     }
     let first = flow.packets.to_server + flow.packets.to_client == 1;
     match transport {
-        Transport::Tcp(tcp) => {
+        TransportLayer::Tcp(tcp) => {
             let has = |flag| tcp.flags.contains(flag);
             let sent = context.notes.tcp.is_some_and(|outcome| outcome.previous == TcpState::SynSent);
             // Only an answered connection, or one followed from one side: a scanner's own acknowledgement
@@ -516,9 +536,9 @@ fn says(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &Transport)
                 _ => Says::Nothing,
             }
         }
-        Transport::Udp(_) if flow.established => Says::Answers,
-        Transport::Udp(_) if first => Says::Opens,
-        Transport::Udp(_) => Says::Nothing,
+        TransportLayer::Udp(_) if flow.established => Says::Answers,
+        TransportLayer::Udp(_) if first => Says::Opens,
+        TransportLayer::Udp(_) => Says::Nothing,
         _ => Says::NoMore,
     }
 }
@@ -527,14 +547,14 @@ impl Portscan {
     /// Updates the source's record by a packet. Returns the scans found, and the end of the source's block.
     fn ask(
         &self,
-        section: &Section,
-        (tenant, source, target): (TenantId, IpAddr, Target),
+        section: &PortscanSection,
+        (tenant, source, target): (TenantId, IpAddr, ScanTarget),
         said: Says,
         now: Timestamp,
     ) -> Option<(Vec<Scan>, Timestamp)> {
         let key = HostKey::host(tenant, source);
         let udp = target.0 == 17;
-        let drops = section.action == Action::Drop;
+        let drops = section.action == PortscanAction::Drop;
         match said {
             // A datagram alone is nothing: its refusal counts.
             Says::Opens if udp && !drops => Some((Vec::new(), Timestamp::ZERO)),
@@ -543,13 +563,13 @@ impl Portscan {
                 Some((Vec::new(), blocked.unwrap_or_default()))
             }
             Says::Answers => {
-                let answered = |known: &mut Source| known.is_answered(section, target, now);
+                let answered = |known: &mut ScanSource| known.is_answered(section, target, now);
                 self.sources.with(&key, now, answered).ok()?;
                 Some((Vec::new(), Timestamp::ZERO))
             }
             _ => {
-                let outcome = if said == Says::Opens { Outcome::Open } else { Outcome::Refused };
-                let tries = |known: &mut Source| {
+                let outcome = if said == Says::Opens { AttemptState::Open } else { AttemptState::Refused };
+                let tries = |known: &mut ScanSource| {
                     // Dropped packets have no reply because they are dropped.
                     if drops && said != Says::Refuses && known.blocked > now {
                         return (Vec::new(), known.blocked);
@@ -564,12 +584,12 @@ impl Portscan {
     /// Reports scans. Returns whether the packet is to be dropped.
     fn tell(
         &self,
-        section: &Section,
+        section: &PortscanSection,
         source: IpAddr,
         scans: &[Scan],
         context: &mut PacketContext<'_>,
     ) -> bool {
-        let drops = section.action == Action::Drop && !scans.is_empty();
+        let drops = section.action == PortscanAction::Drop && !scans.is_empty();
         let action =
             if drops && context.prevention { FindingAction::Blocked } else { FindingAction::Allowed };
         for scan in scans {
@@ -590,12 +610,17 @@ impl Portscan {
         drops
     }
 
-    fn refuse(&self, counts: &mut Counts) -> Decision {
+    fn refuse(&self, counts: &mut PortscanCounts) -> Decision {
         counts.dropped += 1;
         Decision::refuse(Verdict::Drop, Reason::Portscan, self.id)
     }
 
-    fn judge(&self, section: &Section, context: &mut PacketContext<'_>, counts: &mut Counts) -> Decision {
+    fn judge(
+        &self,
+        section: &PortscanSection,
+        context: &mut PacketContext<'_>,
+        counts: &mut PortscanCounts,
+    ) -> Decision {
         let (Some(flow), Some(packet)) = (context.flow, context.packet) else { return Decision::CONTINUE };
         if let Some(Dropped(until)) = slot_as(context.slot) {
             if context.now < *until {
@@ -637,15 +662,15 @@ impl Function for Portscan {
     }
 
     fn worker(&self) -> WorkerState {
-        Box::new(Counts::default())
+        Box::new(PortscanCounts::default())
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
         let section = self.by_fid.get(context.notes.fid).and_then(|place| self.sections.get(place));
         let Some(section) = section else { return Decision::CONTINUE };
-        let mut counts = Counts::default();
+        let mut counts = PortscanCounts::default();
         let decision = self.judge(section, context, &mut counts);
-        if let Some(sum) = context.worker.downcast_mut::<Counts>() {
+        if let Some(sum) = context.worker.downcast_mut::<PortscanCounts>() {
             sum.refused += counts.refused;
             sum.scans += counts.scans;
             sum.dropped += counts.dropped;
@@ -659,7 +684,7 @@ impl Function for Portscan {
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
-        let Some(counts) = worker.downcast_ref::<Counts>() else { return };
+        let Some(counts) = worker.downcast_ref::<PortscanCounts>() else { return };
         each("refused", counts.refused);
         each("scans", counts.scans);
         each("dropped", counts.dropped);

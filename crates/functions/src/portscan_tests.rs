@@ -4,7 +4,7 @@
 use super::*;
 use bartizan_function::{HostKeeper, HostTables, HostTablesConfig};
 
-fn section() -> Section {
+fn section() -> PortscanSection {
     serde_json::from_str("{}").unwrap()
 }
 
@@ -22,14 +22,14 @@ fn host(n: u16) -> IpAddr {
 }
 
 /// A source with all kinds of state.
-fn busy() -> Source {
-    let mut source = Source::default();
+fn busy() -> ScanSource {
+    let mut source = ScanSource::default();
     for n in 0..150 {
-        let outcome = if n % 3 == 0 { Outcome::Refused } else { Outcome::Open };
+        let outcome = if n % 3 == 0 { AttemptState::Refused } else { AttemptState::Open };
         source.tries(&section(), (6, host(n), 22), outcome, at(u64::from(n) * 40));
         source.is_answered(&section(), (17, host(n / 8), 53), at(u64::from(n) * 40));
     }
-    source.tries(&section(), (6, host(149), 22), Outcome::Open, at(7_000));
+    source.tries(&section(), (6, host(149), 22), AttemptState::Open, at(7_000));
     source.blocked = at(99_000);
     source
 }
@@ -50,33 +50,33 @@ fn attempts_are_bounded_and_what_is_forgotten_is_counted() {
 
 #[test]
 fn what_is_exported_is_imported_and_no_cut_is_taken_for_whole() {
-    let source = Source { forgotten: 0, ..busy() };
+    let source = ScanSource { forgotten: 0, ..busy() };
     let mut bytes = Vec::new();
     source.export(&mut bytes);
-    assert_eq!(Source::import(&bytes), Some(source.clone()));
+    assert_eq!(ScanSource::import(&bytes), Some(source.clone()));
     // Records of attempts have two lengths; a cut at any other place is detected.
     for cut in bytes.len() - 17..bytes.len() {
-        assert_eq!(Source::import(&bytes[..cut]), None, "cut at {cut}");
+        assert_eq!(ScanSource::import(&bytes[..cut]), None, "cut at {cut}");
     }
     let one = bytes.len() - 2;
     bytes[one] = 7;
-    assert_eq!(Source::import(&bytes), None, "no such outcome");
+    assert_eq!(ScanSource::import(&bytes), None, "no such outcome");
     let mut many = Vec::new();
     source.export(&mut many);
     let record = many[many.len() - 30..].to_vec();
     many.extend(record);
-    assert_eq!(Source::import(&many), None, "more than are kept");
+    assert_eq!(ScanSource::import(&many), None, "more than are kept");
 }
 
 #[test]
 fn a_table_takes_up_what_another_one_exported() {
     let (from, to) = (HostTables::default(), HostTables::default());
     let key = HostKey::host(TenantId(3), host(2));
-    let sources = from.of::<Source>(&SPEC).unwrap();
+    let sources = from.of::<ScanSource>(&SPEC).unwrap();
     sources.with(&key, at(7_000), |source| *source = busy()).unwrap();
     let mut bytes = Vec::new();
     sources.export(&mut bytes);
-    let other = to.of::<Source>(&SPEC).unwrap();
+    let other = to.of::<ScanSource>(&SPEC).unwrap();
     assert_eq!(other.import(&bytes, at(7_000)), Ok(1));
     assert_eq!(other.if_there(&key, at(7_000), |source| source.attempts.len()), Some(ATTEMPTS_MAX));
 }
@@ -85,10 +85,11 @@ fn a_table_takes_up_what_another_one_exported() {
 fn invented_sources_of_one_tenant_hide_no_scan_of_another() {
     let config = HostTablesConfig { memory: 1 << 20, ..HostTablesConfig::default() };
     for v6 in [false, true] {
-        let sources = HostTables::new(config).of::<Source>(&SPEC).unwrap();
+        let sources = HostTables::new(config).of::<ScanSource>(&SPEC).unwrap();
         let tries = |tenant, from: IpAddr, port, now| {
-            let tried =
-                |source: &mut Source| source.tries(&section(), (6, host(1), port), Outcome::Refused, now);
+            let tried = |source: &mut ScanSource| {
+                source.tries(&section(), (6, host(1), port), AttemptState::Refused, now)
+            };
             sources.with(&HostKey::host(TenantId(tenant), from), now, tried).unwrap().len()
         };
         let address = |n: u32| -> IpAddr {

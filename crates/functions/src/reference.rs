@@ -4,7 +4,7 @@
 
 use crate::registry::{self, Services};
 use crate::{ids, sfw};
-use bartizan_function::{FunctionSpec, Model};
+use bartizan_function::{FunctionModel, FunctionSpec};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -26,9 +26,9 @@ pub fn page(specs: &[&FunctionSpec]) -> String {
     );
     for spec in specs {
         let model = match spec.model {
-            Model::StatelessHeaders => "1: headers, without state",
-            Model::StatefulHeaders => "2: headers and flow state",
-            Model::Payload => "3: payloads, streams and transactions",
+            FunctionModel::StatelessHeaders => "1: headers, without state",
+            FunctionModel::StatefulHeaders => "2: headers and flow state",
+            FunctionModel::Payload => "3: payloads, streams and transactions",
         };
         let _ = writeln!(page, "\n## {}\n\n{}\n\n* Model {model}.", spec.name, spec.summary);
         for (what, names) in [("after", spec.runs_after), ("before", spec.runs_before)] {

@@ -13,9 +13,9 @@
 //!
 //! Expectations of FTP and SIP and NAT are not supported.
 
-use crate::classes::{self, ByFid, Made, Member, PolicyClass};
-use crate::sfw_messages::{self, IcmpKind, Known, Message};
-use crate::sfw_table::{self, Action, Share, Transition};
+use crate::classes::{self, AddressMember, ByFid, CompiledClass, PolicyClass};
+use crate::sfw_messages::{self, IcmpKind, SfwAdmission, SfwMessageKind};
+use crate::sfw_table::{self, ConnectionShare, SfwAction, Transition};
 use crate::sfw_tcp::{self, Tracked, Wants};
 use bartizan_base::{Decision, Direction, Fid, FunctionId, Generation, Reason, Timestamp, Verdict};
 use bartizan_classify::NameId;
@@ -24,12 +24,12 @@ use bartizan_config::policy::sections::{Initiate, Midstream, SfwSection};
 use bartizan_flow::host::{HostKey, HostState, HostTable};
 use bartizan_flow::tcp::TcpState;
 use bartizan_function::{
-    Below, Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, HostKeeper,
-    Model, Notes, PacketContext, RuleSource, RulesError, Slot, SlotState, WorkerState, names_among, slot_as,
-    slot_as_mut,
+    ChainResults, FlowView, Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec,
+    HeaderField, HeaderHalf, HostKeeper, OffloadRequirement, PacketContext, RuleSource, RulesError,
+    SlotState, StateSlot, WorkerState, names_among, slot_as, slot_as_mut,
 };
 use bartizan_packet::tables::FlowEntry;
-use bartizan_packet::{Decoded, Icmp, Transport};
+use bartizan_packet::{Decoded, Icmp, TransportLayer};
 use core::net::IpAddr;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use std::sync::Arc;
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "sfw",
     summary: "Stateful firewall: who may open flows, TCP states and windows, ICMP errors that belong to a flow, limits per source.",
-    model: Model::StatefulHeaders,
+    model: FunctionModel::StatefulHeaders,
     runs_after: &["pfw"],
     runs_before: &["ids"],
     header_half: Some(HeaderHalf {
@@ -55,9 +55,9 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     }),
     host_slot: None,
     counters: &[
-        Counter { name: "admitted", help: "Flows let in." },
-        Counter { name: "dropped", help: "Packets dropped." },
-        Counter {
+        FunctionCounter { name: "admitted", help: "Flows let in." },
+        FunctionCounter { name: "dropped", help: "Packets dropped." },
+        FunctionCounter {
             name: "untracked",
             help: "Flows let in although the host table had no room to count them.",
         },
@@ -93,7 +93,7 @@ impl FunctionKind for SfwKind {
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let (_, classes) = classes::read::<SfwSection>(SPEC.name, source)?;
         let by_fid = ByFid::new(&classes);
-        let rules = classes.into_iter().map(Rules::new).collect();
+        let rules = classes.into_iter().map(SfwPolicyRules::new).collect();
         Ok(Box::new(Sfw {
             id: source.id,
             generation: source.generation,
@@ -109,35 +109,35 @@ impl FunctionKind for SfwKind {
 pub struct Sfw {
     id: FunctionId,
     generation: Generation,
-    rules: Vec<Rules>,
+    rules: Vec<SfwPolicyRules>,
     by_fid: ByFid,
     hosts: Hosts,
 }
 
 /// The rules of one policy; shared with other generations.
 #[derive(Debug)]
-struct Rules {
+struct SfwPolicyRules {
     /// The checks of TCP segments.
     wants: Wants,
-    made: Arc<Made<SfwSection, ()>>,
+    made: Arc<CompiledClass<SfwSection, ()>>,
 }
 
 /// The state of a flow. Dropping it releases the flow's share of the limits in the host table.
 #[derive(Debug)]
-struct State {
+struct SfwFlowState {
     generation: Generation,
-    counted: Option<Counted>,
+    counted: Option<SfwSourceShare>,
     /// ICMP: the latest identifiers, in the order of use.
     icmp_ids: SmallVec<[u16; 8]>,
 }
 
 /// The state never grows beyond its own size.
-impl SlotState for State {}
+impl SlotState for SfwFlowState {}
 
 /// Most identifiers of ICMP kept for a flow: an error about an earlier exchange is refused.
 pub(crate) const ICMP_IDS_MAX: usize = 8;
 
-impl State {
+impl SfwFlowState {
     fn note_icmp_id(&mut self, id: Option<u16>) {
         let Some(id) = id.filter(|id| self.icmp_ids.last() != Some(id)) else { return };
         self.icmp_ids.retain(|known| *known != id);
@@ -154,7 +154,7 @@ impl State {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct SfwCounts {
     admitted: u64,
     dropped: u64,
     untracked: u64,
@@ -162,7 +162,7 @@ struct Counts {
 
 /// The effect of a source's limit on a flow.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Limit {
+enum SourceLimitEffect {
     /// The flow is counted.
     Counts,
     /// The flow is counted, and refused if there are too many.
@@ -171,14 +171,14 @@ enum Limit {
 
 /// A flow's share of its source's counts.
 #[derive(Debug)]
-struct Counted {
+struct SfwSourceShare {
     hosts: Hosts,
     key: HostKey,
     half_open: bool,
     last: Timestamp,
 }
 
-impl Counted {
+impl SfwSourceShare {
     fn opened(&mut self) {
         if core::mem::take(&mut self.half_open) {
             self.hosts.if_there(&self.key, self.last, |h| h.half_open = h.half_open.saturating_sub(1));
@@ -186,7 +186,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for SfwSourceShare {
     fn drop(&mut self) {
         let half = u32::from(self.half_open);
         self.hosts.if_there(&self.key, self.last, |h| {
@@ -196,15 +196,15 @@ impl Drop for Counted {
     }
 }
 
-impl Rules {
-    fn new(made: Arc<Made<SfwSection, ()>>) -> Self {
+impl SfwPolicyRules {
+    fn new(made: Arc<CompiledClass<SfwSection, ()>>) -> Self {
         let PolicyClass { rules, one_sided, .. } = &made.class;
         let wants = Wants {
             window_check: rules.window_check,
             beginning: rules.midstream == Midstream::Drop,
             one_sided_inspected: *one_sided == OneSided::IdsOnly,
         };
-        Rules { wants, made }
+        SfwPolicyRules { wants, made }
     }
 
     fn section(&self) -> &SfwSection {
@@ -212,12 +212,12 @@ impl Rules {
     }
 
     /// Whether the side that opened the flow may do so.
-    fn may_open(&self, flow: &FlowView<'_>, notes: &Notes<'_>) -> bool {
+    fn may_open(&self, flow: &FlowView<'_>, notes: &ChainResults<'_>) -> bool {
         self.may_open_between((flow.client.0, flow.server.0), notes)
     }
 
     /// Whether the first of two addresses may open flows to the other one.
-    fn may_open_between(&self, (client, server): (IpAddr, IpAddr), notes: &Notes<'_>) -> bool {
+    fn may_open_between(&self, (client, server): (IpAddr, IpAddr), notes: &ChainResults<'_>) -> bool {
         let PolicyClass { from, to, .. } = &self.made.class;
         let (from, to) = match self.section().initiate {
             Initiate::From => (from, to),
@@ -225,7 +225,7 @@ impl Rules {
             Initiate::Both => return true,
         };
         let names = names_among(notes.matches);
-        let lies = |list: &[Member], address, names: &[NameId]| {
+        let lies = |list: &[AddressMember], address, names: &[NameId]| {
             list.is_empty() || list.iter().any(|member| member.is(address, names))
         };
         lies(from, client, &names.source) && lies(to, server, &names.destination)
@@ -235,8 +235,8 @@ impl Rules {
 /// The kind of an ICMP message, by its type.
 fn icmp_kind(packet: &Decoded) -> Option<(IcmpKind, &Icmp)> {
     match &packet.transport {
-        Transport::Icmp(icmp) => Some((sfw_messages::icmpv4_kind(icmp.kind), icmp)),
-        Transport::Icmpv6(icmp) => Some((sfw_messages::icmpv6_kind(icmp.kind), icmp)),
+        TransportLayer::Icmp(icmp) => Some((sfw_messages::icmpv4_kind(icmp.kind), icmp)),
+        TransportLayer::Icmpv6(icmp) => Some((sfw_messages::icmpv6_kind(icmp.kind), icmp)),
         _ => None,
     }
 }
@@ -244,7 +244,7 @@ fn icmp_kind(packet: &Decoded) -> Option<(IcmpKind, &Icmp)> {
 /// Whether an error is about a packet that its receiver has sent in the flow with which it is associated (RFC
 /// 5927 section 4): the TCP sequence number or the ICMP identifier has to be one of the flow's. An error that
 /// quotes too little to decide is refused.
-fn quotes(packet: &Decoded, flow: &FlowView<'_>, state: Option<&State>) -> bool {
+fn quotes(packet: &Decoded, flow: &FlowView<'_>, state: Option<&SfwFlowState>) -> bool {
     let Some(quoted) = packet.about().filter(|quoted| quoted.proto == flow.protocol) else { return false };
     match (flow.tcp, quoted.icmp) {
         (Some(session), _) => {
@@ -262,9 +262,9 @@ impl Sfw {
     /// The decision on a packet: whether the function is done with its flow, or the reason of a refusal.
     fn judge(
         &self,
-        rules: &Rules,
+        rules: &SfwPolicyRules,
         context: &mut PacketContext<'_>,
-        counts: &mut Counts,
+        counts: &mut SfwCounts,
     ) -> Result<bool, Reason> {
         let Some(packet) = context.packet.map(|p| p.decoded()) else { return Ok(false) };
         match (context.flow, packet.transport.tcp()) {
@@ -289,25 +289,25 @@ impl Sfw {
     /// Carries out the table's decision on a segment.
     fn segment(
         &self,
-        rules: &Rules,
+        rules: &SfwPolicyRules,
         cell: Transition,
         flow: &FlowView<'_>,
         state: TcpState,
         context: &mut PacketContext<'_>,
-        counts: &mut Counts,
+        counts: &mut SfwCounts,
     ) -> Result<(), Reason> {
         match cell.action {
-            Action::Skip => return Ok(()),
-            Action::Refuse => return Err(cell.reason.unwrap_or(Reason::SfwState)),
-            Action::Admit => {}
+            SfwAction::Skip => return Ok(()),
+            SfwAction::Refuse => return Err(cell.reason.unwrap_or(Reason::SfwState)),
+            SfwAction::Admit => {}
         }
-        let settled = |known: &State| known.generation == self.generation && known.counted.is_none();
+        let settled = |known: &SfwFlowState| known.generation == self.generation && known.counted.is_none();
         if self.state(context).is_some_and(settled) {
             // The flow is admitted and counted already, as for nearly every segment of a connection.
             return Ok(());
         }
         let share = sfw_table::share(state);
-        self.admit(rules, flow, share == Share::HalfOpen, context, counts)?;
+        self.admit(rules, flow, share == ConnectionShare::HalfOpen, context, counts)?;
         self.follow(share, context);
         Ok(())
     }
@@ -315,35 +315,37 @@ impl Sfw {
     /// The decision on a packet other than a segment of a tracked connection.
     fn message(
         &self,
-        rules: &Rules,
+        rules: &SfwPolicyRules,
         packet: &Decoded,
         context: &mut PacketContext<'_>,
-        counts: &mut Counts,
+        counts: &mut SfwCounts,
     ) -> Result<bool, Reason> {
         let icmp = icmp_kind(packet);
         let known = match context.flow {
-            None => Known::NoFlow,
-            Some(_) if self.is_admitted(context) => Known::Admitted,
-            Some(_) => Known::New,
+            None => SfwAdmission::NoFlow,
+            Some(_) if self.is_admitted(context) => SfwAdmission::Admitted,
+            Some(_) => SfwAdmission::New,
         };
         let message = match icmp.map(|(kind, _)| kind) {
-            None if matches!(packet.transport, Transport::Tcp(_)) => Message::Untracked,
-            None => Message::Plain,
-            Some(IcmpKind::Question) => Message::Question,
-            Some(IcmpKind::Answer) if context.direction == Direction::ToServer => Message::AnswerOfAsker,
-            Some(IcmpKind::Answer) => Message::Answer,
-            Some(IcmpKind::Neighbour) => Message::Neighbour,
+            None if matches!(packet.transport, TransportLayer::Tcp(_)) => SfwMessageKind::Untracked,
+            None => SfwMessageKind::Plain,
+            Some(IcmpKind::Question) => SfwMessageKind::Question,
+            Some(IcmpKind::Answer) if context.direction == Direction::ToServer => {
+                SfwMessageKind::AnswerOfAsker
+            }
+            Some(IcmpKind::Answer) => SfwMessageKind::Answer,
+            Some(IcmpKind::Neighbour) => SfwMessageKind::Neighbour,
             Some(IcmpKind::Error) => {
                 let about = context.flow.is_none_or(|flow| quotes(packet, flow, self.state(context)));
                 let related = context.notes.related == Some(true) && about;
-                if related { Message::Error } else { Message::StrayError }
+                if related { SfwMessageKind::Error } else { SfwMessageKind::StrayError }
             }
         };
         let flow = match (sfw_messages::exchange(known, message), context.flow) {
-            ((Action::Refuse, reason), _) => return Err(reason.unwrap_or(Reason::SfwNoConnection)),
-            ((Action::Admit, _), Some(flow)) => flow,
+            ((SfwAction::Refuse, reason), _) => return Err(reason.unwrap_or(Reason::SfwNoConnection)),
+            ((SfwAction::Admit, _), Some(flow)) => flow,
             // The exchange that it answers is unknown: the packet is forwarded if its sender may open flows.
-            ((Action::Admit, _), None) => {
+            ((SfwAction::Admit, _), None) => {
                 let ends = packet.src().zip(packet.dst());
                 let may = ends.is_none_or(|ends| rules.may_open_between(ends, context.notes));
                 return if may { Ok(false) } else { Err(Reason::SfwInitiator) };
@@ -352,7 +354,7 @@ impl Sfw {
         };
         self.admit(rules, flow, false, context, counts)?;
         if let Some((_, message)) = icmp
-            && let Some(state) = slot_as_mut::<State>(context.slot)
+            && let Some(state) = slot_as_mut::<SfwFlowState>(context.slot)
         {
             state.note_icmp_id(message.id);
         }
@@ -360,8 +362,8 @@ impl Sfw {
         Ok(icmp.is_none() && flow.protocol != 6 && flow.established && !self.counts_in(context))
     }
 
-    fn state<'c>(&self, context: &'c PacketContext<'_>) -> Option<&'c State> {
-        slot_as::<State>(context.slot)
+    fn state<'c>(&self, context: &'c PacketContext<'_>) -> Option<&'c SfwFlowState> {
+        slot_as::<SfwFlowState>(context.slot)
     }
 
     fn is_admitted(&self, context: &PacketContext<'_>) -> bool {
@@ -375,13 +377,13 @@ impl Sfw {
     /// Admits a flow, once; another generation checks again whether it may be opened.
     fn admit(
         &self,
-        rules: &Rules,
+        rules: &SfwPolicyRules,
         flow: &FlowView<'_>,
         half_open: bool,
         context: &mut PacketContext<'_>,
-        counts: &mut Counts,
+        counts: &mut SfwCounts,
     ) -> Result<(), Reason> {
-        let known = slot_as_mut::<State>(context.slot);
+        let known = slot_as_mut::<SfwFlowState>(context.slot);
         if known.as_ref().is_some_and(|s| s.generation == self.generation) {
             return Ok(());
         }
@@ -394,33 +396,34 @@ impl Sfw {
             if known.counted.is_none() {
                 // The flow was admitted before there was a limit, and stays; from now on it counts among the
                 // open ones.
-                known.counted = self.count(rules, flow, (half_open, Limit::Counts), now, counts)?;
+                known.counted =
+                    self.count(rules, flow, (half_open, SourceLimitEffect::Counts), now, counts)?;
             }
             return Ok(());
         }
-        let counted = self.count(rules, flow, (half_open, Limit::Refuses), now, counts)?;
+        let counted = self.count(rules, flow, (half_open, SourceLimitEffect::Refuses), now, counts)?;
         counts.admitted += 1;
         *context.slot =
-            Some(Box::new(State { generation: self.generation, counted, icmp_ids: SmallVec::new() }));
+            Some(Box::new(SfwFlowState { generation: self.generation, counted, icmp_ids: SmallVec::new() }));
         Ok(())
     }
 
     /// Counts the flow for its source, if there is a limit.
     fn count(
         &self,
-        rules: &Rules,
+        rules: &SfwPolicyRules,
         flow: &FlowView<'_>,
-        (half_open, limit): (bool, Limit),
+        (half_open, limit): (bool, SourceLimitEffect),
         now: Timestamp,
-        counts: &mut Counts,
-    ) -> Result<Option<Counted>, Reason> {
+        counts: &mut SfwCounts,
+    ) -> Result<Option<SfwSourceShare>, Reason> {
         let SfwSection { max_half_open, max_connections, .. } = *rules.section();
         if max_half_open.is_none() && max_connections.is_none() {
             return Ok(None);
         }
         let key = HostKey::host(flow.tenant, flow.client.0);
         let result = self.hosts.with(&key, now, |host| {
-            let refuses = limit == Limit::Refuses;
+            let refuses = limit == SourceLimitEffect::Refuses;
             if refuses && half_open && max_half_open.is_some_and(|max| host.half_open >= max) {
                 return Err(Reason::SfwSynLimit);
             }
@@ -432,7 +435,9 @@ impl Sfw {
             Ok(())
         });
         match result {
-            Ok(Ok(())) => Ok(Some(Counted { hosts: Arc::clone(&self.hosts), key, half_open, last: now })),
+            Ok(Ok(())) => {
+                Ok(Some(SfwSourceShare { hosts: Arc::clone(&self.hosts), key, half_open, last: now }))
+            }
             Ok(Err(reason)) => Err(reason),
             Err(_) => {
                 counts.untracked += 1;
@@ -442,15 +447,15 @@ impl Sfw {
     }
 
     /// Updates a connection's share of the limits by its state.
-    fn follow(&self, share: Share, context: &mut PacketContext<'_>) {
+    fn follow(&self, share: ConnectionShare, context: &mut PacketContext<'_>) {
         let now = context.now;
-        let Some(state) = slot_as_mut::<State>(context.slot) else { return };
+        let Some(state) = slot_as_mut::<SfwFlowState>(context.slot) else { return };
         let Some(counted) = &mut state.counted else { return };
         counted.last = now;
         match share {
-            Share::HalfOpen => {}
-            Share::Open => counted.opened(),
-            Share::Nothing => state.counted = None,
+            ConnectionShare::HalfOpen => {}
+            ConnectionShare::Open => counted.opened(),
+            ConnectionShare::Nothing => state.counted = None,
         }
     }
 }
@@ -465,14 +470,14 @@ impl Function for Sfw {
     }
 
     fn worker(&self) -> WorkerState {
-        Box::new(Counts::default())
+        Box::new(SfwCounts::default())
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
         let Some(rules) = self.by_fid.get(context.notes.fid).and_then(|i| self.rules.get(i)) else {
             return Decision::CONTINUE;
         };
-        let mut counts = Counts::default();
+        let mut counts = SfwCounts::default();
         let result = self.judge(rules, context, &mut counts);
         let decision = match result {
             Ok(done) => Decision { done, ..Decision::CONTINUE },
@@ -481,7 +486,7 @@ impl Function for Sfw {
                 Decision::refuse(Verdict::Drop, reason, self.id)
             }
         };
-        if let Some(sum) = context.worker.downcast_mut::<Counts>() {
+        if let Some(sum) = context.worker.downcast_mut::<SfwCounts>() {
             sum.admitted += counts.admitted;
             sum.dropped += counts.dropped;
             sum.untracked += counts.untracked;
@@ -492,18 +497,18 @@ impl Function for Sfw {
     /// An admitted flow of this generation needs no further checks or counts. A connection still needs its
     /// numbers; without the policy's window check they are compared nevertheless, since plain segments are
     /// within the window.
-    fn below(&self, flow: &FlowView<'_>, fid: Fid, slot: &Slot) -> Below {
-        let let_in = slot_as::<State>(slot).is_some_and(|known| {
+    fn below(&self, flow: &FlowView<'_>, fid: Fid, slot: &StateSlot) -> OffloadRequirement {
+        let let_in = slot_as::<SfwFlowState>(slot).is_some_and(|known| {
             let half_open = known.counted.as_ref().is_some_and(|counted| counted.half_open);
             known.generation == self.generation && !half_open
         });
         match flow.protocol {
-            _ if self.by_fid.get(fid).is_none() => Below::Nothing,
-            _ if !let_in || !flow.established => Below::Judges,
-            6 => Below::Windows,
+            _ if self.by_fid.get(fid).is_none() => OffloadRequirement::Nothing,
+            _ if !let_in || !flow.established => OffloadRequirement::Judges,
+            6 => OffloadRequirement::Windows,
             // The decision is the same for every packet of these; ICMP has several kinds.
-            1 | 58 => Below::Judges,
-            _ => Below::Nothing,
+            1 | 58 => OffloadRequirement::Judges,
+            _ => OffloadRequirement::Nothing,
         }
     }
 
@@ -534,7 +539,7 @@ impl Function for Sfw {
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
-        let Some(counts) = worker.downcast_ref::<Counts>() else { return };
+        let Some(counts) = worker.downcast_ref::<SfwCounts>() else { return };
         each("admitted", counts.admitted);
         each("dropped", counts.dropped);
         each("untracked", counts.untracked);

@@ -4,13 +4,13 @@
 //!
 //! Sources: RFC 5927 section 4 (ICMP errors), RFC 792 and RFC 4443 (messages of ICMP).
 
-use crate::sfw_table::Action;
+use crate::sfw_table::SfwAction;
 use bartizan_base::Reason;
 
 /// The kind of a packet that is no segment of a tracked connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Message {
+pub enum SfwMessageKind {
     /// TCP without tracking: the flow table had no room.
     Untracked = 0,
     /// UDP and other protocols.
@@ -29,26 +29,26 @@ pub enum Message {
     Neighbour = 7,
 }
 
-impl Message {
+impl SfwMessageKind {
     /// Number of kinds.
     pub const COUNT: usize = 8;
     /// All, in the order of their numbers.
-    pub const ALL: [Message; Self::COUNT] = [
-        Message::Untracked,
-        Message::Plain,
-        Message::Question,
-        Message::Answer,
-        Message::AnswerOfAsker,
-        Message::Error,
-        Message::StrayError,
-        Message::Neighbour,
+    pub const ALL: [SfwMessageKind; Self::COUNT] = [
+        SfwMessageKind::Untracked,
+        SfwMessageKind::Plain,
+        SfwMessageKind::Question,
+        SfwMessageKind::Answer,
+        SfwMessageKind::AnswerOfAsker,
+        SfwMessageKind::Error,
+        SfwMessageKind::StrayError,
+        SfwMessageKind::Neighbour,
     ];
 }
 
 /// The state of the flow of such a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Known {
+pub enum SfwAdmission {
     /// There is no flow.
     NoFlow = 0,
     /// The flow is not admitted yet.
@@ -58,15 +58,15 @@ pub enum Known {
 }
 
 /// The action on a packet that is no segment, and the reason of a refusal.
-pub type Exchange = (Action, Option<Reason>);
+pub type ExchangeDecision = (SfwAction, Option<Reason>);
 
-const ADMIT: Exchange = (Action::Admit, None);
-const SKIP: Exchange = (Action::Skip, None);
-const UNRELATED: Exchange = (Action::Refuse, Some(Reason::SfwUnrelatedIcmp));
-const NO_CONNECTION: Exchange = (Action::Refuse, Some(Reason::SfwNoConnection));
+const ADMIT: ExchangeDecision = (SfwAction::Admit, None);
+const SKIP: ExchangeDecision = (SfwAction::Skip, None);
+const UNRELATED: ExchangeDecision = (SfwAction::Refuse, Some(Reason::SfwUnrelatedIcmp));
+const NO_CONNECTION: ExchangeDecision = (SfwAction::Refuse, Some(Reason::SfwNoConnection));
 
-/// Rows by [`Known`], columns by [`Message`].
-pub static EXCHANGES: [Exchange; 3 * Message::COUNT] = [
+/// Rows by [`SfwAdmission`], columns by [`SfwMessageKind`].
+pub static EXCHANGES: [ExchangeDecision; 3 * SfwMessageKind::COUNT] = [
     // Untracked, plain, question, answer, answer of the asker, error, stray error, neighbour.
     NO_CONNECTION,
     ADMIT,
@@ -97,8 +97,8 @@ pub static EXCHANGES: [Exchange; 3 * Message::COUNT] = [
 /// The cell for a message of a flow in a state.
 #[inline]
 #[must_use]
-pub fn exchange(known: Known, message: Message) -> Exchange {
-    let place = known as usize * Message::COUNT + message as usize;
+pub fn exchange(known: SfwAdmission, message: SfwMessageKind) -> ExchangeDecision {
+    let place = known as usize * SfwMessageKind::COUNT + message as usize;
     EXCHANGES.get(place).copied().unwrap_or(NO_CONNECTION)
 }
 

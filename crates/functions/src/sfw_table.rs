@@ -16,7 +16,7 @@ use bartizan_flow::tcp::{SessionPhase, TcpState};
 /// The action on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Action {
+pub enum SfwAction {
     /// Forward it if its flow is admitted: who may open flows, and how many, is checked once per flow.
     /// Without a flow, the sender must be allowed to open one.
     Admit = 0,
@@ -45,7 +45,7 @@ pub struct Transition {
     /// passes the packet up.
     pub next: Option<TcpState>,
     /// The action on the packet.
-    pub action: Action,
+    pub action: SfwAction,
     /// The reason of a refusal.
     pub reason: Option<Reason>,
     /// The timeout of `next`.
@@ -71,7 +71,7 @@ impl Transition {
 /// The kind of a segment by its flags, if their combination is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum SegmentKind {
     /// FIN with SYN or RST, SYN with RST, or none of SYN, RST and ACK.
     Broken = 0,
     /// SYN alone.
@@ -86,23 +86,30 @@ pub enum Kind {
     Fin = 5,
 }
 
-impl Kind {
+impl SegmentKind {
     /// All, in the order of their numbers.
-    pub const ALL: [Kind; 6] = [Kind::Broken, Kind::Syn, Kind::SynAck, Kind::Rst, Kind::Ack, Kind::Fin];
+    pub const ALL: [SegmentKind; 6] = [
+        SegmentKind::Broken,
+        SegmentKind::Syn,
+        SegmentKind::SynAck,
+        SegmentKind::Rst,
+        SegmentKind::Ack,
+        SegmentKind::Fin,
+    ];
 }
 
 /// Kind by flags: FIN 1, SYN 2, RST 4, ACK 8.
-pub static KINDS: [Kind; 16] = {
-    use Kind::{Ack, Broken as No, Fin, Rst, Syn, SynAck};
+pub static KINDS: [SegmentKind; 16] = {
+    use SegmentKind::{Ack, Broken as No, Fin, Rst, Syn, SynAck};
     [No, No, Syn, No, Rst, No, No, No, Ack, Fin, SynAck, No, Rst, No, No, No]
 };
 
 /// The position of an accepted segment in the state before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Place {
+pub enum SegmentPosition {
     /// The state stays, and the segment has no special position.
-    Stays = 0,
+    OffloadDenied = 0,
     /// The state stays, and the state allows the segment: a reply without data to a SYN (of a server that has
     /// an older connection of these ports), a segment of a one-sided connection, or a segment that an ended
     /// connection had in flight.
@@ -111,9 +118,10 @@ pub enum Place {
     Moves = 2,
 }
 
-impl Place {
+impl SegmentPosition {
     /// All, in the order of their numbers.
-    pub const ALL: [Place; 3] = [Place::Stays, Place::Expected, Place::Moves];
+    pub const ALL: [SegmentPosition; 3] =
+        [SegmentPosition::OffloadDenied, SegmentPosition::Expected, SegmentPosition::Moves];
 }
 
 /// Class of a segment: a number below [`SegmentClass::COUNT`]. Segments that a check has decided have one of
@@ -156,7 +164,7 @@ impl SegmentClass {
     /// The class of an accepted segment.
     #[inline]
     #[must_use]
-    pub const fn taken(kind: Kind, place: Place, direction: Direction) -> SegmentClass {
+    pub const fn taken(kind: SegmentKind, place: SegmentPosition, direction: Direction) -> SegmentClass {
         SegmentClass((kind as u8) << 3 | (place as u8) << 1 | matches!(direction, Direction::ToClient) as u8)
     }
 }
@@ -177,22 +185,30 @@ pub const STATES: [TcpState; 11] = [
 ];
 
 /// A rule from which rows of the table are made.
-struct Rule {
+struct TransitionRule {
     state: TcpState,
-    kinds: &'static [Kind],
-    places: &'static [Place],
+    kinds: &'static [SegmentKind],
+    places: &'static [SegmentPosition],
 }
 
 /// Accepted segments that a state does not allow; all others are forwarded. Before the SYN/ACK only SYNs,
 /// RSTs, and expected segments; after the end only RSTs and expected segments. In all other states a segment
 /// needs one of ACK, SYN and RST (RFC 9293 section 3.10.7.4), which each kind has.
-const REFUSED: &[Rule] = &[
-    Rule { state: TcpState::SynSent, kinds: &[Kind::Ack, Kind::Fin], places: &[Place::Stays] },
-    Rule { state: TcpState::Closed, kinds: &[Kind::Ack, Kind::Fin], places: &[Place::Stays] },
-    Rule {
+const REFUSED: &[TransitionRule] = &[
+    TransitionRule {
+        state: TcpState::SynSent,
+        kinds: &[SegmentKind::Ack, SegmentKind::Fin],
+        places: &[SegmentPosition::OffloadDenied],
+    },
+    TransitionRule {
         state: TcpState::Closed,
-        kinds: &[Kind::Syn, Kind::SynAck],
-        places: &[Place::Stays, Place::Expected],
+        kinds: &[SegmentKind::Ack, SegmentKind::Fin],
+        places: &[SegmentPosition::OffloadDenied],
+    },
+    TransitionRule {
+        state: TcpState::Closed,
+        kinds: &[SegmentKind::Syn, SegmentKind::SynAck],
+        places: &[SegmentPosition::OffloadDenied, SegmentPosition::Expected],
     },
 ];
 
@@ -202,37 +218,37 @@ const BOTH: &[Direction] = &[Direction::ToServer, Direction::ToClient];
 
 /// The next state of a segment that changes the state, as far as state, kind and direction determine it. The
 /// others are up to tracking: a connection that continues after a RST, a server's ACK that took another path.
-pub(crate) const MOVES: &[(TcpState, Kind, &[Direction], TcpState)] = &[
-    (TcpState::None, Kind::Syn, BOTH, TcpState::SynSent),
+pub(crate) const MOVES: &[(TcpState, SegmentKind, &[Direction], TcpState)] = &[
+    (TcpState::None, SegmentKind::Syn, BOTH, TcpState::SynSent),
     // Picked up in the middle.
-    (TcpState::None, Kind::SynAck, BOTH, TcpState::SynRecv),
-    (TcpState::None, Kind::Ack, BOTH, TcpState::Established),
-    (TcpState::None, Kind::Fin, BOTH, TcpState::FinWait1),
-    (TcpState::SynSent, Kind::SynAck, TO_CLIENT, TcpState::SynRecv),
+    (TcpState::None, SegmentKind::SynAck, BOTH, TcpState::SynRecv),
+    (TcpState::None, SegmentKind::Ack, BOTH, TcpState::Established),
+    (TcpState::None, SegmentKind::Fin, BOTH, TcpState::FinWait1),
+    (TcpState::SynSent, SegmentKind::SynAck, TO_CLIENT, TcpState::SynRecv),
     // The other side is not visible.
-    (TcpState::SynSent, Kind::Ack, BOTH, TcpState::Established),
-    (TcpState::SynSent, Kind::Rst, TO_CLIENT, TcpState::Closed),
-    (TcpState::SynRecv, Kind::Ack, BOTH, TcpState::Established),
-    (TcpState::SynRecv, Kind::Fin, TO_SERVER, TcpState::CloseWait),
-    (TcpState::SynRecv, Kind::Fin, TO_CLIENT, TcpState::FinWait1),
-    (TcpState::SynRecv, Kind::Rst, BOTH, TcpState::Closed),
-    (TcpState::Established, Kind::Fin, TO_SERVER, TcpState::CloseWait),
-    (TcpState::Established, Kind::Fin, TO_CLIENT, TcpState::FinWait1),
-    (TcpState::Established, Kind::Rst, BOTH, TcpState::Closed),
-    (TcpState::FinWait1, Kind::Ack, TO_SERVER, TcpState::FinWait2),
-    (TcpState::FinWait1, Kind::Fin, BOTH, TcpState::TimeWait),
-    (TcpState::FinWait1, Kind::Rst, BOTH, TcpState::Closed),
-    (TcpState::FinWait2, Kind::Fin, BOTH, TcpState::TimeWait),
-    (TcpState::FinWait2, Kind::Rst, BOTH, TcpState::Closed),
-    (TcpState::CloseWait, Kind::Fin, TO_CLIENT, TcpState::LastAck),
-    (TcpState::CloseWait, Kind::Rst, BOTH, TcpState::Closed),
-    (TcpState::Closing, Kind::Ack, BOTH, TcpState::TimeWait),
-    (TcpState::Closing, Kind::Fin, BOTH, TcpState::TimeWait),
-    (TcpState::Closing, Kind::Rst, BOTH, TcpState::Closed),
-    (TcpState::LastAck, Kind::Ack, TO_SERVER, TcpState::Closed),
-    (TcpState::LastAck, Kind::Rst, BOTH, TcpState::Closed),
-    (TcpState::TimeWait, Kind::Ack, BOTH, TcpState::Closed),
-    (TcpState::TimeWait, Kind::Rst, BOTH, TcpState::Closed),
+    (TcpState::SynSent, SegmentKind::Ack, BOTH, TcpState::Established),
+    (TcpState::SynSent, SegmentKind::Rst, TO_CLIENT, TcpState::Closed),
+    (TcpState::SynRecv, SegmentKind::Ack, BOTH, TcpState::Established),
+    (TcpState::SynRecv, SegmentKind::Fin, TO_SERVER, TcpState::CloseWait),
+    (TcpState::SynRecv, SegmentKind::Fin, TO_CLIENT, TcpState::FinWait1),
+    (TcpState::SynRecv, SegmentKind::Rst, BOTH, TcpState::Closed),
+    (TcpState::Established, SegmentKind::Fin, TO_SERVER, TcpState::CloseWait),
+    (TcpState::Established, SegmentKind::Fin, TO_CLIENT, TcpState::FinWait1),
+    (TcpState::Established, SegmentKind::Rst, BOTH, TcpState::Closed),
+    (TcpState::FinWait1, SegmentKind::Ack, TO_SERVER, TcpState::FinWait2),
+    (TcpState::FinWait1, SegmentKind::Fin, BOTH, TcpState::TimeWait),
+    (TcpState::FinWait1, SegmentKind::Rst, BOTH, TcpState::Closed),
+    (TcpState::FinWait2, SegmentKind::Fin, BOTH, TcpState::TimeWait),
+    (TcpState::FinWait2, SegmentKind::Rst, BOTH, TcpState::Closed),
+    (TcpState::CloseWait, SegmentKind::Fin, TO_CLIENT, TcpState::LastAck),
+    (TcpState::CloseWait, SegmentKind::Rst, BOTH, TcpState::Closed),
+    (TcpState::Closing, SegmentKind::Ack, BOTH, TcpState::TimeWait),
+    (TcpState::Closing, SegmentKind::Fin, BOTH, TcpState::TimeWait),
+    (TcpState::Closing, SegmentKind::Rst, BOTH, TcpState::Closed),
+    (TcpState::LastAck, SegmentKind::Ack, TO_SERVER, TcpState::Closed),
+    (TcpState::LastAck, SegmentKind::Rst, BOTH, TcpState::Closed),
+    (TcpState::TimeWait, SegmentKind::Ack, BOTH, TcpState::Closed),
+    (TcpState::TimeWait, SegmentKind::Rst, BOTH, TcpState::Closed),
 ];
 
 /// The timeout of a state.
@@ -245,7 +261,7 @@ pub const fn timeout_of(state: TcpState) -> Timeout {
     }
 }
 
-const fn cell(next: Option<TcpState>, action: Action, reason: Option<Reason>) -> Transition {
+const fn cell(next: Option<TcpState>, action: SfwAction, reason: Option<Reason>) -> Transition {
     let timeout = match next {
         Some(state) => Some(timeout_of(state)),
         None => None,
@@ -253,7 +269,7 @@ const fn cell(next: Option<TcpState>, action: Action, reason: Option<Reason>) ->
     Transition { next, action, reason, timeout }
 }
 
-const fn has_kind(mut kinds: &[Kind], kind: Kind) -> bool {
+const fn has_kind(mut kinds: &[SegmentKind], kind: SegmentKind) -> bool {
     while let [first, rest @ ..] = kinds {
         if *first as u8 == kind as u8 {
             return true;
@@ -263,7 +279,7 @@ const fn has_kind(mut kinds: &[Kind], kind: Kind) -> bool {
     false
 }
 
-const fn has_place(mut places: &[Place], place: Place) -> bool {
+const fn has_place(mut places: &[SegmentPosition], place: SegmentPosition) -> bool {
     while let [first, rest @ ..] = places {
         if *first as u8 == place as u8 {
             return true;
@@ -284,7 +300,7 @@ const fn has_direction(mut directions: &[Direction], direction: Direction) -> bo
 }
 
 /// The next state of a segment that changes the state.
-const fn moved(state: TcpState, kind: Kind, direction: Direction) -> Option<TcpState> {
+const fn moved(state: TcpState, kind: SegmentKind, direction: Direction) -> Option<TcpState> {
     let mut moves = MOVES;
     while let [(from, by, directions, to), rest @ ..] = moves {
         if *from as u8 == state as u8 && *by as u8 == kind as u8 && has_direction(directions, direction) {
@@ -296,47 +312,52 @@ const fn moved(state: TcpState, kind: Kind, direction: Direction) -> Option<TcpS
 }
 
 /// The cell of an accepted segment.
-const fn taken(state: TcpState, kind: Kind, place: Place, direction: Direction) -> Transition {
+const fn taken(
+    state: TcpState,
+    kind: SegmentKind,
+    place: SegmentPosition,
+    direction: Direction,
+) -> Transition {
     let mut refused = REFUSED;
     while let [rule, rest @ ..] = refused {
         if rule.state as u8 == state as u8 && has_kind(rule.kinds, kind) && has_place(rule.places, place) {
-            return cell(Some(state), Action::Refuse, Some(Reason::SfwState));
+            return cell(Some(state), SfwAction::Refuse, Some(Reason::SfwState));
         }
         refused = rest;
     }
     let next = match place {
-        Place::Stays | Place::Expected => Some(state),
-        Place::Moves => moved(state, kind, direction),
+        SegmentPosition::OffloadDenied | SegmentPosition::Expected => Some(state),
+        SegmentPosition::Moves => moved(state, kind, direction),
     };
-    cell(next, Action::Admit, None)
+    cell(next, SfwAction::Admit, None)
 }
 
 /// The cell of a segment of a named class, in any state. The class does not determine the next state after a
 /// refused segment.
 const fn named(class: SegmentClass) -> Transition {
     match class {
-        SegmentClass::UNREAD | SegmentClass::UNCHECKED => cell(None, Action::Admit, None),
-        SegmentClass::ONE_SIDED => cell(None, Action::Skip, None),
-        SegmentClass::NO_CONNECTION => cell(None, Action::Refuse, Some(Reason::SfwNoConnection)),
-        SegmentClass::OUT_OF_WINDOW => cell(None, Action::Refuse, Some(Reason::SfwWindow)),
+        SegmentClass::UNREAD | SegmentClass::UNCHECKED => cell(None, SfwAction::Admit, None),
+        SegmentClass::ONE_SIDED => cell(None, SfwAction::Skip, None),
+        SegmentClass::NO_CONNECTION => cell(None, SfwAction::Refuse, Some(Reason::SfwNoConnection)),
+        SegmentClass::OUT_OF_WINDOW => cell(None, SfwAction::Refuse, Some(Reason::SfwWindow)),
         // BROKEN, REFUSED, INJECTED; and undefined numbers.
-        _ => cell(None, Action::Refuse, Some(Reason::SfwState)),
+        _ => cell(None, SfwAction::Refuse, Some(Reason::SfwState)),
     }
 }
 
 const fn cell_of(state: TcpState, class: u8) -> Transition {
     let kind = match class >> 3 {
-        1 => Kind::Syn,
-        2 => Kind::SynAck,
-        3 => Kind::Rst,
-        4 => Kind::Ack,
-        5 => Kind::Fin,
+        1 => SegmentKind::Syn,
+        2 => SegmentKind::SynAck,
+        3 => SegmentKind::Rst,
+        4 => SegmentKind::Ack,
+        5 => SegmentKind::Fin,
         _ => return named(SegmentClass(class)),
     };
     let place = match class >> 1 & 3 {
-        0 => Place::Stays,
-        1 => Place::Expected,
-        2 => Place::Moves,
+        0 => SegmentPosition::OffloadDenied,
+        1 => SegmentPosition::Expected,
+        2 => SegmentPosition::Moves,
         _ => return named(SegmentClass::BROKEN),
     };
     taken(state, kind, place, if class & 1 == 0 { Direction::ToServer } else { Direction::ToClient })
@@ -376,7 +397,7 @@ pub fn transition(state: TcpState, class: SegmentClass) -> Transition {
 /// The share of a connection in its source's limits, by its state after the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Share {
+pub enum ConnectionShare {
     /// A half-open connection.
     HalfOpen = 0,
     /// A connection.
@@ -387,15 +408,15 @@ pub enum Share {
 
 /// The share of a state.
 #[must_use]
-pub const fn share(state: TcpState) -> Share {
+pub const fn share(state: TcpState) -> ConnectionShare {
     match state {
-        TcpState::None | TcpState::SynSent | TcpState::SynRecv => Share::HalfOpen,
+        TcpState::None | TcpState::SynSent | TcpState::SynRecv => ConnectionShare::HalfOpen,
         TcpState::Established
         | TcpState::FinWait1
         | TcpState::FinWait2
         | TcpState::LastAck
         | TcpState::CloseWait
-        | TcpState::Closing => Share::Open,
-        TcpState::TimeWait | TcpState::Closed => Share::Nothing,
+        | TcpState::Closing => ConnectionShare::Open,
+        TcpState::TimeWait | TcpState::Closed => ConnectionShare::Nothing,
     }
 }

@@ -7,7 +7,7 @@
 //! would not accept. Old data that a sender may have had in flight ([`TcpSession::oldest`]) is forwarded: its
 //! sender waits for the ACK that it provokes.
 
-use crate::sfw_table::{self, KINDS, Kind, Place, SegmentClass, Transition};
+use crate::sfw_table::{self, KINDS, SegmentClass, SegmentKind, SegmentPosition, Transition};
 use bartizan_base::Direction;
 use bartizan_flow::tcp::{Outcome, Seq, StreamEvent, TcpSession, TcpState};
 use bartizan_packet::{Tcp, TcpFlags};
@@ -64,9 +64,9 @@ bitflags::bitflags! {
 
 /// The inputs of a segment's classification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Input {
+pub(crate) struct SegmentInputs {
     /// Kind by its flags.
-    pub kind: Kind,
+    pub kind: SegmentKind,
     /// State before it.
     pub previous: TcpState,
     /// The sender.
@@ -94,7 +94,7 @@ impl Tracked<'_> {
         if self.is_plain() {
             return sfw_table::transition(TcpState::Established, plain(self.direction));
         }
-        let input = Input::new(self);
+        let input = SegmentInputs::new(self);
         sfw_table::transition(input.previous, input.class(wants))
     }
 
@@ -118,18 +118,18 @@ impl Tracked<'_> {
 
 /// The class of plain segments.
 pub(crate) const fn plain(direction: Direction) -> SegmentClass {
-    SegmentClass::taken(Kind::Ack, Place::Stays, direction)
+    SegmentClass::taken(SegmentKind::Ack, SegmentPosition::OffloadDenied, direction)
 }
 
 /// The kind of a segment by its flags.
-pub(crate) fn kind(flags: TcpFlags) -> Kind {
+pub(crate) fn kind(flags: TcpFlags) -> SegmentKind {
     let bits = flags.bits();
     // FIN, SYN and RST are the lowest bits; ACK is bit 4.
     let place = bits & 7 | (bits & TcpFlags::ACK.bits()) >> 1;
-    KINDS.get(usize::from(place)).copied().unwrap_or(Kind::Broken)
+    KINDS.get(usize::from(place)).copied().unwrap_or(SegmentKind::Broken)
 }
 
-impl Input {
+impl SegmentInputs {
     /// The inputs for a segment that tracking has handled.
     pub(crate) fn new(tracked: &Tracked<'_>) -> Self {
         let Tracked { outcome, session, segment, payload_len, direction, established } = *tracked;
@@ -145,7 +145,7 @@ impl Input {
         facts.set(Facts::REJECTED, outcome.rejected);
         // A new connection may begin at any number (RFC 6528); the server answers by its own state (RFC 5961
         // section 4).
-        let opens = kind(segment.flags) == Kind::Syn;
+        let opens = kind(segment.flags) == SegmentKind::Syn;
         facts.set(Facts::TOO_OLD, !opens && end.before(session.oldest(direction)));
         facts.set(Facts::BARE, payload_len == 0);
         facts.set(Facts::MOVES, outcome.state != previous);
@@ -161,7 +161,7 @@ impl Input {
             let injected = event == StreamEvent::ThreeWayAckDataInject;
             facts.set(Facts::INJECTED, facts.contains(Facts::INJECTED) || injected);
         }
-        Input { kind: kind(segment.flags), previous, direction, facts }
+        SegmentInputs { kind: kind(segment.flags), previous, direction, facts }
     }
 
     /// The class, by a policy's checks. Checks come before states: a check's result is the same in every
@@ -171,7 +171,7 @@ impl Input {
         if wants.one_sided_inspected && has(Facts::ONE_SIDED) {
             return SegmentClass::ONE_SIDED;
         }
-        if self.kind == Kind::Broken {
+        if self.kind == SegmentKind::Broken {
             return SegmentClass::BROKEN;
         }
         if has(Facts::UNREAD) {
@@ -182,7 +182,8 @@ impl Input {
         }
         if has(Facts::REJECTED) && !has(Facts::OLD) {
             // A RST that the receiver would not accept is refused without an event.
-            let numbers = has(Facts::NUMBERS) || (self.kind == Kind::Rst && self.previous != TcpState::None);
+            let numbers =
+                has(Facts::NUMBERS) || (self.kind == SegmentKind::Rst && self.previous != TcpState::None);
             return match (numbers, wants.window_check) {
                 (true, true) => SegmentClass::OUT_OF_WINDOW,
                 (true, false) => SegmentClass::UNCHECKED,
@@ -199,10 +200,10 @@ impl Input {
         SegmentClass::taken(self.kind, self.place(), self.direction)
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> SegmentPosition {
         let has = |fact| self.facts.contains(fact);
         if has(Facts::MOVES) {
-            return Place::Moves;
+            return SegmentPosition::Moves;
         }
         let expected = match self.previous {
             // The reply of a server that has an older connection of these ports (RFC 5961 section 4);
@@ -213,7 +214,7 @@ impl Input {
             TcpState::Closed => has(Facts::REST),
             _ => false,
         };
-        if expected { Place::Expected } else { Place::Stays }
+        if expected { SegmentPosition::Expected } else { SegmentPosition::OffloadDenied }
     }
 }
 

@@ -2,8 +2,10 @@
 //! The stateful firewall's tables against TCP tracking: seeded random sessions, whose segments are near the
 //! expected ones.
 
-use crate::sfw_table::{self, Action, Kind, MOVES, NONE, Place, STATES, SegmentClass, Timeout, timeout_of};
-use crate::sfw_tcp::{Facts, Input, Tracked, Wants, kind, plain};
+use crate::sfw_table::{
+    self, MOVES, NONE, STATES, SegmentClass, SegmentKind, SegmentPosition, SfwAction, Timeout, timeout_of,
+};
+use crate::sfw_tcp::{Facts, SegmentInputs, Tracked, Wants, kind, plain};
 use bartizan_base::{Direction, Reason, Timestamp};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{
@@ -95,7 +97,7 @@ fn sessions_are_let_on_and_refused_for_each_reason() {
     let mut said = BTreeMap::new();
     sessions(1000, |seen| {
         for wants in all_wants() {
-            let input = Input::new(&seen);
+            let input = SegmentInputs::new(&seen);
             let cell = sfw_table::transition(input.previous, input.class(wants));
             assert_eq!(told(input, wants).err(), cell.reason, "{input:?} {wants:?}");
             *said.entry(cell.reason).or_insert(0) += 1;
@@ -112,9 +114,9 @@ fn what_is_plain_has_the_class_of_its_facts() {
     sessions(4000, |seen| {
         for wants in all_wants().filter(|_| seen.is_plain()) {
             plain_ones += 1;
-            let input = Input::new(&seen);
+            let input = SegmentInputs::new(&seen);
             assert_eq!((input.previous, input.class(wants)), (TcpState::Established, plain(seen.direction)));
-            assert_eq!(seen.cell(wants).action, Action::Admit);
+            assert_eq!(seen.cell(wants).action, SfwAction::Admit);
         }
     });
     assert!(plain_ones > 1000, "{plain_ones}");
@@ -126,7 +128,7 @@ fn what_is_plain_has_the_class_of_its_facts() {
 fn what_the_table_says_comes_next_is_what_tracking_makes_of_it() {
     let mut met = BTreeSet::new();
     sessions(20_000, |seen| {
-        let input = Input::new(&seen);
+        let input = SegmentInputs::new(&seen);
         let class = input.class(Wants { window_check: true, beginning: false, one_sided_inspected: false });
         let cell = sfw_table::transition(input.previous, class);
         if let Some(next) = cell.next {
@@ -148,30 +150,32 @@ fn what_the_table_says_comes_next_is_what_tracking_makes_of_it() {
 }
 
 /// The firewall's decision on a segment in another form: by reasons, not by tables.
-fn told(input: Input, wants: Wants) -> Result<bool, Reason> {
-    let Input { kind, previous, direction, facts } = input;
+fn told(input: SegmentInputs, wants: Wants) -> Result<bool, Reason> {
+    let SegmentInputs { kind, previous, direction, facts } = input;
     let has = |fact| facts.contains(fact);
     let not_taken = has(Facts::REJECTED) && !has(Facts::OLD);
-    let rst = kind == Kind::Rst;
+    let rst = kind == SegmentKind::Rst;
     let wrong_numbers = has(Facts::NUMBERS) || not_taken && rst && previous != TcpState::None;
     let known = previous >= TcpState::Established && !has(Facts::ASYNC);
     let allowed = match previous {
         TcpState::SynSent => {
             let answer = direction == Direction::ToClient && has(Facts::BARE);
-            matches!(kind, Kind::Syn | Kind::SynAck | Kind::Rst)
+            matches!(kind, SegmentKind::Syn | SegmentKind::SynAck | SegmentKind::Rst)
                 || answer
                 || has(Facts::ASYNC)
                 || has(Facts::MOVES)
         }
         TcpState::Closed => {
-            matches!(kind, Kind::Ack | Kind::Fin) && has(Facts::REST) || rst || has(Facts::MOVES)
+            matches!(kind, SegmentKind::Ack | SegmentKind::Fin) && has(Facts::REST)
+                || rst
+                || has(Facts::MOVES)
         }
         _ => true,
     };
     let one_sided = wants.one_sided_inspected && has(Facts::ONE_SIDED);
     match () {
         () if one_sided => Ok(false),
-        () if kind == Kind::Broken => Err(Reason::SfwState),
+        () if kind == SegmentKind::Broken => Err(Reason::SfwState),
         () if has(Facts::UNREAD) => Ok(true),
         () if !has(Facts::CONNECTION) => Err(Reason::SfwNoConnection),
         () if wants.beginning && has(Facts::MIDSTREAM) => Err(Reason::SfwNoConnection),
@@ -189,16 +193,16 @@ fn the_table_says_what_is_told_of_every_input() {
     let mut said = BTreeMap::new();
     for facts in 0..1 << 13 {
         let facts = Facts::from_bits(facts).expect("as many facts");
-        for (previous, kind) in STATES.iter().flat_map(|state| Kind::ALL.map(|kind| (*state, kind))) {
+        for (previous, kind) in STATES.iter().flat_map(|state| SegmentKind::ALL.map(|kind| (*state, kind))) {
             for direction in Direction::BOTH {
-                let input = Input { kind, previous, direction, facts };
+                let input = SegmentInputs { kind, previous, direction, facts };
                 for wants in all_wants().flat_map(|wants| {
                     [false, true].map(|inspected| Wants { one_sided_inspected: inspected, ..wants })
                 }) {
                     let cell = sfw_table::transition(previous, input.class(wants));
                     let found = match cell.action {
-                        Action::Refuse => Err(cell.reason.expect("no refusal without a reason")),
-                        action => Ok(action == Action::Admit),
+                        SfwAction::Refuse => Err(cell.reason.expect("no refusal without a reason")),
+                        action => Ok(action == SfwAction::Admit),
                     };
                     assert_eq!(found, told(input, wants), "{input:?} {wants:?}");
                     *said.entry(format!("{found:?}")).or_insert(0) += 1;
@@ -216,12 +220,12 @@ fn kinds_are_those_of_flags() {
         let [fin, syn, rst, ack] =
             [TcpFlags::FIN, TcpFlags::SYN, TcpFlags::RST, TcpFlags::ACK].map(|flag| flags.contains(flag));
         let expected = match (syn, rst, fin, ack) {
-            (true, false, false, false) => Kind::Syn,
-            (true, false, false, true) => Kind::SynAck,
-            (false, true, false, _) => Kind::Rst,
-            (false, false, false, true) => Kind::Ack,
-            (false, false, true, true) => Kind::Fin,
-            _ => Kind::Broken,
+            (true, false, false, false) => SegmentKind::Syn,
+            (true, false, false, true) => SegmentKind::SynAck,
+            (false, true, false, _) => SegmentKind::Rst,
+            (false, false, false, true) => SegmentKind::Ack,
+            (false, false, true, true) => SegmentKind::Fin,
+            _ => SegmentKind::Broken,
         };
         assert_eq!(kind(flags), expected, "{bits:#04x}");
     }
@@ -239,18 +243,18 @@ fn the_cells_are_where_their_numbers_say() {
     }
     let window = sfw_table::transition(TcpState::Established, SegmentClass::OUT_OF_WINDOW);
     assert_eq!(window.bytes(), [NONE, 2, Reason::SfwWindow as u8, NONE]);
-    let data = SegmentClass::taken(Kind::Ack, Place::Stays, Direction::ToClient);
+    let data = SegmentClass::taken(SegmentKind::Ack, SegmentPosition::OffloadDenied, Direction::ToClient);
     let on = sfw_table::transition(TcpState::Established, data);
     assert_eq!(on.bytes(), [TcpState::Established as u8, 0, NONE, Timeout::Established as u8]);
     // Undefined numbers fail closed.
     for class in SegmentClass::COUNT as u8..=u8::MAX {
         assert!(
-            STATES.iter().all(|s| sfw_table::transition(*s, SegmentClass(class)).action == Action::Refuse)
+            STATES.iter().all(|s| sfw_table::transition(*s, SegmentClass(class)).action == SfwAction::Refuse)
         );
     }
     for (class, state) in (0..SegmentClass::COUNT as u8).flat_map(|class| STATES.map(|state| (class, state)))
     {
         let cell = sfw_table::transition(state, SegmentClass(class));
-        assert_eq!(cell.action == Action::Refuse, cell.reason.is_some(), "{state:?} {class}");
+        assert_eq!(cell.action == SfwAction::Refuse, cell.reason.is_some(), "{state:?} {class}");
     }
 }

@@ -4,8 +4,8 @@
 
 use crate::transitions;
 
-use bartizan_functions::sfw_messages::{EXCHANGES, Message, icmpv4_kind, icmpv6_kind};
-use bartizan_functions::sfw_table::{KINDS, Kind, NONE, STATES, SegmentClass, TRANSITIONS, share};
+use bartizan_functions::sfw_messages::{EXCHANGES, SfwMessageKind, icmpv4_kind, icmpv6_kind};
+use bartizan_functions::sfw_table::{KINDS, NONE, STATES, SegmentClass, SegmentKind, TRANSITIONS, share};
 use bartizan_testkit::generated;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -93,12 +93,12 @@ fn a_c_program_reads_every_cell_as_rust_does() {
     for state in STATES {
         let _ = writeln!(expected, "{}: {}", state as u8, share(state) as u8);
     }
-    let _ = writeln!(expected, "{}", (Kind::Fin as u8) << 3 | 2 << 1 | 1);
+    let _ = writeln!(expected, "{}", (SegmentKind::Fin as u8) << 3 | 2 << 1 | 1);
     assert_eq!(output, expected);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-fn kind(flags: u8) -> Kind {
+fn kind(flags: u8) -> SegmentKind {
     KINDS[usize::from(flags & 7 | (flags & 0x10) >> 1)]
 }
 
@@ -126,7 +126,7 @@ fn checks() -> String {
     }
     for (number, (action, reason)) in EXCHANGES.iter().enumerate() {
         let value = format!("16'h{:02x}{:02x}", reason.map_or(NONE, |r| r as u8), *action as u8);
-        let (known, message) = (number / Message::COUNT, number % Message::COUNT);
+        let (known, message) = (number / SfwMessageKind::COUNT, number % SfwMessageKind::COUNT);
         expect(format!("exchange(2'd{known}, 3'd{message})"), value);
     }
     expect("class_of(KIND_FIN, PLACE_MOVES, 1'b1)".to_owned(), "6'd45".to_owned());

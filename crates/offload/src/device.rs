@@ -15,7 +15,7 @@
 //! | [`Wish::Delete`] | the entry is gone | counts, then `Deleted` |
 //!
 //! A device that is taken away reports for each entry, without a request, its last counts and `Deleted`, and
-//! refuses new ones as [`Stays::Away`].
+//! refuses new ones as [`OffloadDenied::Away`].
 //!
 //! When in doubt a packet goes up: of another generation, of TCP with RST or SYN or without ACK, a fragment,
 //! anything odd. So does a FIN, unless the entry forwards without comparing and the FIN begins where its
@@ -31,10 +31,10 @@
 
 use crate::key::{DeviceKey, Fields};
 use crate::marks::Mark;
-use crate::stays::Stays;
+use crate::stays::OffloadDenied;
 use bartizan_base::{Generation, Level, PacketDuration, PortIndex, Reason, Timestamp};
-use bartizan_flow::level::{Answer, SunkId};
-use bartizan_flow::tcp::Progress;
+use bartizan_flow::level::{LevelReply, SunkId};
+use bartizan_flow::tcp::TcpProgress;
 use bartizan_packet::TunnelKind;
 use bartizan_packet::windows::Windows;
 
@@ -100,7 +100,7 @@ impl Actions {
 }
 
 /// The counts that a device keeps for its entries. The host's records are exact, so it hands flows only to
-/// devices that count all ([`Stays::Uncounted`]).
+/// devices that count all ([`OffloadDenied::Uncounted`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counting {
     /// Packets.
@@ -136,7 +136,7 @@ pub struct Capabilities {
     /// Whether it holds the numbers of TCP connections and compares segments with them
     /// ([`Install::windows`]).
     pub windows: bool,
-    /// The actions that it can do; the host does the others ([`Stays::Action`]).
+    /// The actions that it can do; the host does the others ([`OffloadDenied::Action`]).
     pub actions: Actions,
     /// Named ports that packets can leave by ([`Action::Redirect`]), a bit each.
     pub exits: u64,
@@ -144,7 +144,7 @@ pub struct Capabilities {
     pub counting: Counting,
     /// Whether it supports [`Wish::Update`].
     pub updates: bool,
-    /// It reports entries that were silent for so long ([`Said::Idle`]). `None`: it does not.
+    /// It reports entries that were silent for so long ([`DeviceReply::Idle`]). `None`: it does not.
     pub ageing: Option<PacketDuration>,
     /// Measured entries per second that it can make; by default measured over all so far. `None`: not known.
     pub insert_rate: Option<u64>,
@@ -168,13 +168,13 @@ pub struct Install {
 impl Capabilities {
     /// The reason why a device of these capabilities cannot hold an entry. `None`: it can.
     #[must_use]
-    pub fn refuses(&self, key: &bartizan_flow::FlowKey, action: Action) -> Option<Stays> {
+    pub fn refuses(&self, key: &bartizan_flow::FlowKey, action: Action) -> Option<OffloadDenied> {
         let lacks = match action {
-            Action::Forward => (!self.actions.forward).then_some(Stays::Action),
-            Action::Drop(_) | Action::DropFrom(..) => (!self.actions.drop).then_some(Stays::Action),
+            Action::Forward => (!self.actions.forward).then_some(OffloadDenied::Action),
+            Action::Drop(_) | Action::DropFrom(..) => (!self.actions.drop).then_some(OffloadDenied::Action),
             Action::Redirect(port) => {
                 let leads = self.exits.checked_shr(port.0.into()).unwrap_or(0) & 1 == 1;
-                (!leads).then_some(Stays::Egress)
+                (!leads).then_some(OffloadDenied::Egress)
             }
         };
         let family = if key.is_ipv6() { self.ipv6 } else { self.ipv4 };
@@ -185,17 +185,17 @@ impl Capabilities {
         let inside = DeviceKey::of(key);
         let reaches = |kind: &TunnelKind| !around && inside.is_in(*kind);
         if !family {
-            Some(Stays::Family)
+            Some(OffloadDenied::Family)
         } else if !known {
-            Some(Stays::Protocol)
+            Some(OffloadDenied::Protocol)
         } else if inside.is_in_tunnel() && !self.tunnels.iter().any(reaches) {
-            Some(Stays::Tunnel)
+            Some(OffloadDenied::Tunnel)
         } else if !inside.is_within(self.fields) {
-            Some(Stays::Key)
+            Some(OffloadDenied::Key)
         } else if lacks.is_some() {
             lacks
         } else if self.counting != Counting::ALL {
-            Some(Stays::Uncounted)
+            Some(OffloadDenied::Uncounted)
         } else {
             None
         }
@@ -227,7 +227,7 @@ pub enum Wish {
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct DeviceRequest {
     /// Place of the entry.
     pub place: u32,
     /// The stay that the entry belongs to; every report of the entry carries it.
@@ -255,20 +255,20 @@ pub struct Counts {
 
 /// The progress of the sides of a TCP connection by the packets that an entry has handled: of the lower
 /// endpoint of the key, and of the higher one. `None` where no packet came.
-pub type Sides = [Option<Progress>; 2];
+pub type Sides = [Option<TcpProgress>; 2];
 
 /// A reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// Done as requested.
-    Done(Answer),
+    Done(LevelReply),
     /// It cannot be installed.
-    Refused(Stays),
+    Refused(OffloadDenied),
 }
 
 /// A device's report about an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum DeviceReply {
     /// Its counts.
     Counts(Counts),
     /// A reply.
@@ -283,10 +283,10 @@ pub trait Device: Send {
     fn capabilities(&self) -> &Capabilities;
 
     /// Takes requests in bulk. Even an immediate reply is delivered by the next [`Device::poll`].
-    fn submit(&mut self, requests: &[Request], now: Timestamp);
+    fn submit(&mut self, requests: &[DeviceRequest], now: Timestamp);
 
     /// Appends the reports since the last call: place, stay, report.
-    fn poll(&mut self, now: Timestamp, said: &mut Vec<(u32, SunkId, Said)>);
+    fn poll(&mut self, now: Timestamp, said: &mut Vec<(u32, SunkId, DeviceReply)>);
 
     /// The present progress of a TCP connection: by all packets that have left, even if not counted yet. The
     /// host judges a segment that comes up by it. `None`: there is no such entry.

@@ -4,10 +4,10 @@
 //!
 //! It is the host's key without the tenant. A tenant follows from link, tunnel, VLANs and addresses, and the
 //! key has all of these, so two tenants never share one; with one exception: tenants selected by VLAN while
-//! flow keys have no VLANs. Such flows stay at the host ([`crate::Stays::Tenant`]).
+//! flow keys have no VLANs. Such flows stay at the host ([`crate::OffloadDenied::Tenant`]).
 //!
-//! The parts of the key are data ([`Field`]): a device declares the fields that it holds. It holds flows in
-//! whose keys all other fields are 0, and passes up packets in whose keys another field is not.
+//! The parts of the key are data ([`KeyField`]): a device declares the fields that it holds. It holds flows
+//! in whose keys all other fields are 0, and passes up packets in whose keys another field is not.
 
 use bartizan_base::Direction;
 use bartizan_flow::FlowKey;
@@ -25,24 +25,24 @@ macro_rules! fields {
         /// of another one.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        pub enum Field {
+        pub enum KeyField {
             $($(#[$meta])* $name,)*
         }
 
-        impl Field {
+        impl KeyField {
             /// All fields.
-            pub const ALL: &'static [Field] = &[$(Field::$name),*];
+            pub const ALL: &'static [KeyField] = &[$(KeyField::$name),*];
 
             /// The name for people.
             #[must_use]
             pub const fn name(self) -> &'static str {
-                match self { $(Field::$name => $text,)* }
+                match self { $(KeyField::$name => $text,)* }
             }
 
             /// The bits of the field in the words of the key.
             #[must_use]
             pub const fn mask(self) -> [u64; 7] {
-                match self { $(Field::$name => [$a, $b, $c, $d, $tunnel, $ports, $rest],)* }
+                match self { $(KeyField::$name => [$a, $b, $c, $d, $tunnel, $ports, $rest],)* }
             }
         }
     };
@@ -79,29 +79,29 @@ pub struct Fields(u16);
 
 impl Fields {
     /// The whole key.
-    pub const ALL: Fields = Fields((1 << Field::ALL.len()) - 1);
+    pub const ALL: Fields = Fields((1 << KeyField::ALL.len()) - 1);
 
     /// All of these fields but one.
     #[must_use]
-    pub const fn without(self, field: Field) -> Self {
+    pub const fn without(self, field: KeyField) -> Self {
         Fields(self.0 & !(1 << field as u8))
     }
 
     /// Whether a field is among them.
     #[must_use]
-    pub const fn contains(self, field: Field) -> bool {
+    pub const fn contains(self, field: KeyField) -> bool {
         self.0 >> field as u8 & 1 == 1
     }
 
     /// Each of these fields.
-    pub fn each(self) -> impl Iterator<Item = Field> {
-        Field::ALL.iter().copied().filter(move |field| self.contains(*field))
+    pub fn each(self) -> impl Iterator<Item = KeyField> {
+        KeyField::ALL.iter().copied().filter(move |field| self.contains(*field))
     }
 
     /// The bits of the key that are in none of these fields.
     fn others(self) -> [u64; 7] {
         let mut bits = [0; 7];
-        for field in Field::ALL.iter().filter(|field| !self.contains(**field)) {
+        for field in KeyField::ALL.iter().filter(|field| !self.contains(**field)) {
             bits.iter_mut().zip(field.mask()).for_each(|(bits, mask)| *bits |= mask);
         }
         bits
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn fields_are_the_whole_key_and_none_has_bits_of_another_one() {
         let mut all = [0u64; 7];
-        for field in Field::ALL {
+        for field in KeyField::ALL {
             for (all, mask) in all.iter_mut().zip(field.mask()) {
                 assert_eq!(*all & mask, 0, "{field:?}");
                 *all |= mask;
@@ -206,7 +206,7 @@ mod tests {
         // Five of the flags are used.
         let unused = 0b1110_0000 << 16;
         assert_eq!(all, [u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX, !TENANT, !unused]);
-        assert_eq!(Fields::ALL.each().count(), Field::ALL.len());
+        assert_eq!(Fields::ALL.each().count(), KeyField::ALL.len());
         assert_eq!(Fields::ALL.others(), [0; 7]);
     }
 
@@ -217,18 +217,18 @@ mod tests {
         let plain = FlowScope::default();
         let side = FlowSide::First;
         let with = [
-            (Field::Link, FlowScope { link: LinkId(0xffff), ..plain }),
-            (Field::Sides, FlowScope { side, ..plain }),
-            (Field::Tunnel, FlowScope { tunnel: u64::MAX, ..plain }),
-            (Field::Depth, FlowScope { level: 0xff, ..plain }),
-            (Field::Vlan, FlowScope { vlans: [0xfff, 0, 0], ..plain }),
-            (Field::SecondVlan, FlowScope { vlans: [0, 0xfff, 0], ..plain }),
-            (Field::ThirdVlan, FlowScope { vlans: [0, 0, 0xfff], ..plain }),
+            (KeyField::Link, FlowScope { link: LinkId(0xffff), ..plain }),
+            (KeyField::Sides, FlowScope { side, ..plain }),
+            (KeyField::Tunnel, FlowScope { tunnel: u64::MAX, ..plain }),
+            (KeyField::Depth, FlowScope { level: 0xff, ..plain }),
+            (KeyField::Vlan, FlowScope { vlans: [0xfff, 0, 0], ..plain }),
+            (KeyField::SecondVlan, FlowScope { vlans: [0, 0xfff, 0], ..plain }),
+            (KeyField::ThirdVlan, FlowScope { vlans: [0, 0, 0xfff], ..plain }),
         ];
         for (field, scope) in &with {
-            for missing in Field::ALL {
+            for missing in KeyField::ALL {
                 let fields = Fields::ALL.without(*missing);
-                let always = [Field::Addresses, Field::Ports, Field::Protocol];
+                let always = [KeyField::Addresses, KeyField::Ports, KeyField::Protocol];
                 let holds = missing != field && !always.contains(missing);
                 assert_eq!(of(scope).is_within(fields), holds, "{field:?} without {missing:?}");
                 assert!(!fields.contains(*missing) && of(scope).is_within(Fields::ALL));
@@ -244,7 +244,7 @@ mod tests {
             IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
             0,
         );
-        assert!(!DeviceKey::of(&esp).is_within(Fields::ALL.without(Field::OneWay)));
+        assert!(!DeviceKey::of(&esp).is_within(Fields::ALL.without(KeyField::OneWay)));
     }
 
     #[test]

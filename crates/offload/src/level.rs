@@ -139,7 +139,7 @@ pub trait OpenLevel: Send {
     ///
     /// # Errors
     /// It failed; the call may be repeated.
-    fn take_over(&mut self) -> Result<Left, LevelError>;
+    fn take_over(&mut self) -> Result<StalePrograms, LevelError>;
 
     /// Ports that take no frames any more, or take frames again, since the last call.
     fn follow_losses(&mut self) -> Vec<PortNews>;
@@ -263,7 +263,7 @@ pub struct LeftOn {
 /// The side of its link on which a port's senders are, as in keys (`FlowSide` of crate `flow`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Side {
+pub enum PortSide {
     /// Unknown or irrelevant: sides are no part of keys.
     #[default]
     Unknown = 0,
@@ -303,19 +303,19 @@ pub struct Watch {
 /// The times when early tables refuse packets without a flow. Each variant has the number of the port's link
 /// among those with such tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Early {
+pub enum EarlyMode {
     /// At any time.
     Always(u8),
     /// Only while no worker serves the link and it fails open: until then they go up.
     WhileOpen(u8),
 }
 
-impl Early {
+impl EarlyMode {
     /// The number of the link among those with such tables.
     #[must_use]
     pub const fn link(self) -> u8 {
         match self {
-            Early::Always(link) | Early::WhileOpen(link) => link,
+            EarlyMode::Always(link) | EarlyMode::WhileOpen(link) => link,
         }
     }
 }
@@ -328,7 +328,7 @@ pub struct PortSetup {
     /// The link, as in keys.
     pub link: LinkId,
     /// The side of the link, as in keys of frames that arrive by this port.
-    pub side: Side,
+    pub side: PortSide,
     /// The port's own number, from 0 to 63.
     pub index: u8,
     /// Number of the port across the link.
@@ -339,7 +339,7 @@ pub struct PortSetup {
     /// none does.
     pub drop_samples: Option<u8>,
     /// Whether early tables refuse packets without a flow. `None`: these go up.
-    pub early: Option<Early>,
+    pub early: Option<EarlyMode>,
     /// The watch on its workers. `None`: no worker is watched, and frames go up whatever happens.
     pub watch: Option<Watch>,
 }
@@ -434,16 +434,16 @@ const fn casts(frames: u64, multicast: u64, broadcast: u64) -> Casts {
 
 /// Frames with their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handled {
+pub struct FrameTotals {
     /// Frames.
     pub frames: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-impl Handled {
+impl FrameTotals {
     /// Adds another count.
-    pub fn add(&mut self, more: Handled) {
+    pub fn add(&mut self, more: FrameTotals) {
         self.frames = self.frames.saturating_add(more.frames);
         self.bytes = self.bytes.saturating_add(more.bytes);
     }
@@ -452,7 +452,7 @@ impl Handled {
 /// The contents of the tables that a killed process left: all counts since they were made; no flow record has
 /// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct StalePrograms {
     /// Programs found.
     pub programs: u64,
     /// Programs of another build among these. Their tables are not read, and not in the other numbers.
@@ -460,18 +460,18 @@ pub struct Left {
     /// Entries of flows in their tables.
     pub entries: u64,
     /// The packets that they had forwarded.
-    pub forwarded: Handled,
+    pub forwarded: FrameTotals,
     /// The packets that they had dropped.
-    pub dropped: Handled,
+    pub dropped: FrameTotals,
     /// Frames that had failed open.
-    pub open: Handled,
+    pub open: FrameTotals,
     /// Frames that had failed closed.
-    pub closed: Handled,
+    pub closed: FrameTotals,
 }
 
-impl Left {
+impl StalePrograms {
     /// Adds another state.
-    pub fn add(&mut self, more: &Left) {
+    pub fn add(&mut self, more: &StalePrograms) {
         let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
         sum(&mut self.programs, more.programs);
         sum(&mut self.unread, more.unread);

@@ -27,10 +27,10 @@ mod places;
 pub mod stays;
 
 pub use device::{
-    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Endpoint, Install, Request, Said,
-    Sides, Wish,
+    Action, Actions, Answered, Capabilities, Counting, Counts, Device, DeviceReply, DeviceRequest, Endpoint,
+    Install, Sides, Wish,
 };
-pub use key::{DeviceKey, Field, Fields, direction_from_low, directions};
+pub use key::{DeviceKey, Fields, KeyField, direction_from_low, directions};
 pub use manager::{Done, Ended, FlowManager, ManagerCounters, Offer};
 pub use marks::Mark;
-pub use stays::Stays;
+pub use stays::OffloadDenied;

@@ -25,9 +25,9 @@
 //! ([`FlowManager::renew`]): it has [`RENEW_FOR`] for that.
 //!
 //! **Several levels.** A flow goes to the first device that takes it, in their order: those nearest to the
-//! wire first. A flow that one refuses for its own reasons ([`Stays::is_of_device`]), at once or later, is
-//! offered to the next one. The flow table ensures that a flow has one entry, at one level. A flow stays at
-//! its level, even when there is room nearer to the wire later.
+//! wire first. A flow that one refuses for its own reasons ([`OffloadDenied::is_of_device`]), at once or
+//! later, is offered to the next one. The flow table ensures that a flow has one entry, at one level. A flow
+//! stays at its level, even when there is room nearer to the wire later.
 //!
 //! **Short of places.** A flow that finds no place, at any level, takes that of a silent one: of [`LOOKS`]
 //! entries the one with the least traffic between its latest two readings comes up, if the flow is expected
@@ -43,14 +43,14 @@ mod credit;
 use crate::device::{Action, Device, Sides, Wish};
 use crate::key::DeviceKey;
 use crate::marks::Mark;
-use crate::stays::Stays;
+use crate::stays::OffloadDenied;
 use backend::Backend;
 use bartizan_base::{FlowId, Generation, Level, PacketDuration, Path, Reason, Timestamp};
 use bartizan_flow::level::{Command, SunkId, Task};
 use bartizan_flow::{EndReason, FlowKey, FlowTable};
 use bartizan_packet::windows::Windows;
-pub use counters::{Handled, LevelFacts, ManagerCounters};
-use credit::{Ledger, Refused};
+pub use counters::{LevelFacts, ManagerCounters, PacketTotals};
+use credit::{CreditLedger, OfferRefusal};
 use std::collections::VecDeque;
 
 /// The time in which the counts of all entries are read once.
@@ -116,7 +116,7 @@ pub enum Done {
         /// The flow.
         id: FlowId,
         /// The reason.
-        why: Stays,
+        why: OffloadDenied,
     },
     /// Packets of flows at the host have passed without it, all before this time: sessions are picked up with
     /// the packets that follow.
@@ -153,7 +153,7 @@ impl core::error::Error for LevelTaken {}
 pub struct FlowManager {
     /// The level nearest to the wire comes first.
     levels: Vec<Backend>,
-    ledger: Ledger,
+    ledger: CreditLedger,
     ended: VecDeque<Ended>,
     generation: Generation,
     /// Whether the last turn left timers.
@@ -171,7 +171,7 @@ impl FlowManager {
     pub fn new(device: Box<dyn Device>, generation: Generation) -> Self {
         FlowManager {
             levels: vec![Backend::new(device, generation)],
-            ledger: Ledger::default(),
+            ledger: CreditLedger::default(),
             ended: VecDeque::new(),
             generation,
             tasks_owed: false,
@@ -210,7 +210,7 @@ impl FlowManager {
     #[must_use]
     pub fn memory(&self) -> (usize, usize) {
         let waiting = self.ledger.done.capacity() * size_of::<Done>()
-            + self.ledger.refused.capacity() * size_of::<Refused>()
+            + self.ledger.refused.capacity() * size_of::<OfferRefusal>()
             + self.ended.capacity() * size_of::<Ended>();
         self.levels.iter().fold((waiting, waiting), |(now, most), level| {
             let waiting = level.waiting();
@@ -235,23 +235,23 @@ impl FlowManager {
         id: FlowId,
         offer: Offer,
         now: Timestamp,
-    ) -> Result<(), Stays> {
+    ) -> Result<(), OffloadDenied> {
         let result = match table.get(id).map(|entry| *entry.key()) {
-            _ if self.closed => Err(Stays::Ending),
-            None => Err(Stays::Closed),
+            _ if self.closed => Err(OffloadDenied::Ending),
+            None => Err(OffloadDenied::Closed),
             Some(key) => self.give(table, (id, &key), &offer, (0, now)),
         };
         match result {
             Ok(()) => self.ledger.counters.offered += 1,
             // A flow is counted once, however often it is offered.
-            Err(Stays::Full) if offer.again => {}
+            Err(OffloadDenied::Full) if offer.again => {}
             Err(why) => self.ledger.counters.stays(why),
         }
         result
     }
 
     /// Counts a flow that ends without ever having been offered.
-    pub fn never_offered(&mut self, why: Stays) {
+    pub fn never_offered(&mut self, why: OffloadDenied) {
         self.ledger.counters.stays(why);
     }
 
@@ -263,7 +263,7 @@ impl FlowManager {
         (id, key): (FlowId, &FlowKey),
         offer: &Offer,
         (first, now): (usize, Timestamp),
-    ) -> Result<(), Stays> {
+    ) -> Result<(), OffloadDenied> {
         let mut stays = None;
         for (number, level) in self.levels.iter_mut().enumerate().skip(first) {
             match level.take(table, (id, key), offer, now) {
@@ -275,10 +275,10 @@ impl FlowManager {
                 Err(why) => stays = Some(stays.map_or(why, |before| of_both(before, why))),
             }
         }
-        if stays == Some(Stays::Full) {
+        if stays == Some(OffloadDenied::Full) {
             self.make_room(table, offer.expected, now);
         }
-        Err(stays.unwrap_or(Stays::NoDevice))
+        Err(stays.unwrap_or(OffloadDenied::NoDevice))
     }
 
     fn make_room<E: Default>(&mut self, table: &mut FlowTable<E>, expected: u32, now: Timestamp) {
@@ -293,7 +293,7 @@ impl FlowManager {
     fn spill<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
-        Refused { place, why, wanted }: Refused,
+        OfferRefusal { place, why, wanted }: OfferRefusal,
         now: Timestamp,
     ) {
         let id = place.sunk.flow();
@@ -413,7 +413,7 @@ impl FlowManager {
         reason: impl Fn(u32) -> Option<Reason>,
         each: &mut dyn FnMut(u32, u64, u64),
     ) {
-        let FlowManager { levels, ledger: Ledger { counters, .. }, .. } = self;
+        let FlowManager { levels, ledger: CreditLedger { counters, .. }, .. } = self;
         for level in levels {
             level.device.early(generation, outcomes, &mut |outcome, packets, bytes| {
                 if let Some(reason) = reason(outcome) {
@@ -533,6 +533,6 @@ impl FlowManager {
 }
 
 /// Chooses between the reasons of two devices: the one that allows another attempt.
-const fn of_both(before: Stays, later: Stays) -> Stays {
+const fn of_both(before: OffloadDenied, later: OffloadDenied) -> OffloadDenied {
     if before.is_lasting() { later } else { before }
 }

@@ -44,13 +44,13 @@ impl MarkMemory for Box<[AtomicU64]> {
 
 /// Marks by the hash of keys.
 #[derive(Debug)]
-pub struct Marks {
+pub struct FlowMarks {
     memory: Box<dyn MarkMemory>,
     mask: u32,
     seed: u64,
 }
 
-impl Marks {
+impl FlowMarks {
     /// Marks for so many flows, in memory of this process.
     #[must_use]
     pub fn new(flows: u64, seed: u64) -> Arc<Self> {
@@ -63,7 +63,7 @@ impl Marks {
     pub fn in_memory(memory: Box<dyn MarkMemory>, seed: u64) -> Arc<Self> {
         let marks = memory.words().len().saturating_mul(2).max(1);
         let mask = u32::try_from(marks - 1).unwrap_or(u32::MAX);
-        Arc::new(Marks { memory, mask, seed })
+        Arc::new(FlowMarks { memory, mask, seed })
     }
 
     /// The number of marks for so many flows: a power of two.
@@ -94,7 +94,7 @@ impl Marks {
 /// say. The key has no tenant.
 #[derive(Debug)]
 pub struct Mark {
-    marks: Arc<Marks>,
+    marks: Arc<FlowMarks>,
     at: u32,
 }
 
@@ -106,7 +106,7 @@ const fn one(at: u32) -> u64 {
 impl Mark {
     /// Marks a flow. The answer to a packet that leaves after this call is not refused for want of the mark.
     #[must_use]
-    pub fn new(marks: &Arc<Marks>, key: &[u64; KEY_WORDS]) -> Option<Self> {
+    pub fn new(marks: &Arc<FlowMarks>, key: &[u64; KEY_WORDS]) -> Option<Self> {
         let at = marks.of(key);
         marks.word(at)?.fetch_add(one(at), Ordering::SeqCst);
         Some(Mark { marks: Arc::clone(marks), at })
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_flow_has_its_mark_as_long_as_somebody_holds_it() {
-        let marks = Marks::new(1, 7);
+        let marks = FlowMarks::new(1, 7);
         let key = |n: u64| [n, 2, 3, 4, 5, 6, 7];
         assert!(!marks.has(&key(1)));
         let first = Mark::new(&marks, &key(1)).unwrap();
@@ -142,6 +142,6 @@ mod tests {
 
     #[test]
     fn marks_grow_with_flows_between_bounds() {
-        assert_eq!([0, 1_025, u64::MAX].map(Marks::needed), [1 << 12, 1 << 13, 1 << 24]);
+        assert_eq!([0, 1_025, u64::MAX].map(FlowMarks::needed), [1 << 12, 1 << 13, 1 << 24]);
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 /// The host's state of an entry of a device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct DeviceEntry {
     pub sunk: SunkId,
     pub action: Action,
     pub generation: Generation,
@@ -28,17 +28,17 @@ pub(crate) struct Place {
 /// See the module. Memory is kept for as many as were ever in use at once; the one that became free last is
 /// used first, since its memory is in the cache.
 #[derive(Default)]
-pub(crate) struct Places {
-    places: Vec<Option<Place>>,
+pub(crate) struct DeviceEntries {
+    places: Vec<Option<DeviceEntry>>,
     free: Vec<u32>,
     by_stay: HashMap<SunkId, u32, foldhash::fast::RandomState>,
     most: u32,
 }
 
-impl Places {
+impl DeviceEntries {
     /// A table of at most so many places.
     pub(crate) fn new(most: u32) -> Self {
-        Places { most, ..Self::default() }
+        DeviceEntries { most, ..Self::default() }
     }
 
     /// Reserves a place for one more entry. `None`: all are taken.
@@ -57,7 +57,7 @@ impl Places {
     }
 
     /// Fills a reserved place.
-    pub(crate) fn take(&mut self, at: u32, place: Place) {
+    pub(crate) fn take(&mut self, at: u32, place: DeviceEntry) {
         if let Some(slot) = self.places.get_mut(at as usize) {
             self.by_stay.insert(place.sunk, at);
             *slot = Some(place);
@@ -72,11 +72,11 @@ impl Places {
         }
     }
 
-    pub(crate) fn get(&self, at: u32) -> Option<&Place> {
+    pub(crate) fn get(&self, at: u32) -> Option<&DeviceEntry> {
         self.places.get(at as usize)?.as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut Place> {
+    pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut DeviceEntry> {
         self.places.get_mut(at as usize)?.as_mut()
     }
 
@@ -96,13 +96,13 @@ impl Places {
 
     /// Bytes of memory when all places are in use, with the spare room of tables that grow by doubling.
     pub(crate) fn bytes_max(&self) -> usize {
-        let each = size_of::<Option<Place>>() + size_of::<u32>() + size_of::<(SunkId, u32)>() + 1;
+        let each = size_of::<Option<DeviceEntry>>() + size_of::<u32>() + size_of::<(SunkId, u32)>() + 1;
         2 * each * self.most as usize
     }
 
     /// Bytes of memory, an upper bound.
     pub(crate) fn bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Option<Place>>()
+        self.places.capacity() * size_of::<Option<DeviceEntry>>()
             + self.free.capacity() * size_of::<u32>()
             + self.by_stay.capacity() * (size_of::<(SunkId, u32)>() + 1)
     }

@@ -6,35 +6,38 @@ macro_rules! stays {
         /// See the module.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        pub enum Stays {
+        pub enum OffloadDenied {
             $($(#[$meta])* $name = $number,)*
         }
 
-        impl Stays {
+        impl OffloadDenied {
             /// All reasons, by number.
-            pub const ALL: &'static [Stays] = &[$(Stays::$name),*];
+            pub const ALL: &'static [OffloadDenied] = &[$(OffloadDenied::$name),*];
 
             /// Its name in events and counters.
             #[must_use]
             pub const fn name(self) -> &'static str {
-                match self { $(Stays::$name => $text,)* }
+                match self { $(OffloadDenied::$name => $text,)* }
             }
 
             /// Its meaning, and what to do about it, for people.
             #[must_use]
             pub const fn explained(self) -> &'static str {
-                match self { $(Stays::$name => $why,)* }
+                match self { $(OffloadDenied::$name => $why,)* }
             }
         }
     };
 }
 
-impl Stays {
+impl OffloadDenied {
     /// Whether another offer in the same generation gets the same answer. Otherwise a place may have become
     /// free.
     #[must_use]
     pub const fn is_lasting(self) -> bool {
-        !matches!(self, Stays::Full | Stays::Taken | Stays::Refused | Stays::Away)
+        !matches!(
+            self,
+            OffloadDenied::Full | OffloadDenied::Taken | OffloadDenied::Refused | OffloadDenied::Away
+        )
     }
 
     /// Whether the device is the cause, so that another one may take the flow. Otherwise no device can: the
@@ -43,17 +46,17 @@ impl Stays {
     pub const fn is_of_device(self) -> bool {
         matches!(
             self,
-            Stays::Full
-                | Stays::Family
-                | Stays::Protocol
-                | Stays::Tunnel
-                | Stays::Refused
-                | Stays::Window
-                | Stays::Egress
-                | Stays::Key
-                | Stays::Uncounted
-                | Stays::Action
-                | Stays::Away
+            OffloadDenied::Full
+                | OffloadDenied::Family
+                | OffloadDenied::Protocol
+                | OffloadDenied::Tunnel
+                | OffloadDenied::Refused
+                | OffloadDenied::Window
+                | OffloadDenied::Egress
+                | OffloadDenied::Key
+                | OffloadDenied::Uncounted
+                | OffloadDenied::Action
+                | OffloadDenied::Away
         )
     }
 }
@@ -113,9 +116,12 @@ mod tests {
 
     #[test]
     fn reasons_have_dense_numbers_and_distinct_names() {
-        for (number, why) in Stays::ALL.iter().enumerate() {
+        for (number, why) in OffloadDenied::ALL.iter().enumerate() {
             assert_eq!(*why as usize, number);
-            assert!(Stays::ALL.iter().filter(|other| other.name() == why.name()).count() == 1, "{why:?}");
+            assert!(
+                OffloadDenied::ALL.iter().filter(|other| other.name() == why.name()).count() == 1,
+                "{why:?}"
+            );
         }
     }
 }

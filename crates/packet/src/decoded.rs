@@ -9,7 +9,7 @@
 use crate::decode::proto;
 use crate::{
     DecodeEvent, DecodeEvents, Ipv4, Ipv6, Ipv6ExtHeaders, LinkType, Network, PacketSource, QuotedPacket,
-    Transport,
+    TransportLayer,
 };
 use bitflags::bitflags;
 use core::net::IpAddr;
@@ -213,7 +213,7 @@ pub struct Decoded {
     /// Network layer.
     pub network: Network,
     /// Transport layer.
-    pub transport: Transport,
+    pub transport: TransportLayer,
     /// The offset of the network header.
     pub l3: u32,
     /// The offset of the transport header, after IPv6's extension headers.
@@ -248,7 +248,7 @@ impl Default for Decoded {
             ethernet: None,
             ether_type: 0,
             network: Network::None,
-            transport: Transport::None,
+            transport: TransportLayer::None,
             l3: 0,
             l4: 0,
             payload: 0,
@@ -393,9 +393,9 @@ impl Decoded {
     #[must_use]
     pub const fn ports(&self) -> Option<(u16, u16)> {
         match &self.transport {
-            Transport::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
-            Transport::Udp(udp) => Some((udp.sport, udp.dport)),
-            Transport::Sctp(sctp) => Some((sctp.sport, sctp.dport)),
+            TransportLayer::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
+            TransportLayer::Udp(udp) => Some((udp.sport, udp.dport)),
+            TransportLayer::Sctp(sctp) => Some((sctp.sport, sctp.dport)),
             _ => None,
         }
     }
@@ -415,7 +415,7 @@ impl Decoded {
     /// none.
     #[must_use]
     pub fn is_icmpv4_error(&self) -> bool {
-        matches!(&self.transport, Transport::Icmp(icmp) if matches!(icmp.kind, 3 | 4 | 5 | 11 | 12))
+        matches!(&self.transport, TransportLayer::Icmp(icmp) if matches!(icmp.kind, 3 | 4 | 5 | 11 | 12))
     }
 
     /// The captured length of this packet in bytes; in a cut frame its length on the wire.
@@ -437,7 +437,7 @@ impl Decoded {
     }
 
     pub(crate) fn clear_transport(&mut self) {
-        self.transport = Transport::None;
+        self.transport = TransportLayer::None;
         self.l4 = 0;
         self.payload = 0;
         self.payload_len = 0;

@@ -32,7 +32,7 @@ pub struct Layout {
 }
 
 /// A number, the type of a field.
-pub(crate) trait Number: Copy {
+pub(crate) trait LayoutNumber: Copy {
     /// Reads the number from its bytes; zero if there are too few.
     fn get(bytes: &[u8]) -> Self;
     /// Writes the bytes of the number.
@@ -41,7 +41,7 @@ pub(crate) trait Number: Copy {
 
 macro_rules! numbers {
     ($($number:ty),+) => {
-        $(impl Number for $number {
+        $(impl LayoutNumber for $number {
             #[inline]
             fn get(bytes: &[u8]) -> Self {
                 bytes.first_chunk().map_or(0, |bytes| <$number>::from_le_bytes(*bytes))
@@ -95,7 +95,7 @@ macro_rules! layout {
                 $type {
                     $($field: bytes
                         .get($offset..$offset + size_of::<$number>())
-                        .map_or(0, $crate::layout::Number::get),)+
+                        .map_or(0, $crate::layout::LayoutNumber::get),)+
                 }
             }
 
@@ -104,7 +104,7 @@ macro_rules! layout {
             pub fn write(&self) -> [u8; $len] {
                 let mut bytes = [0; $len];
                 $(if let Some(place) = bytes.get_mut($offset..$offset + size_of::<$number>()) {
-                    $crate::layout::Number::put(self.$field, place);
+                    $crate::layout::LayoutNumber::put(self.$field, place);
                 })+
                 bytes
             }

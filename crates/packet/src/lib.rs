@@ -38,7 +38,7 @@ pub use event::{DecodeEvent, DecodeEvents};
 pub use link::{LinkType, PacketSource};
 pub use network::{Arp, Fragment, IpOptions, Ipv4, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, Network};
 pub use transport::{
-    Ah, Esp, Gre, Icmp, MULTIPATH, QuotedIcmp, QuotedPacket, Sctp, Tcp, TcpFlags, TcpOptions, Transport, Udp,
-    icmpv4_counterpart, icmpv6_counterpart,
+    Ah, Esp, Gre, Icmp, MULTIPATH, QuotedIcmp, QuotedPacket, Sctp, Tcp, TcpFlags, TcpOptions, TransportLayer,
+    Udp, icmpv4_counterpart, icmpv6_counterpart,
 };
 pub use view::{PacketView, TcpOption, TcpOptionIter};

@@ -5,12 +5,12 @@
 use crate::capture::MAX_PACKET_LEN;
 use crate::{DecodeEvents, VlanIds, decode};
 use bartizan_base::Reason::{Defrag, SfwUnrelatedIcmp, Unreadable};
-use bartizan_base::limit::Trace::{Event, Nothing, Refused, Stats, Told};
-use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limit::LimitTrace::{Event, Nothing, Refused, Stats, Told};
+use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::limits;
 
 /// All bounds of this crate.
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     Flow "decode events of a packet" = "{}" [count(DecodeEvents::CAPACITY)] in ["packet/event.rs"],
         "further ones are dropped", [Nothing];
     Flow "VLAN tags" = "{}" [count(VlanIds::CAPACITY)] in ["packet/decoded.rs"],

@@ -12,7 +12,7 @@
 
 pub use crate::layout::Field;
 
-use bartizan_base::{Action, Path, PortIndex};
+use bartizan_base::{MetadataAction, Path, PortIndex};
 
 /// Length of the generic part, in bytes: all that a level writes if it has no room for more.
 pub const GENERIC_LEN: usize = 32;
@@ -97,7 +97,7 @@ pub struct Generic {
     /// Low 8 bits of the generation.
     pub generation: u8,
     /// The action for the packet.
-    pub action: Action,
+    pub action: MetadataAction,
     /// The ingress port.
     pub ingress: PortIndex,
     /// The egress port.
@@ -149,9 +149,9 @@ impl Generic {
             flow_hash: u32::from_le_bytes(get(block, at::FLOW_HASH)?),
             generation: u8::from_le_bytes(get(block, at::GENERATION)?),
             action: match u8::from_le_bytes(get(block, at::ACTION)?) {
-                0 => Action::ToCpu,
-                1 => Action::ToPort,
-                2 => Action::Drop,
+                0 => MetadataAction::ToCpu,
+                1 => MetadataAction::ToPort,
+                2 => MetadataAction::Drop,
                 _ => return None,
             },
             ingress: PortIndex(u8::from_le_bytes(get(block, at::INGRESS)?)),
@@ -226,7 +226,7 @@ mod tests {
             path: Path(0x0807_0605),
             flow_hash: 0x0c0b_0a09,
             generation: 0x0d,
-            action: Action::Drop,
+            action: MetadataAction::Drop,
             ingress: PortIndex(0x0f),
             egress: PortIndex(0x10),
             tenant: 0x1211,

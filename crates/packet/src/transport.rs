@@ -185,7 +185,7 @@ pub struct Ah {
 
 /// The transport layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
+pub enum TransportLayer {
     /// None that could be decoded (fragments, broken headers, other protocols).
     #[default]
     None,
@@ -207,12 +207,12 @@ pub enum Transport {
     Ah(Ah),
 }
 
-impl Transport {
+impl TransportLayer {
     /// The TCP header.
     #[must_use]
     pub const fn tcp(&self) -> Option<&Tcp> {
         match self {
-            Transport::Tcp(tcp) => Some(tcp),
+            TransportLayer::Tcp(tcp) => Some(tcp),
             _ => None,
         }
     }
@@ -221,7 +221,7 @@ impl Transport {
     #[must_use]
     pub const fn udp(&self) -> Option<&Udp> {
         match self {
-            Transport::Udp(udp) => Some(udp),
+            TransportLayer::Udp(udp) => Some(udp),
             _ => None,
         }
     }
@@ -230,7 +230,7 @@ impl Transport {
     #[must_use]
     pub const fn icmp(&self) -> Option<&Icmp> {
         match self {
-            Transport::Icmp(icmp) | Transport::Icmpv6(icmp) => Some(icmp),
+            TransportLayer::Icmp(icmp) | TransportLayer::Icmpv6(icmp) => Some(icmp),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A descriptor together with its bytes: slices of headers and payload, and checksums on demand.
 
-use crate::{Decoded, InternetChecksum, Network, PacketFlags, Transport, pseudo_header};
+use crate::{Decoded, InternetChecksum, Network, PacketFlags, TransportLayer, pseudo_header};
 
 /// A decoded packet and the bytes it was decoded from.
 #[derive(Clone, Copy, Debug)]
@@ -104,9 +104,9 @@ impl<'a> PacketView<'a> {
     #[must_use]
     pub fn l4_header(&self) -> Option<&'a [u8]> {
         let len = match self.decoded.transport {
-            Transport::None => return None,
+            TransportLayer::None => return None,
             // The payload of most messages starts inside the eight bytes of the nominal header.
-            Transport::Icmpv6(_) => 8,
+            TransportLayer::Icmpv6(_) => 8,
             _ => self.decoded.payload.saturating_sub(self.decoded.l4),
         };
         Some(self.range(self.decoded.l4, len))
@@ -128,7 +128,7 @@ impl<'a> PacketView<'a> {
     #[must_use]
     pub fn tcp_options(&self) -> TcpOptionIter<'a> {
         let options = match (&self.decoded.transport, self.l4_header()) {
-            (Transport::Tcp(_), Some(header)) => header.get(20..).unwrap_or(&[]),
+            (TransportLayer::Tcp(_), Some(header)) => header.get(20..).unwrap_or(&[]),
             _ => &[],
         };
         TcpOptionIter { rest: options }
@@ -137,7 +137,7 @@ impl<'a> PacketView<'a> {
     /// Selective acknowledgement blocks: left and right edge.
     pub fn sack_blocks(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
         let blocks = match &self.decoded.transport {
-            Transport::Tcp(tcp) if tcp.options.sack_blocks > 0 => self.range(
+            TransportLayer::Tcp(tcp) if tcp.options.sack_blocks > 0 => self.range(
                 self.decoded.l4.saturating_add(u32::from(tcp.options.sack_offset)),
                 u32::from(tcp.options.sack_blocks) * 8,
             ),
@@ -163,7 +163,7 @@ impl<'a> PacketView<'a> {
     #[must_use]
     pub fn l4_checksum_ok(&self) -> Option<bool> {
         let is_verified = self.decoded.flags.contains(PacketFlags::CHECKSUM_VALID);
-        if is_verified && matches!(self.decoded.transport, Transport::Tcp(_) | Transport::Udp(_)) {
+        if is_verified && matches!(self.decoded.transport, TransportLayer::Tcp(_) | TransportLayer::Udp(_)) {
             return Some(true);
         }
         Some(self.l4_sum_ok()? || self.l4_checksum_is_due())
@@ -180,9 +180,9 @@ impl<'a> PacketView<'a> {
     /// the pseudo header, not inverted (Linux `CHECKSUM_PARTIAL`).
     fn has_partial_sum(&self) -> Option<bool> {
         let (proto, field, len) = match &self.decoded.transport {
-            Transport::Tcp(_) => (6, 16, self.decoded.l4_len()),
-            Transport::Udp(_) => (17, 6, self.decoded.l4_len()),
-            Transport::Icmpv6(_) => (58, 2, self.icmp_len()),
+            TransportLayer::Tcp(_) => (6, 16, self.decoded.l4_len()),
+            TransportLayer::Udp(_) => (17, 6, self.decoded.l4_len()),
+            TransportLayer::Icmpv6(_) => (58, 2, self.icmp_len()),
             _ => return None,
         };
         let segment = self.range(self.decoded.l4, len);
@@ -194,11 +194,11 @@ impl<'a> PacketView<'a> {
     /// Whether the bytes of the checksum are right. `None`: some were not captured.
     fn l4_sum_ok(&self) -> Option<bool> {
         let proto = match &self.decoded.transport {
-            Transport::Tcp(_) => 6,
-            Transport::Udp(_) => 17,
-            Transport::Icmpv6(_) => 58,
+            TransportLayer::Tcp(_) => 6,
+            TransportLayer::Udp(_) => 17,
+            TransportLayer::Icmpv6(_) => 58,
             // No pseudo header.
-            Transport::Icmp(_) => 1,
+            TransportLayer::Icmp(_) => 1,
             _ => return None,
         };
         let is_icmp = matches!(proto, 1 | 58);

@@ -45,7 +45,7 @@ const SCALE_MAX: u8 = 14;
 
 /// One endpoint's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Side {
+pub struct WindowSide {
     /// The sequence number after all that the endpoint has sent.
     pub sent: u32,
     /// The timestamp that its later ones are compared with.
@@ -62,14 +62,14 @@ pub struct Side {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
     /// The lower endpoint's, then the higher one's.
-    pub sides: [Side; 2],
+    pub sides: [WindowSide; 2],
     /// Whether both send timestamps.
     pub timestamps: bool,
 }
 
 /// The fields of a segment that are compared; it has ACK, and none of SYN, FIN and RST.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Segment {
+pub struct WindowSegment {
     /// Its first byte's number.
     pub sequence: u32,
     /// The sequence number after its last byte.
@@ -86,7 +86,7 @@ pub struct Segment {
 
 /// The end of an endpoint's data, as a level has seen it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct DataEnd {
     /// The sequence number after its FIN.
     pub number: u32,
     /// Whether the other endpoint had ended before.
@@ -171,11 +171,11 @@ impl<'m> Line<'m> {
     /// The ends of a connection whose segments are not compared, as far as they have come: the lower
     /// endpoint's, and the higher one's.
     #[must_use]
-    pub fn ends(self) -> [Option<End>; 2] {
+    pub fn ends(self) -> [Option<DataEnd>; 2] {
         self.ends_words().map(|word| {
             let EndWord { number, flags } = EndWord::read(&word.load(Ordering::Acquire).to_le_bytes());
             let has = |flag: EndFlags| flags & flag.bits() != 0;
-            has(EndFlags::SEEN).then(|| End { number, second: has(EndFlags::SECOND) })
+            has(EndFlags::SEEN).then(|| DataEnd { number, second: has(EndFlags::SECOND) })
         })
     }
 
@@ -206,7 +206,7 @@ impl<'m> Line<'m> {
             let [progress_word, offer_word] = self.side(high);
             let offer = offer(offer_word.load(Ordering::Acquire));
             let progress = progress(progress_word.load(Ordering::Acquire));
-            Side {
+            WindowSide {
                 sent: progress.sent,
                 timestamp: progress.timestamp,
                 acknowledged: offer.acknowledged,
@@ -231,7 +231,7 @@ impl<'m> Line<'m> {
 
     /// Judges a segment of an endpoint, and advances the numbers. `false`: it goes up.
     #[must_use]
-    pub fn goes_on(self, from_high: bool, segment: &Segment) -> bool {
+    pub fn goes_on(self, from_high: bool, segment: &WindowSegment) -> bool {
         let rules = self.rules();
         let [own_progress, own_offer] = self.side(from_high);
         let [other_progress, other_offer] = self.side(!from_high);
@@ -281,8 +281,8 @@ mod tests {
     fn windows(scale: u8) -> Windows {
         Windows {
             sides: [
-                Side { sent: 1_000, timestamp: 70, acknowledged: 1_000, edge: 1_768, scale: 0 },
-                Side { sent: 5_000, timestamp: 90, acknowledged: 5_000, edge: 5_500, scale },
+                WindowSide { sent: 1_000, timestamp: 70, acknowledged: 1_000, edge: 1_768, scale: 0 },
+                WindowSide { sent: 5_000, timestamp: 90, acknowledged: 5_000, edge: 5_500, scale },
             ],
             timestamps: true,
         }
@@ -303,9 +303,9 @@ mod tests {
     }
 
     /// A plain segment of the lower endpoint.
-    fn data(by: u32, length: u32) -> Segment {
+    fn data(by: u32, length: u32) -> WindowSegment {
         let sequence = 1_000u32.wrapping_add(by);
-        Segment {
+        WindowSegment {
             sequence,
             end: sequence.wrapping_add(length),
             acknowledged: 5_000u32.wrapping_add(by),
@@ -334,7 +334,7 @@ mod tests {
                 (at(5_000), at(5_000), at(5_500)),
                 "the edge stays"
             );
-            let answer = Segment {
+            let answer = WindowSegment {
                 sequence: at(5_000),
                 end: at(5_000),
                 acknowledged: at(1_200),
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn each_bound_is_kept_to_the_byte() {
         for by in [0, 0x7fff_ff00, u32::MAX - 900] {
-            type Change = fn(&mut Segment);
+            type Change = fn(&mut WindowSegment);
             let cases: [(&str, bool, Change); 18] = [
                 ("as it is", true, |_| {}),
                 ("to the edge", true, |s| s.end = s.sequence.wrapping_add(768)),
@@ -400,7 +400,7 @@ mod tests {
             let words = words();
             let line = Line::new(&words);
             line.write(&windows(scale));
-            let from_high = |window| Segment {
+            let from_high = |window| WindowSegment {
                 sequence: 5_000,
                 end: 5_000,
                 acknowledged: 1_000,
@@ -473,7 +473,7 @@ mod tests {
                 let before = line.read();
                 let [own, other] = if high { [before.sides[1], before.sides[0]] } else { before.sides };
                 let end = if round % 3 == 0 { at.wrapping_add(100) } else { at };
-                let segment = Segment {
+                let segment = WindowSegment {
                     sequence: at,
                     end,
                     acknowledged: other.sent,
@@ -484,9 +484,9 @@ mod tests {
                 if !is_after(end, own.edge) && line.goes_on(high, &segment) {
                     (at, taken) = (end, taken + 1);
                 }
-                let forged = Segment { end: own.edge.wrapping_add(1 << 20), ..segment };
+                let forged = WindowSegment { end: own.edge.wrapping_add(1 << 20), ..segment };
                 assert!(!line.goes_on(high, &forged), "what no window has room for");
-                let forged = Segment { acknowledged: other.sent.wrapping_add(1 << 20), ..segment };
+                let forged = WindowSegment { acknowledged: other.sent.wrapping_add(1 << 20), ..segment };
                 assert!(!line.goes_on(high, &forged), "what was not sent");
                 let after = line.read();
                 for (before, after) in before.sides.iter().zip(&after.sides) {

@@ -5,7 +5,7 @@ use crate::build;
 
 use bartizan_packet::DecodeEvent as E;
 use bartizan_packet::{
-    DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketView, Transport, TunnelPorts,
+    DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketView, TransportLayer, TunnelPorts,
 };
 use bartizan_testkit::packet::{ACK, Datagram, Ip, Segment, icmp};
 use build::*;
@@ -125,7 +125,7 @@ fn every_beginning_of_a_frame_is_decoded_as_far_as_its_headers_are_there() {
                 let view = PacketView::new(bytes, packet);
                 let expected = PacketView::new(&frame, all);
                 assert!(expected.packet().starts_with(view.packet()), "{name}, {captured} bytes");
-                if packet.transport == Transport::None {
+                if packet.transport == TransportLayer::None {
                     continue;
                 }
                 assert!(expected.payload().starts_with(view.payload()), "{name}, {captured} bytes");

@@ -4,7 +4,8 @@ use crate::build;
 
 use bartizan_packet::DecodeEvent as E;
 use bartizan_packet::{
-    DecodeOutput, Decoded, Decoder, IpOptions, Ipv6ExtHeaders, PacketSource, PacketView, TcpFlags, Transport,
+    DecodeOutput, Decoded, Decoder, IpOptions, Ipv6ExtHeaders, PacketSource, PacketView, TcpFlags,
+    TransportLayer,
 };
 use build::*;
 use core::net::IpAddr;
@@ -76,7 +77,7 @@ fn ipv4_fragments_are_left_to_be_reassembled() {
         let fragment = packet.ipv4().unwrap().fragment;
         assert_eq!((fragment.offset, fragment.more), (offset, more));
         assert_eq!(PacketView::new(&bytes, &packet).fragment_data(), Some(&b"12345678"[..]));
-        assert_eq!((packet.transport, packet.payload_len), (Transport::None, 0));
+        assert_eq!((packet.transport, packet.payload_len), (TransportLayer::None, 0));
     }
 }
 
@@ -288,12 +289,12 @@ fn sctp_esp_and_ah() {
     assert_eq!((packet.ports(), packet.payload_len), (Some((1, 2)), 1));
     assert_eq!(events(&v6(&ipv6(132, &[0; 11]))), [E::SctpPktTooSmall]);
     for packet in [v4(&ipv4(50, &[0, 0, 0, 7, 0, 0, 0, 8, 9])), v6(&ipv6(50, &[0, 0, 0, 7, 0, 0, 0, 8, 9]))] {
-        let Transport::Esp(esp) = packet.transport else { panic!("{packet:#?}") };
+        let TransportLayer::Esp(esp) = packet.transport else { panic!("{packet:#?}") };
         assert_eq!((esp.spi, esp.seq, packet.payload_len, packet.wants_flow()), (7, 8, 1, true));
     }
     assert_eq!(events(&v4(&ipv4(50, &[0; 7]))), [E::EspPktTooSmall]);
     let packet = v4(&ipv4(51, &[6, 4, 0, 0, 0, 0, 0, 7, 0, 0, 0, 8]));
-    let Transport::Ah(ah) = packet.transport else { panic!("{packet:#?}") };
+    let TransportLayer::Ah(ah) = packet.transport else { panic!("{packet:#?}") };
     assert_eq!((ah.spi, ah.seq, ah.next_header), (7, 8, 6));
     assert!(events(&packet).is_empty());
 }

@@ -3,7 +3,7 @@
 use crate::build;
 
 use bartizan_packet::DecodeEvent as E;
-use bartizan_packet::{DecoderConfig, LinkType, Network, PacketView, Transport};
+use bartizan_packet::{DecoderConfig, LinkType, Network, PacketView, TransportLayer};
 use bartizan_testkit::packet::{CLIENT_MAC, SERVER_MAC};
 use build::*;
 
@@ -194,7 +194,7 @@ fn ppp() {
     is_udp(&ppp(&[0x57], &udp6()));
     // Van Jacobson uncompressed: the protocol field holds a connection number, here 0.
     let vj = ppp(&[0xff, 3, 0, 0x2f], &ipv4(0, &tcp(&[], b"x")));
-    assert!(matches!(vj.transport, Transport::Tcp(_)));
+    assert!(matches!(vj.transport, TransportLayer::Tcp(_)));
     assert_eq!(events(&ppp(&[], &[])), [E::PppPktTooSmall]);
     assert_eq!(events(&ppp(&[0xff, 3], &[])), [E::PppPktTooSmall]);
     assert_eq!(events(&ppp(&[0xff, 3, 0], &[])), [E::PppPktTooSmall]);

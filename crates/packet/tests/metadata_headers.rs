@@ -4,7 +4,7 @@
 
 use crate::headers;
 
-use bartizan_base::{Action, Path, PortIndex};
+use bartizan_base::{MetadataAction, Path, PortIndex};
 use bartizan_packet::metadata::{
     Extended, FIELDS, FLAGS, FUNCTION_LEN, Field, GENERIC_LEN, Generic, LEN, MetadataFlags,
 };
@@ -40,7 +40,7 @@ fn sample() -> (Generic, Extended, [u8; LEN]) {
         path: Path(0x8877_6655),
         flow_hash: 0xdead_beef,
         generation: 0x9d,
-        action: Action::Drop,
+        action: MetadataAction::Drop,
         ingress: PortIndex(0xf0),
         egress: PortIndex(0x0e),
         tenant: 0x1234,

@@ -4,7 +4,7 @@
 use crate::build;
 
 use bartizan_packet::{
-    DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketView, Transport, TunnelPorts,
+    DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketView, TransportLayer, TunnelPorts,
     VxlanReservedBits,
 };
 use etherparse::{PacketBuilder, SlicedPacket};
@@ -32,7 +32,7 @@ fn check(bytes: &[u8], packet: &Decoded) -> Result<(), TestCaseError> {
     prop_assert!(end <= packet.end, "payload ends at {} of {}", end, packet.end);
     if packet.src().is_some() {
         prop_assert!(packet.start <= packet.l3);
-        if packet.transport != Transport::None {
+        if packet.transport != TransportLayer::None {
             prop_assert!(packet.l3 < packet.l4 && packet.l4 <= packet.payload);
         }
     }

@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use bartizan_pattern::{Compiler, Config, Engine, Finder, Matches, Pattern, Scratch};
+use bartizan_pattern::{Compiler, Config, Finder, Matches, Pattern, PatternEngine, Scratch};
 
 /// xorshift64*: the same data in every run.
 struct Random(u64);
@@ -70,8 +70,8 @@ fn main() -> ExitCode {
             (0..).zip(chosen).map(|(id, (bytes, nocase))| Pattern { id, bytes, nocase: *nocase }).collect();
         for matches in [Matches::First, Matches::All] {
             let mut found = Vec::new();
-            for engine in [Engine::Finders, Engine::AhoCorasick, Engine::Hyperscan] {
-                if engine == Engine::Finders && count > 16 {
+            for engine in [PatternEngine::Finders, PatternEngine::AhoCorasick, PatternEngine::Hyperscan] {
+                if engine == PatternEngine::Finders && count > 16 {
                     continue;
                 }
                 found.extend(measure(engine, matches, &patterns, &packets, bytes));
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(
-    engine: Engine,
+    engine: PatternEngine,
     matches: Matches,
     patterns: &[Pattern<'_>],
     packets: &[Vec<u8>],

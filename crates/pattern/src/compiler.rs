@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::automaton::Automaton;
 use crate::cache::{Cache, CacheKey};
-use crate::engine::{Counters, ENGINE_VARIABLE, Engine, EngineInfo, FallbackReason, ParseEngineError, Used};
+use crate::engine::{
+    ENGINE_VARIABLE, EngineInfo, FallbackReason, ParseEngineError, PatternCounters, PatternEngine, Used,
+};
 use crate::ffi_hs::{Database, HS_FLAG_CASELESS, HsCompileError, Library, LoadError};
 use crate::finder::Finder;
 use crate::literal::{LiteralError, Literals, Pattern};
@@ -22,14 +24,14 @@ use crate::set::{Matches, PatternSet, SetEngine};
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The engine.
-    pub engine: Engine,
+    pub engine: PatternEngine,
     /// Cache of compiled databases, if there is one.
     pub cache: Option<Arc<Cache>>,
-    /// With [`Engine::Auto`]: up to this number of literals each has a search of its own.
+    /// With [`PatternEngine::Auto`]: up to this number of literals each has a search of its own.
     pub finders_max: usize,
-    /// With [`Engine::Auto`]: libhs from this number of literals on.
+    /// With [`PatternEngine::Auto`]: libhs from this number of literals on.
     pub hyperscan_min: usize,
-    /// With [`Engine::Auto`]: libhs from this number of regular expressions on.
+    /// With [`PatternEngine::Auto`]: libhs from this number of regular expressions on.
     pub hyperscan_min_regexes: usize,
     /// Limits of regular expressions.
     pub limits: Limits,
@@ -41,7 +43,7 @@ impl Default for Config {
     /// The numbers are the sizes at which one engine becomes faster than another in the example `scan`.
     fn default() -> Self {
         Self {
-            engine: Engine::Auto,
+            engine: PatternEngine::Auto,
             cache: None,
             finders_max: 4,
             hyperscan_min: 8,
@@ -113,7 +115,7 @@ pub enum BuildError {
 pub struct Compiler {
     config: Config,
     library: OnceLock<Result<Arc<Library>, LoadError>>,
-    counters: Arc<Counters>,
+    counters: Arc<PatternCounters>,
     /// Databases in use: sets with equal literals share one, also across generations of rules.
     databases: Mutex<HashMap<[u8; 32], Weak<Database>>>,
 }
@@ -136,7 +138,7 @@ impl Compiler {
     /// libhs is forced and not usable.
     pub fn new(config: Config) -> Result<Self, EngineError> {
         let compiler = Self::with(config);
-        if compiler.config.engine == Engine::Hyperscan {
+        if compiler.config.engine == PatternEngine::Hyperscan {
             compiler.library().map_err(|error| EngineError::Hyperscan(error.to_string()))?;
         }
         Ok(compiler)
@@ -158,8 +160,8 @@ impl Compiler {
 
     fn set_engine(&self, literals: &Literals) -> Result<(SetEngine, Used), BuildError> {
         let config = &self.config;
-        let small = config.engine == Engine::Auto && literals.len() <= config.finders_max;
-        if literals.len() == 0 || small || config.engine == Engine::Finders {
+        let small = config.engine == PatternEngine::Auto && literals.len() <= config.finders_max;
+        if literals.len() == 0 || small || config.engine == PatternEngine::Finders {
             let reason = if small { FallbackReason::Small } else { FallbackReason::Forced };
             if literals.len() > 0 {
                 self.counters.set_fallback(reason);
@@ -169,7 +171,7 @@ impl Compiler {
         }
         match self.hyperscan_set(literals) {
             Ok(database) => return Ok((SetEngine::Hyperscan(database), Used::Hyperscan)),
-            Err((_, message)) if config.engine == Engine::Hyperscan => {
+            Err((_, message)) if config.engine == PatternEngine::Hyperscan => {
                 return Err(BuildError::Refused { patterns: literals.len(), message });
             }
             Err((reason, _)) => self.counters.set_fallback(reason),
@@ -183,11 +185,13 @@ impl Compiler {
 
     fn hyperscan_set(&self, literals: &Literals) -> Result<Arc<Database>, (FallbackReason, String)> {
         match self.config.engine {
-            Engine::AhoCorasick | Engine::Finders => return Err((FallbackReason::Forced, String::new())),
-            Engine::Auto if literals.len() < self.config.hyperscan_min => {
+            PatternEngine::AhoCorasick | PatternEngine::Finders => {
+                return Err((FallbackReason::Forced, String::new()));
+            }
+            PatternEngine::Auto if literals.len() < self.config.hyperscan_min => {
                 return Err((FallbackReason::Small, String::new()));
             }
-            Engine::Auto | Engine::Hyperscan => {}
+            PatternEngine::Auto | PatternEngine::Hyperscan => {}
         }
         let library = self.library().map_err(|error| (FallbackReason::Missing, error.to_string()))?;
         let (expressions, flags): (Vec<CString>, Vec<c_uint>) = literals
@@ -250,18 +254,20 @@ impl Compiler {
             single.push((id_of(place), regex));
         }
         for _ in &ids {
-            Counters::add(&self.counters.regexes_in_hyperscan);
+            PatternCounters::add(&self.counters.regexes_in_hyperscan);
         }
         Ok(RegexSet { database, ids, single: single.into(), fallbacks: fallbacks.into() })
     }
 
     fn library_for_regexes(&self, count: usize) -> Result<&Arc<Library>, (FallbackReason, String)> {
         match self.config.engine {
-            Engine::AhoCorasick | Engine::Finders => Err((FallbackReason::Forced, String::new())),
-            Engine::Auto if count < self.config.hyperscan_min_regexes => {
+            PatternEngine::AhoCorasick | PatternEngine::Finders => {
+                Err((FallbackReason::Forced, String::new()))
+            }
+            PatternEngine::Auto if count < self.config.hyperscan_min_regexes => {
                 Err((FallbackReason::Small, String::new()))
             }
-            Engine::Auto | Engine::Hyperscan => {
+            PatternEngine::Auto | PatternEngine::Hyperscan => {
                 self.library().map_err(|error| (FallbackReason::Missing, error.to_string()))
             }
         }
@@ -278,7 +284,7 @@ impl Compiler {
     /// Loads libhs now rather than with the first set that needs it, so that [`Compiler::info`] can report
     /// it. No effect if the forced engine does not use it.
     pub fn look_for_library(&self) {
-        if matches!(self.config.engine, Engine::Auto | Engine::Hyperscan) {
+        if matches!(self.config.engine, PatternEngine::Auto | PatternEngine::Hyperscan) {
             // The information reports why libhs is missing.
             let _ = self.library();
         }
@@ -288,8 +294,8 @@ impl Compiler {
     #[must_use]
     pub fn info(&self) -> EngineInfo {
         let (hyperscan, why) = match (self.config.engine, self.library.get()) {
-            (Engine::AhoCorasick | Engine::Finders, _) => (None, "forced".to_owned()),
-            (Engine::Hyperscan, Some(Ok(library))) => {
+            (PatternEngine::AhoCorasick | PatternEngine::Finders, _) => (None, "forced".to_owned()),
+            (PatternEngine::Hyperscan, Some(Ok(library))) => {
                 (Some(library.version().to_owned()), "forced".to_owned())
             }
             (_, Some(Ok(library))) => {

@@ -14,7 +14,7 @@ pub const ENGINE_VARIABLE: &str = "BARTIZAN_PATTERN_ENGINE";
 
 /// The configured engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Engine {
+pub enum PatternEngine {
     /// By the size of each set and the installed libraries.
     #[default]
     Auto,
@@ -26,7 +26,7 @@ pub enum Engine {
     Finders,
 }
 
-impl Engine {
+impl PatternEngine {
     /// All values, in the order of the documentation.
     pub const ALL: [Self; 4] = [Self::Auto, Self::Hyperscan, Self::AhoCorasick, Self::Finders];
 
@@ -47,7 +47,7 @@ impl Engine {
 #[error("unknown pattern engine {0:?}: use auto, hyperscan, aho-corasick or finders")]
 pub struct ParseEngineError(pub String);
 
-impl FromStr for Engine {
+impl FromStr for PatternEngine {
     type Err = ParseEngineError;
 
     /// Also accepts Suricata's names in `mpm-algo` for these engines: `hs`, `ac`, `ac-ks`, `ac-bs`.
@@ -61,7 +61,7 @@ impl FromStr for Engine {
     }
 }
 
-impl fmt::Display for Engine {
+impl fmt::Display for PatternEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -157,7 +157,7 @@ impl fmt::Display for FallbackReason {
 
 /// Counters of one compiler and of the sets that it built.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct PatternCounters {
     pub(crate) sets: [AtomicU64; 3],
     pub(crate) set_fallbacks: [AtomicU64; 8],
     pub(crate) regexes_in_hyperscan: AtomicU64,
@@ -165,7 +165,7 @@ pub(crate) struct Counters {
     pub(crate) rescans: AtomicU64,
 }
 
-impl Counters {
+impl PatternCounters {
     pub(crate) fn add(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -192,7 +192,7 @@ impl Counters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineInfo {
     /// The configured engine.
-    pub asked: Engine,
+    pub asked: PatternEngine,
     /// libhs' version, if it was loaded.
     pub hyperscan: Option<String>,
     /// Reason why libhs is or is not in use, in one clause.
@@ -215,10 +215,10 @@ pub struct EngineInfo {
 
 impl EngineInfo {
     pub(crate) fn new(
-        asked: Engine,
+        asked: PatternEngine,
         hyperscan: Option<String>,
         why: String,
-        counters: &Counters,
+        counters: &PatternCounters,
         cache: Option<CacheCounters>,
     ) -> Self {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -288,11 +288,11 @@ mod tests {
 
     #[test]
     fn names_parse_back_and_reasons_are_in_order() {
-        for engine in Engine::ALL {
-            assert_eq!(engine.name().parse::<Engine>(), Ok(engine));
+        for engine in PatternEngine::ALL {
+            assert_eq!(engine.name().parse::<PatternEngine>(), Ok(engine));
         }
-        assert_eq!("hs".parse(), Ok(Engine::Hyperscan));
-        assert!("hyperscn".parse::<Engine>().unwrap_err().to_string().contains("aho-corasick"));
+        assert_eq!("hs".parse(), Ok(PatternEngine::Hyperscan));
+        assert!("hyperscn".parse::<PatternEngine>().unwrap_err().to_string().contains("aho-corasick"));
         for (index, reason) in FallbackReason::ALL.into_iter().enumerate() {
             assert_eq!(reason as usize, index);
         }

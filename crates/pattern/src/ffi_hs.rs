@@ -65,9 +65,9 @@ struct RawPlatform {
 
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) -> $result:ty;)*) => {
-        struct Functions { $($name: unsafe extern "C" fn($($argument),*) -> $result,)* }
+        struct HsFunctions { $($name: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
-        impl Functions {
+        impl HsFunctions {
             fn find(handle: NonNull<c_void>) -> Result<Self, LoadError> {
                 Ok(Self {
                     $($name: {
@@ -151,7 +151,7 @@ pub(crate) struct HsCompileError {
 
 /// One loaded libhs.
 pub(crate) struct Library {
-    functions: Functions,
+    functions: HsFunctions,
     version: Box<str>,
     /// Tuning family and processor features that a database compiled here depends on.
     platform: (c_uint, c_ulonglong),
@@ -184,7 +184,7 @@ impl Library {
         // without effects outside of it. The handle is never closed, so what is found in it stays valid.
         let handle = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let Some(handle) = NonNull::new(handle) else { return Err(LoadError::Missing(last_dl_error())) };
-        let functions = Functions::find(handle)?;
+        let functions = HsFunctions::find(handle)?;
         // SAFETY: takes nothing, returns a code.
         let valid = unsafe { (functions.hs_valid_platform)() };
         if valid != HS_SUCCESS {
@@ -412,7 +412,7 @@ impl Database {
         if !scratch.fits(self) {
             return Err(HsError(-1));
         }
-        let mut context = Context { on_hit, panic: None };
+        let mut context = HsScanContext { on_hit, panic: None };
         // SAFETY: the database is valid; pointer and length are of one slice that lives through the call; the
         // scratch fits the database (checked above) and is not in use (`&mut`, and a handler cannot reach
         // it); the handler gets back the context, which lives through the call, as the type that it expects.
@@ -444,7 +444,7 @@ impl Drop for Database {
     }
 }
 
-struct Context<F> {
+struct HsScanContext<F> {
     on_hit: F,
     panic: Option<Box<dyn std::any::Any + Send>>,
 }
@@ -453,7 +453,7 @@ struct Context<F> {
 /// unwind through C: it is kept and resumed when the scan has ended.
 ///
 /// # Safety
-/// `context` points to a `Context<F>` that nobody else uses during the call.
+/// `context` points to a `HsScanContext<F>` that nobody else uses during the call.
 unsafe extern "C" fn on_match<F: FnMut(u32, usize) -> bool>(
     id: c_uint,
     _from: c_ulonglong,
@@ -462,7 +462,7 @@ unsafe extern "C" fn on_match<F: FnMut(u32, usize) -> bool>(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: see above; `Database::scan` is the only one who passes this handler.
-    let context = unsafe { &mut *context.cast::<Context<F>>() };
+    let context = unsafe { &mut *context.cast::<HsScanContext<F>>() };
     // Ends are at most the length of the haystack, which is a u32.
     let end = to as usize;
     match catch_unwind(AssertUnwindSafe(|| (context.on_hit)(id, end))) {

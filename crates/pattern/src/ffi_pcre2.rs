@@ -148,7 +148,7 @@ unsafe impl Send for MatchState {}
 
 /// The result of a match attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Pcre2Outcome {
     /// A match, with this many pairs of offsets set.
     Matched(u32),
     /// No match.
@@ -192,9 +192,9 @@ impl MatchState {
         start: usize,
         options: u32,
         limits: (u32, u32, u32),
-    ) -> Outcome {
+    ) -> Pcre2Outcome {
         if start > subject.len() {
-            return Outcome::NoMatch;
+            return Pcre2Outcome::NoMatch;
         }
         // An empty slice may have address 1, and machine code for a look-behind steps back before it
         // compares: below zero.
@@ -223,9 +223,9 @@ impl MatchState {
         };
         match code {
             // Zero: more groups than room; those that fit are set.
-            0 => Outcome::Matched(self.pairs),
-            sys::PCRE2_ERROR_NOMATCH => Outcome::NoMatch,
-            code => u32::try_from(code).map_or(Outcome::Failed(code), Outcome::Matched),
+            0 => Pcre2Outcome::Matched(self.pairs),
+            sys::PCRE2_ERROR_NOMATCH => Pcre2Outcome::NoMatch,
+            code => u32::try_from(code).map_or(Pcre2Outcome::Failed(code), Pcre2Outcome::Matched),
         }
     }
 

@@ -15,11 +15,11 @@ use memchr::memmem;
 /// A literal prepared for searching. A search neither allocates nor needs scratch memory.
 #[derive(Debug)]
 pub struct Finder {
-    kind: Kind,
+    kind: FinderKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum FinderKind {
     Exact(Box<memmem::Finder<'static>>),
     Nocase(Nocase),
 }
@@ -30,9 +30,9 @@ impl Finder {
     #[must_use]
     pub fn new(needle: &[u8], nocase: bool) -> Self {
         let kind = if nocase && needle.iter().any(u8::is_ascii_alphabetic) {
-            Kind::Nocase(Nocase::new(needle))
+            FinderKind::Nocase(Nocase::new(needle))
         } else {
-            Kind::Exact(Box::new(memmem::Finder::new(needle).into_owned()))
+            FinderKind::Exact(Box::new(memmem::Finder::new(needle).into_owned()))
         };
         Self { kind }
     }
@@ -42,8 +42,8 @@ impl Finder {
     #[must_use]
     pub fn find(&self, haystack: &[u8]) -> Option<usize> {
         match &self.kind {
-            Kind::Exact(finder) => finder.find(haystack),
-            Kind::Nocase(finder) => finder.find(haystack),
+            FinderKind::Exact(finder) => finder.find(haystack),
+            FinderKind::Nocase(finder) => finder.find(haystack),
         }
     }
 
@@ -59,15 +59,15 @@ impl Finder {
     #[must_use]
     pub fn needle(&self) -> &[u8] {
         match &self.kind {
-            Kind::Exact(finder) => finder.needle(),
-            Kind::Nocase(finder) => &finder.needle,
+            FinderKind::Exact(finder) => finder.needle(),
+            FinderKind::Nocase(finder) => &finder.needle,
         }
     }
 
     /// Whether letters match in either case. `false` for a literal without letters.
     #[must_use]
     pub fn is_nocase(&self) -> bool {
-        matches!(self.kind, Kind::Nocase(_))
+        matches!(self.kind, FinderKind::Nocase(_))
     }
 
     /// Bytes of memory held.
@@ -75,8 +75,8 @@ impl Finder {
     pub fn memory_usage(&self) -> usize {
         size_of::<Self>()
             + match &self.kind {
-                Kind::Exact(finder) => size_of::<memmem::Finder<'_>>() + finder.needle().len(),
-                Kind::Nocase(finder) => finder.needle.len() + size_of_val(&*finder.border),
+                FinderKind::Exact(finder) => size_of::<memmem::Finder<'_>>() + finder.needle().len(),
+                FinderKind::Nocase(finder) => finder.needle.len() + size_of_val(&*finder.border),
             }
     }
 }
@@ -254,7 +254,7 @@ mod tests {
         ) {
             let finder = Finder::new(&needle, nocase);
             prop_assert_eq!(finder.find(&haystack), naive(&haystack, &needle, nocase));
-            if let Kind::Nocase(inner) = &finder.kind {
+            if let FinderKind::Nocase(inner) = &finder.kind {
                 prop_assert_eq!(inner.find_linear(&haystack, 0), naive(&haystack, &needle, true));
             }
         }

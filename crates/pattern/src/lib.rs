@@ -63,12 +63,12 @@ mod set;
 pub use automaton::DFA_MAX_LINKS;
 pub use cache::{CACHE_BYTES, Cache, CacheCounters, CacheError};
 pub use compiler::{BuildError, Compiler, Config, EngineError};
-pub use engine::{ENGINE_VARIABLE, Engine, EngineInfo, FallbackReason, ParseEngineError, Used};
+pub use engine::{ENGINE_VARIABLE, EngineInfo, FallbackReason, ParseEngineError, PatternEngine, Used};
 pub use ffi_hs::SONAME as LIBHS;
 pub use finder::Finder;
 pub use literal::Pattern;
 pub use regex::{
-    JitMode, JitSupport, LimitExceeded, Limits, Match, MatchOptions, Regex, RegexError, RegexFlags,
+    JitMode, JitSupport, LimitExceeded, Limits, MatchOptions, Regex, RegexError, RegexFlags, RegexMatch,
     jit_support, pcre2_version,
 };
 pub use regex_set::{Fallback, RegexPattern, RegexSet, RegexSetError};

@@ -23,7 +23,7 @@ pub struct Pattern<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Literals {
     bytes: Box<[u8]>,
-    slots: Box<[Slot]>,
+    slots: Box<[LiteralSlot]>,
     ids: Box<[u32]>,
     longest: usize,
     any_nocase: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Literals {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct LiteralSlot {
     start: u32,
     end: u32,
     ids_start: u32,
@@ -70,7 +70,7 @@ impl Literals {
             bytes.extend_from_slice(&literal);
             ids.extend_from_slice(&of_literal);
             let (end, ids_end) = (to_u32(bytes.len())?, to_u32(ids.len())?);
-            slots.push(Slot { start, end, ids_start, ids_end, nocase });
+            slots.push(LiteralSlot { start, end, ids_start, ids_end, nocase });
             out.longest = out.longest.max(literal.len());
             out.any_nocase |= nocase;
             out.any_exact |= !nocase;
@@ -134,10 +134,10 @@ impl Literals {
 
     /// Bytes of memory held.
     pub(crate) fn memory_usage(&self) -> usize {
-        self.bytes.len() + self.slots.len() * size_of::<Slot>() + self.ids.len() * size_of::<u32>()
+        self.bytes.len() + self.slots.len() * size_of::<LiteralSlot>() + self.ids.len() * size_of::<u32>()
     }
 
-    fn bytes_of(&self, slot: &Slot) -> &[u8] {
+    fn bytes_of(&self, slot: &LiteralSlot) -> &[u8] {
         self.bytes.get(slot.start as usize..slot.end as usize).unwrap_or_default()
     }
 }

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use pcre2_sys as sys;
 
-use crate::ffi_pcre2::{self, Code, Outcome, UNSET};
+use crate::ffi_pcre2::{self, Code, Pcre2Outcome, UNSET};
 use crate::scratch::Scratch;
 
 bitflags::bitflags! {
@@ -248,14 +248,14 @@ impl Regex {
         haystack: &[u8],
         start: usize,
         options: MatchOptions,
-    ) -> Result<Option<Match<'s>>, LimitExceeded> {
+    ) -> Result<Option<RegexMatch<'s>>, LimitExceeded> {
         self.ready();
         let state = scratch.match_state(self.groups + 1).ok_or(LimitExceeded::Memory)?;
         let limits = (self.limits.matches, self.limits.depth, self.limits.heap_kib);
         match state.find(&self.code, haystack, start, options.to_pcre2(), limits) {
-            Outcome::Matched(pairs) => Ok(Some(Match { offsets: state.offsets(pairs) })),
-            Outcome::NoMatch => Ok(None),
-            Outcome::Failed(code) => Err(LimitExceeded::from_code(code)),
+            Pcre2Outcome::Matched(pairs) => Ok(Some(RegexMatch { offsets: state.offsets(pairs) })),
+            Pcre2Outcome::NoMatch => Ok(None),
+            Pcre2Outcome::Failed(code) => Err(LimitExceeded::from_code(code)),
         }
     }
 
@@ -312,12 +312,12 @@ impl Regex {
 
 /// The place of a match. Lives in the scratch until the next match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Match<'s> {
+pub struct RegexMatch<'s> {
     /// Start and end of the whole match, of group 1, ...
     offsets: &'s [usize],
 }
 
-impl Match<'_> {
+impl RegexMatch<'_> {
     /// Offset of the first byte of the match.
     #[inline]
     #[must_use]

@@ -14,7 +14,7 @@ const PAIRS: u32 = 16;
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(crate) hyperscan: Option<HsScratch>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: ScanMarks,
     pub(crate) pcre2: Option<MatchState>,
     grown: u64,
 }
@@ -22,12 +22,12 @@ pub struct Scratch {
 /// Marks the slots that one scan has reported, so that [`crate::Matches::First`] reports each once. A mark is
 /// the scan's number, so that marks need not be cleared between scans.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ScanMarks {
     marks: Vec<u32>,
     scan: u32,
 }
 
-impl Seen {
+impl ScanMarks {
     /// Begins a scan over `slots` slots; returns whether memory had to grow.
     pub(crate) fn begin(&mut self, slots: usize) -> bool {
         self.scan = self.scan.wrapping_add(1);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn marks_last_one_scan_even_when_the_number_wraps() {
-        let mut seen = Seen::default();
+        let mut seen = ScanMarks::default();
         assert!(seen.begin(2));
         assert!(seen.first(1) && !seen.first(1) && !seen.first(2));
         assert!(!seen.begin(2));

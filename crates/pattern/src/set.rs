@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::automaton::Automaton;
-use crate::engine::{Counters, Used};
+use crate::engine::{PatternCounters, Used};
 use crate::ffi_hs::Database;
 use crate::finder::Finder;
 use crate::literal::Literals;
@@ -42,7 +42,7 @@ pub struct PatternSet {
     literals: Literals,
     matches: Matches,
     engine: SetEngine,
-    counters: Arc<Counters>,
+    counters: Arc<PatternCounters>,
 }
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl PatternSet {
         literals: Literals,
         matches: Matches,
         engine: SetEngine,
-        counters: Arc<Counters>,
+        counters: Arc<PatternCounters>,
     ) -> Self {
         Self { literals, matches, engine, counters }
     }
@@ -127,7 +127,7 @@ impl PatternSet {
             SetEngine::Automaton(automaton) => automaton.scan(&self.literals, haystack, on_hit),
             SetEngine::Hyperscan(database) => {
                 if !self.run_hyperscan(database, scratch, haystack, block, &mut on_hit) {
-                    Counters::add(&self.counters.rescans);
+                    PatternCounters::add(&self.counters.rescans);
                     self.run_slowly(haystack, &mut on_hit);
                 }
             }
@@ -267,7 +267,7 @@ impl PatternSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Compiler, Config, Engine, Pattern};
+    use crate::{Compiler, Config, Pattern, PatternEngine};
 
     const LITERALS: [Pattern<'static>; 4] = [
         Pattern { id: 1, bytes: b"aaa", nocase: false },
@@ -276,7 +276,7 @@ mod tests {
         Pattern { id: 4, bytes: b"aaabaaab", nocase: false },
     ];
 
-    fn build(engine: Engine, matches: Matches) -> Option<PatternSet> {
+    fn build(engine: PatternEngine, matches: Matches) -> Option<PatternSet> {
         Compiler::new(Config { engine, ..Config::default() }).ok()?.pattern_set(&LITERALS, matches).ok()
     }
 
@@ -288,18 +288,18 @@ mod tests {
     #[test]
     fn windows_and_the_slow_path_give_what_one_block_gives() {
         let haystack = b"aaabaaabAAABaaaaabbaaabaaab";
-        let slow = build(Engine::AhoCorasick, Matches::All).unwrap();
+        let slow = build(PatternEngine::AhoCorasick, Matches::All).unwrap();
         let mut expected = Vec::new();
         slow.run_slowly(haystack, &mut |slot, end| {
             expected.push((slot, end));
             true
         });
         let expected = sorted(expected);
-        let Some(set) = build(Engine::Hyperscan, Matches::All) else {
+        let Some(set) = build(PatternEngine::Hyperscan, Matches::All) else {
             eprintln!("libhs is not installed: windows not tested");
             return;
         };
-        let first = build(Engine::Hyperscan, Matches::First).unwrap();
+        let first = build(PatternEngine::Hyperscan, Matches::First).unwrap();
         let mut scratch = Scratch::new();
         scratch.prepare_patterns(&set).unwrap();
         scratch.prepare_patterns(&first).unwrap();

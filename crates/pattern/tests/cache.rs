@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bartizan_pattern::{
-    Cache, CacheCounters, CacheError, Compiler, Config, Engine, Matches, Pattern, PatternSet, RegexFlags,
-    RegexPattern, Scratch,
+    Cache, CacheCounters, CacheError, Compiler, Config, Matches, Pattern, PatternEngine, PatternSet,
+    RegexFlags, RegexPattern, Scratch,
 };
 
 /// A folder of this test, removed at its end.
@@ -39,7 +39,8 @@ impl Drop for Folder {
 /// is not installed.
 fn compiler(folder: &Path) -> Option<(Compiler, Arc<Cache>)> {
     let cache = Arc::new(Cache::open(folder).unwrap());
-    let config = Config { engine: Engine::Hyperscan, cache: Some(Arc::clone(&cache)), ..Config::default() };
+    let config =
+        Config { engine: PatternEngine::Hyperscan, cache: Some(Arc::clone(&cache)), ..Config::default() };
     match Compiler::new(config) {
         Ok(compiler) => Some((compiler, cache)),
         Err(error) => {
@@ -165,7 +166,8 @@ fn the_folder_stays_within_its_limit_and_keeps_what_others_put_there() {
     fs::write(&other, "not ours").unwrap();
     let limit = 64 * 1024;
     let cache = Arc::new(Cache::with_limit(&folder.0, limit).unwrap());
-    let config = Config { engine: Engine::Hyperscan, cache: Some(Arc::clone(&cache)), ..Config::default() };
+    let config =
+        Config { engine: PatternEngine::Hyperscan, cache: Some(Arc::clone(&cache)), ..Config::default() };
     let compiler = Compiler::new(config).unwrap();
     for number in 0..40 {
         let word = format!("word number {number}");

@@ -6,7 +6,7 @@ use crate::common;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use bartizan_pattern::{Compiler, Config, Engine, Matches, Pattern, PatternSet, Scratch};
+use bartizan_pattern::{Compiler, Config, Matches, Pattern, PatternEngine, PatternSet, Scratch};
 use proptest::prelude::*;
 
 type Hits = Vec<(u32, usize)>;
@@ -195,7 +195,7 @@ fn automatic_choice_follows_the_size() {
 
 #[test]
 fn refusals_say_which() {
-    let compiler = Compiler::new(Config { engine: Engine::AhoCorasick, ..Config::default() }).unwrap();
+    let compiler = Compiler::new(Config { engine: PatternEngine::AhoCorasick, ..Config::default() }).unwrap();
     let error =
         compiler.pattern_set(&[Pattern { id: 42, bytes: b"", nocase: false }], Matches::All).unwrap_err();
     assert!(error.to_string().contains("42"), "{error}");
@@ -218,8 +218,8 @@ fn as_patterns(list: &[(Vec<u8>, bool)]) -> Vec<Pattern<'_>> {
     (0..).zip(list).map(|(id, (bytes, nocase))| Pattern { id, bytes, nocase: *nocase }).collect()
 }
 
-fn compilers() -> &'static [(Engine, Compiler)] {
-    static COMPILERS: OnceLock<Vec<(Engine, Compiler)>> = OnceLock::new();
+fn compilers() -> &'static [(PatternEngine, Compiler)] {
+    static COMPILERS: OnceLock<Vec<(PatternEngine, Compiler)>> = OnceLock::new();
     COMPILERS.get_or_init(common::compilers)
 }
 

@@ -7,7 +7,7 @@ use crate::common;
 use std::sync::OnceLock;
 
 use bartizan_pattern::{
-    Compiler, Config, Engine, FallbackReason, JitMode, LimitExceeded, Limits, MatchOptions, Regex,
+    Compiler, Config, FallbackReason, JitMode, LimitExceeded, Limits, MatchOptions, PatternEngine, Regex,
     RegexFlags, RegexPattern, RegexSet, Scratch,
 };
 use proptest::prelude::*;
@@ -64,7 +64,7 @@ fn case_file() {
 fn hyperscan() -> Option<&'static Compiler> {
     static COMPILER: OnceLock<Option<Compiler>> = OnceLock::new();
     let build = || {
-        let compiler = Compiler::new(Config { engine: Engine::Hyperscan, ..Config::default() });
+        let compiler = Compiler::new(Config { engine: PatternEngine::Hyperscan, ..Config::default() });
         compiler.inspect_err(|error| eprintln!("not tested: {error}")).ok()
     };
     COMPILER.get_or_init(build).as_ref()
@@ -89,7 +89,7 @@ fn every_fallback_has_its_reason() {
     let small = Compiler::new(Config::default()).unwrap();
     let set = small.regex_set(&patterns[..7]).unwrap();
     assert!(set.fallbacks().iter().all(|f| f.reason == FallbackReason::Small));
-    let forced = Compiler::new(Config { engine: Engine::AhoCorasick, ..Config::default() }).unwrap();
+    let forced = Compiler::new(Config { engine: PatternEngine::AhoCorasick, ..Config::default() }).unwrap();
     let set = forced.regex_set(&patterns).unwrap();
     assert_eq!((set.in_hyperscan(), set.fallbacks().len()), (0, patterns.len()));
     assert_eq!(forced.info().regex_fallbacks, [(FallbackReason::Forced, patterns.len() as u64)]);
@@ -201,7 +201,7 @@ fn limits_end_a_match_with_their_name() {
     // Limits belong to the expression, not to the scratch.
     assert_eq!(new(Limits::default()).is_match(&mut scratch, b"abc"), Ok(true));
     // A set continues with the next expression and counts those that ended so.
-    let compiler = Compiler::new(Config { engine: Engine::AhoCorasick, ..Config::default() }).unwrap();
+    let compiler = Compiler::new(Config { engine: PatternEngine::AhoCorasick, ..Config::default() }).unwrap();
     let patterns = [
         RegexPattern { id: 1, pattern: hard, flags: RegexFlags::empty() },
         RegexPattern { id: 2, pattern: b"ab", flags: RegexFlags::empty() },
@@ -250,7 +250,7 @@ fn threads_may_race_to_the_first_match() {
 #[test]
 fn classes_mean_the_same_in_both_engines() {
     let Some(hyperscan) = hyperscan() else { return };
-    let alone = Compiler::new(Config { engine: Engine::AhoCorasick, ..Config::default() }).unwrap();
+    let alone = Compiler::new(Config { engine: PatternEngine::AhoCorasick, ..Config::default() }).unwrap();
     let classes = [
         r"\s",
         r"\S",

@@ -5,7 +5,7 @@
 //! `forward A B [--spin MICROSECONDS] [--batch FRAMES] [--frames SLOTS] [--calls] [--fix-offloads] [--seconds
 //! N]`; ends on SIGINT or SIGTERM. Not done: it inspects no packet.
 
-use bartizan_ports::{Batch, InlineOptions, InlinePair, PortStats, Side, TransmitPath};
+use bartizan_ports::{Batch, InlineOptions, InlinePair, PairSide, PortStats, TransmitPath};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -90,7 +90,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let end = arguments.seconds.map(|s| Instant::now() + Duration::from_secs(s));
     while !STOP.load(Ordering::Relaxed) && end.is_none_or(|end| Instant::now() < end) {
         let mut seen = 0;
-        for side in Side::BOTH {
+        for side in PairSide::BOTH {
             let (ingress, egress) = pair.direction(side);
             let frames = ingress.receive(&mut batch)?;
             if frames > 0 {
@@ -104,7 +104,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             pair.wait(None, arguments.spin, Duration::from_millis(100))?;
         }
     }
-    for side in Side::BOTH {
+    for side in PairSide::BOTH {
         let port = pair.port(side);
         let stats = port.stats();
         print(port.name(), &stats);

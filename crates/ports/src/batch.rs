@@ -22,7 +22,7 @@ pub struct Split {
 /// The handling of a frame: planned, or done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disposition {
-    /// Stays here (the initial state of a frame).
+    /// OffloadDenied here (the initial state of a frame).
     #[default]
     Hold,
     /// To be sent by the next [`crate::Port::transmit`].
@@ -34,7 +34,7 @@ pub enum Disposition {
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum FrameStorage {
     Leased(u32),
     Owned {
         start: usize,
@@ -47,15 +47,15 @@ enum Place {
     },
 }
 
-struct Slot {
-    place: Place,
+struct BatchSlot {
+    place: FrameStorage,
     info: FrameInfo,
     disposition: Disposition,
 }
 
 /// Frames of one port, to be processed together.
 pub struct Batch {
-    slots: Vec<Slot>,
+    slots: Vec<BatchSlot>,
     capacity: usize,
     lease: Lease,
     owned: Vec<u8>,
@@ -63,7 +63,7 @@ pub struct Batch {
     joined: bool,
     cut: Vec<u8>,
     /// The slots before the last split: kept for its memory.
-    before: Vec<Slot>,
+    before: Vec<BatchSlot>,
 }
 
 impl Batch {
@@ -138,20 +138,20 @@ impl Batch {
         self.len().checked_sub(1).and_then(|index| self.bytes(index)).unwrap_or_default()
     }
 
-    fn bytes_of(&self, place: Place) -> Option<&[u8]> {
+    fn bytes_of(&self, place: FrameStorage) -> Option<&[u8]> {
         match place {
-            Place::Leased(span) => self.lease.bytes(span),
-            Place::Owned { start, end } => self.owned.get(start..end),
-            Place::Cut { start, end } => self.cut.get(start..end),
+            FrameStorage::Leased(span) => self.lease.bytes(span),
+            FrameStorage::Owned { start, end } => self.owned.get(start..end),
+            FrameStorage::Cut { start, end } => self.cut.get(start..end),
         }
     }
 
     /// Bytes of frame `index`, for rewriting in place.
     pub fn bytes_mut(&mut self, index: usize) -> Option<&mut [u8]> {
         match self.slots.get(index)?.place {
-            Place::Leased(span) => self.lease.bytes_mut(span),
-            Place::Owned { start, end } => self.owned.get_mut(start..end),
-            Place::Cut { start, end } => self.cut.get_mut(start..end),
+            FrameStorage::Leased(span) => self.lease.bytes_mut(span),
+            FrameStorage::Owned { start, end } => self.owned.get_mut(start..end),
+            FrameStorage::Cut { start, end } => self.cut.get_mut(start..end),
         }
     }
 
@@ -159,8 +159,8 @@ impl Batch {
     pub fn truncate(&mut self, index: usize, length: usize) {
         if let Some(slot) = self.slots.get_mut(index) {
             match &mut slot.place {
-                Place::Leased(span) => self.lease.truncate(*span, length),
-                Place::Owned { start, end } | Place::Cut { start, end } => {
+                FrameStorage::Leased(span) => self.lease.truncate(*span, length),
+                FrameStorage::Owned { start, end } | FrameStorage::Cut { start, end } => {
                     *end = (*end).min(start.saturating_add(length));
                 }
             }
@@ -172,7 +172,7 @@ impl Batch {
         if let Some(slot) = self.slots.get_mut(index) {
             let start = self.owned.len();
             self.owned.extend_from_slice(bytes);
-            slot.place = Place::Owned { start, end: self.owned.len() };
+            slot.place = FrameStorage::Owned { start, end: self.owned.len() };
             // The new bytes are the whole frame.
             slot.info.flags = slot.info.flags.without(FrameFlags::TRUNCATED);
         }
@@ -205,14 +205,14 @@ impl Batch {
         }
         let start = self.owned.len();
         self.owned.extend_from_slice(bytes);
-        let place = Place::Owned { start, end: self.owned.len() };
+        let place = FrameStorage::Owned { start, end: self.owned.len() };
         self.push(place, info);
         true
     }
 
-    fn push(&mut self, place: Place, info: FrameInfo) {
+    fn push(&mut self, place: FrameStorage, info: FrameInfo) {
         self.joined |= info.flags.contains(FrameFlags::JOINED);
-        self.slots.push(Slot { place, info, disposition: Disposition::Hold });
+        self.slots.push(BatchSlot { place, info, disposition: Disposition::Hold });
     }
 
     /// Replaces each frame of several datagrams ([`FrameFlags::JOINED`]) by its datagrams: `cut` passes them
@@ -233,10 +233,10 @@ impl Batch {
             let is_joined = slot.info.flags.contains(FrameFlags::JOINED);
             let whole = match slot.place {
                 _ if !is_joined || slot.info.flags.contains(FrameFlags::TRUNCATED) => None,
-                Place::Leased(span) => self.lease.bytes(span),
-                Place::Owned { start, end } => self.owned.get(start..end),
+                FrameStorage::Leased(span) => self.lease.bytes(span),
+                FrameStorage::Owned { start, end } => self.owned.get(start..end),
                 // Cut frames are joined no more.
-                Place::Cut { .. } => None,
+                FrameStorage::Cut { .. } => None,
             };
             let Some(whole) = whole else {
                 slots.push(slot);
@@ -254,8 +254,8 @@ impl Batch {
                     flags: flags.with(FrameFlags::CHECKSUM_VALID),
                     ..FrameInfo::default()
                 };
-                let place = Place::Cut { start, end: pieces.len() };
-                slots.push(Slot { place, info, disposition: Disposition::Hold });
+                let place = FrameStorage::Cut { start, end: pieces.len() };
+                slots.push(BatchSlot { place, info, disposition: Disposition::Hold });
             });
             if done.is_some() && slots.len() > first {
                 split.datagrams += (slots.len() - first - 1) as u64;
@@ -301,12 +301,12 @@ impl Batch {
                 gap.copy_from_slice(&tag);
             }
         }
-        self.push(Place::Owned { start: from, end }, info);
+        self.push(FrameStorage::Owned { start: from, end }, info);
         Some(end - from)
     }
 
     pub(crate) fn push_leased(&mut self, span: u32, info: FrameInfo) {
-        self.push(Place::Leased(span), info);
+        self.push(FrameStorage::Leased(span), info);
     }
 
     pub(crate) fn lease_mut(&mut self) -> &mut Lease {

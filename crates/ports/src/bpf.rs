@@ -45,7 +45,7 @@ pub(crate) const TXA: u16 = 0x87;
 pub(crate) struct Label(usize);
 
 #[derive(Clone, Copy)]
-enum Step {
+enum BpfInstruction {
     Plain(sock_filter),
     Branch(Branch),
     Ja(Label),
@@ -64,12 +64,12 @@ struct Branch {
     far: bool,
 }
 
-impl Step {
+impl BpfInstruction {
     /// The number of its instructions.
     const fn len(&self) -> usize {
         match self {
-            Step::Place(_) => 0,
-            Step::Branch(Branch { far: true, .. }) => 2,
+            BpfInstruction::Place(_) => 0,
+            BpfInstruction::Branch(Branch { far: true, .. }) => 2,
             _ => 1,
         }
     }
@@ -77,19 +77,19 @@ impl Step {
 
 /// Program under construction.
 #[derive(Default)]
-pub(crate) struct Program {
-    steps: Vec<Step>,
+pub(crate) struct BpfProgram {
+    steps: Vec<BpfInstruction>,
     labels: usize,
 }
 
-impl Program {
+impl BpfProgram {
     pub(crate) fn label(&mut self) -> Label {
         self.labels += 1;
         Label(self.labels)
     }
 
     pub(crate) fn op(&mut self, code: u16, k: u32) {
-        self.steps.push(Step::Plain(sock_filter { code, jt: 0, jf: 0, k }));
+        self.steps.push(BpfInstruction::Plain(sock_filter { code, jt: 0, jf: 0, k }));
     }
 
     /// Jumps to the label if A equals `k`, else continues.
@@ -99,20 +99,20 @@ impl Program {
 
     /// Jumps to the label if the comparison `code` of A with `k` (or X) holds, else continues.
     pub(crate) fn branch(&mut self, code: u16, k: u32, to: Label) {
-        self.steps.push(Step::Branch(Branch { code, k, on: true, to, far: true }));
+        self.steps.push(BpfInstruction::Branch(Branch { code, k, on: true, to, far: true }));
     }
 
-    /// [`Program::branch`] for a comparison that does not hold.
+    /// [`BpfProgram::branch`] for a comparison that does not hold.
     pub(crate) fn unless(&mut self, code: u16, k: u32, to: Label) {
-        self.steps.push(Step::Branch(Branch { code, k, on: false, to, far: true }));
+        self.steps.push(BpfInstruction::Branch(Branch { code, k, on: false, to, far: true }));
     }
 
     pub(crate) fn jump(&mut self, to: Label) {
-        self.steps.push(Step::Ja(to));
+        self.steps.push(BpfInstruction::Ja(to));
     }
 
     pub(crate) fn place(&mut self, label: Label) {
-        self.steps.push(Step::Place(label));
+        self.steps.push(BpfInstruction::Place(label));
     }
 
     /// Resolves jumps. `None`: one goes back, which the tests of the programs exclude.
@@ -127,9 +127,9 @@ impl Program {
             let jump =
                 |distance| Some(sock_filter { code: JA, jt: 0, jf: 0, k: u32::try_from(distance).ok()? });
             match step {
-                Step::Plain(op) => out.push(op),
-                Step::Ja(to) => out.push(jump(distance(to, next)?)?),
-                Step::Branch(Branch { code, k, on, to, far }) => {
+                BpfInstruction::Plain(op) => out.push(op),
+                BpfInstruction::Ja(to) => out.push(jump(distance(to, next)?)?),
+                BpfInstruction::Branch(Branch { code, k, on, to, far }) => {
                     let (taken, other) =
                         if far { (0, 1) } else { (u8::try_from(distance(to, next)?).ok()?, 0) };
                     let (jt, jf) = if on { (taken, other) } else { (other, taken) };
@@ -138,7 +138,7 @@ impl Program {
                         out.push(jump(distance(to, next + 1)?)?);
                     }
                 }
-                Step::Place(_) => {}
+                BpfInstruction::Place(_) => {}
             }
         }
         Some(out)
@@ -149,7 +149,7 @@ impl Program {
         let mut addresses = vec![0usize; self.labels + 1];
         let mut at = 0;
         for step in &self.steps {
-            if let Step::Place(label) = step {
+            if let BpfInstruction::Place(label) = step {
                 *addresses.get_mut(label.0)? = at;
             }
             at += step.len();
@@ -163,7 +163,7 @@ impl Program {
         let (mut at, mut some) = (0, false);
         for step in &mut self.steps {
             at += step.len();
-            if let Step::Branch(branch) = step
+            if let BpfInstruction::Branch(branch) = step
                 && branch.far
                 && addresses.get(branch.to.0)?.checked_sub(at)? <= usize::from(u8::MAX)
             {
@@ -260,7 +260,7 @@ pub(crate) mod tests {
         for (a, expected, between, far_ones) in
             [(6, 1, 600, 2), (7, 2, 600, 2), (6, 1, 254, 0), (7, 2, 254, 0), (6, 1, 255, 2), (7, 2, 255, 2)]
         {
-            let mut p = Program::default();
+            let mut p = BpfProgram::default();
             let (far, farther) = (p.label(), p.label());
             p.op(LD_IMM, a);
             p.branch(JEQ_K, 7, far);

@@ -32,7 +32,7 @@ const JEQ_K: u16 = 0x15;
 
 /// `struct bpf_program`; its instructions are laid out as the kernel's.
 #[repr(C)]
-struct Program {
+struct PcapProgram {
     length: c_uint,
     instructions: *mut sock_filter,
 }
@@ -47,20 +47,20 @@ struct PacketHeader {
 
 type OpenDead = unsafe extern "C" fn(c_int, c_int) -> *mut c_void;
 type Create = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_void;
-type Number = unsafe extern "C" fn(*mut c_void) -> c_int;
-type Compile = unsafe extern "C" fn(*mut c_void, *mut Program, *const c_char, c_int, u32) -> c_int;
-type Text = unsafe extern "C" fn(*mut c_void) -> *const c_char;
-type FreeCode = unsafe extern "C" fn(*mut Program);
+type PcapStatusFn = unsafe extern "C" fn(*mut c_void) -> c_int;
+type Compile = unsafe extern "C" fn(*mut c_void, *mut PcapProgram, *const c_char, c_int, u32) -> c_int;
+type PcapTextFn = unsafe extern "C" fn(*mut c_void) -> *const c_char;
+type FreeCode = unsafe extern "C" fn(*mut PcapProgram);
 type Close = unsafe extern "C" fn(*mut c_void);
-type OfflineFilter = unsafe extern "C" fn(*const Program, *const PacketHeader, *const u8) -> c_int;
+type OfflineFilter = unsafe extern "C" fn(*const PcapProgram, *const PacketHeader, *const u8) -> c_int;
 
 /// The functions used.
-struct Functions {
+struct PcapFunctions {
     open_dead: OpenDead,
     create: Create,
-    activate: Number,
+    activate: PcapStatusFn,
     compile: Compile,
-    error: Text,
+    error: PcapTextFn,
     free_code: FreeCode,
     close: Close,
     offline_filter: OfflineFilter,
@@ -97,12 +97,12 @@ pub enum FilterError {
     },
 }
 
-fn functions() -> Result<&'static Functions, FilterError> {
-    static FUNCTIONS: OnceLock<Result<Functions, FilterError>> = OnceLock::new();
+fn functions() -> Result<&'static PcapFunctions, FilterError> {
+    static FUNCTIONS: OnceLock<Result<PcapFunctions, FilterError>> = OnceLock::new();
     FUNCTIONS.get_or_init(|| find(&SONAMES)).as_ref().map_err(Clone::clone)
 }
 
-fn find(names: &[&str]) -> Result<Functions, FilterError> {
+fn find(names: &[&str]) -> Result<PcapFunctions, FilterError> {
     let open = |name: &&str| {
         let name = CString::new(*name).ok()?;
         // SAFETY: the name ends in NUL. The library has no constructors with effects outside of it; the
@@ -119,12 +119,12 @@ fn find(names: &[&str]) -> Result<Functions, FilterError> {
     // SAFETY: the symbols are functions of libpcap with these C signatures (pcap/pcap.h of 1.x); a function
     // pointer and an object pointer have one size on the platforms that have dlsym.
     unsafe {
-        Ok(Functions {
+        Ok(PcapFunctions {
             open_dead: std::mem::transmute::<NonNull<c_void>, OpenDead>(symbol("pcap_open_dead")?),
             create: std::mem::transmute::<NonNull<c_void>, Create>(symbol("pcap_create")?),
-            activate: std::mem::transmute::<NonNull<c_void>, Number>(symbol("pcap_activate")?),
+            activate: std::mem::transmute::<NonNull<c_void>, PcapStatusFn>(symbol("pcap_activate")?),
             compile: std::mem::transmute::<NonNull<c_void>, Compile>(symbol("pcap_compile")?),
-            error: std::mem::transmute::<NonNull<c_void>, Text>(symbol("pcap_geterr")?),
+            error: std::mem::transmute::<NonNull<c_void>, PcapTextFn>(symbol("pcap_geterr")?),
             free_code: std::mem::transmute::<NonNull<c_void>, FreeCode>(symbol("pcap_freecode")?),
             close: std::mem::transmute::<NonNull<c_void>, Close>(symbol("pcap_close")?),
             offline_filter: std::mem::transmute::<NonNull<c_void>, OfflineFilter>(symbol(
@@ -136,13 +136,13 @@ fn find(names: &[&str]) -> Result<Functions, FilterError> {
 
 /// An open handle.
 struct Handle {
-    functions: &'static Functions,
+    functions: &'static PcapFunctions,
     raw: NonNull<c_void>,
 }
 
 impl Handle {
     /// A handle for frames of a link type (`DLT_*`), without an interface.
-    fn dead(functions: &'static Functions, link_type: u32) -> Option<Self> {
+    fn dead(functions: &'static PcapFunctions, link_type: u32) -> Option<Self> {
         // Raw IP has another number in files, and two of them.
         let link_type = if matches!(link_type, 14 | 101) { 12 } else { link_type };
         let link_type = c_int::try_from(link_type).ok()?;
@@ -152,7 +152,7 @@ impl Handle {
     }
 
     /// A handle for frames of an interface, as the kernel passes them.
-    fn live(functions: &'static Functions, interface: &str) -> Result<Self, String> {
+    fn live(functions: &'static PcapFunctions, interface: &str) -> Result<Self, String> {
         let name = CString::new(interface).map_err(|_| "its name has a NUL byte".to_owned())?;
         let mut message = [0 as c_char; ERROR_BYTES];
         // SAFETY: the name ends in NUL; there is room for a message of the library's largest size.
@@ -180,7 +180,7 @@ impl Handle {
     }
 
     fn compile(&self, expression: &CStr) -> Result<Vec<sock_filter>, String> {
-        let mut program = Program { length: 0, instructions: ptr::null_mut() };
+        let mut program = PcapProgram { length: 0, instructions: ptr::null_mut() };
         // SAFETY: the handle is open, `program` is a place for the answer, the expression ends in NUL.
         let result = unsafe {
             (self.functions.compile)(
@@ -215,7 +215,7 @@ impl Drop for Handle {
 
 /// A compiled filter.
 pub struct PacketFilter {
-    functions: &'static Functions,
+    functions: &'static PcapFunctions,
     program: Vec<sock_filter>,
 }
 
@@ -278,7 +278,7 @@ impl PacketFilter {
         if length == 0 {
             return true;
         }
-        let program = Program { length, instructions: self.program.as_ptr().cast_mut() };
+        let program = PcapProgram { length, instructions: self.program.as_ptr().cast_mut() };
         let header = PacketHeader {
             time: libc::timeval { tv_sec: 0, tv_usec: 0 },
             captured: u32::try_from(bytes.len()).unwrap_or(u32::MAX),

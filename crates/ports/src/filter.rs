@@ -10,8 +10,8 @@
 //! Not done: tunnels.
 
 use crate::bpf::{
-    ADD_K, ADD_X, AND_K, IPV4, IPV6, LD_B_ABS, LD_H_ABS, LD_H_IND, LD_IMM, LD_MEM, LD_W_ABS, LDX_MEM,
-    LDX_MSH, Label, MUL_K, Program, RET_A, RET_K, RSH_K, ST, TAX, XOR_X,
+    ADD_K, ADD_X, AND_K, BpfProgram, IPV4, IPV6, LD_B_ABS, LD_H_ABS, LD_H_IND, LD_IMM, LD_MEM, LD_W_ABS,
+    LDX_MEM, LDX_MSH, Label, MUL_K, RET_A, RET_K, RSH_K, ST, TAX, XOR_X,
 };
 use bartizan_base::Spread;
 use libc::sock_filter;
@@ -30,7 +30,7 @@ const PORTED: [u32; 3] = [6, 17, 132];
 
 /// The program of a group: all frames of a flow go to one port, the one that [`Spread::worker`] selects.
 pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
-    let mut p = Program::default();
+    let mut p = BpfProgram::default();
     let end = p.label();
     // The tag that the kernel removed; one left in the frame is added where it is read.
     let untagged = p.label();
@@ -87,7 +87,7 @@ pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
     p.finish()
 }
 
-fn ipv4(p: &mut Program, base: u32, spread: &Spread, end: Label) {
+fn ipv4(p: &mut BpfProgram, base: u32, spread: &Spread, end: Label) {
     let factors = spread.factors();
     let [first, ..] = factors.address;
     pair(p, base + 12, base + 16);
@@ -117,7 +117,7 @@ fn ipv4(p: &mut Program, base: u32, spread: &Spread, end: Label) {
     p.jump(end);
 }
 
-fn ipv6(p: &mut Program, base: u32, spread: &Spread, end: Label) {
+fn ipv6(p: &mut BpfProgram, base: u32, spread: &Spread, end: Label) {
     let factors = spread.factors();
     for (index, factor) in (0u32..).zip(factors.address) {
         pair(p, base + 8 + 4 * index, base + 24 + 4 * index);
@@ -143,14 +143,14 @@ fn ipv6(p: &mut Program, base: u32, spread: &Spread, end: Label) {
 }
 
 /// A = word at `a` + word at `b`.
-fn pair(p: &mut Program, a: u32, b: u32) {
+fn pair(p: &mut BpfProgram, a: u32, b: u32) {
     p.op(LD_W_ABS, a);
     p.op(TAX, 0);
     p.op(LD_W_ABS, b);
     p.op(ADD_X, 0);
 }
 
-fn ported(p: &mut Program, ports: Label) {
+fn ported(p: &mut BpfProgram, ports: Label) {
     for protocol in PORTED {
         p.if_equal(protocol, ports);
     }
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::bpf::tests::{Received, run_at};
     use bartizan_base::LinkId;
-    use bartizan_base::spread::{Network, Part};
+    use bartizan_base::spread::{SpreadPorts, VirtualNetwork};
     use bartizan_testkit::packet::{Ip, IpFixed};
     use std::net::IpAddr;
 
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_kernel_computes_what_the_owners_are() {
-        let ports = Part::Ports(40_000, 443);
+        let ports = SpreadPorts::Ports(40_000, 443);
         for (workers, link, counts) in [(2, 0, true), (3, 7, true), (8, 1, false), (256, 65_535, true)] {
             let spread = Spread::new([5, 6], workers).of_link(LinkId(link)).counting(counts, true);
             let program = program(&spread).unwrap();
@@ -215,18 +215,18 @@ mod tests {
                     (0x0800, v4(0, 0, 6, host), false, ports),
                     (0x0800, v4(5, 0x4000, 17, host), false, ports),
                     (0x0800, v4(0, 0, 132, host), false, ports),
-                    (0x0800, v4(0, 0, 1, host), false, Part::Nothing),
-                    (0x0800, v4(0, 0x2000, 17, host), false, Part::Nothing),
-                    (0x0800, v4(1, 0x00b9, 6, host), false, Part::Nothing),
+                    (0x0800, v4(0, 0, 1, host), false, SpreadPorts::Nothing),
+                    (0x0800, v4(0, 0x2000, 17, host), false, SpreadPorts::Nothing),
+                    (0x0800, v4(1, 0x00b9, 6, host), false, SpreadPorts::Nothing),
                     (0x86dd, v6(6, host), true, ports),
                     (0x86dd, v6(17, host), true, ports),
-                    (0x86dd, v6(58, host), true, Part::Nothing),
-                    (0x86dd, v6(44, host), true, Part::Nothing),
+                    (0x86dd, v6(58, host), true, SpreadPorts::Nothing),
+                    (0x86dd, v6(44, host), true, SpreadPorts::Nothing),
                 ];
                 for (protocol, packet, is_v6, part) in cases {
                     let (source, destination) = ends(is_v6, host);
                     let expected = |vlans: [u16; 3]| {
-                        let network = Network { vlans, tunnel: 0 };
+                        let network = VirtualNetwork { vlans, tunnel: 0 };
                         u32::from(spread.worker_in(network, source, destination, part))
                     };
                     assert_eq!(run(&program, (None, protocol), &packet), expected([0; 3]), "{packet:x?}");

@@ -20,7 +20,7 @@ use crate::frame::FrameInfo;
 use crate::interface::Interface;
 use crate::mtu::MtuWatch;
 use crate::offload::Warning;
-use crate::port::{LinkLayer, MAX_FRAME, Port, PortStats, Sent};
+use crate::port::{LinkLayer, MAX_FRAME, Port, PortStats, TransmitCounts};
 use crate::refusal::SendRefusal;
 use crate::ring::tx::TxRing;
 use crate::ring::v2::RxV2;
@@ -240,15 +240,15 @@ pub(crate) fn sender(interface: &Interface, options: &InlineOptions) -> Result<S
             let request = tx.request().ok_or_else(|| too_large(interface, tx.bytes()))?;
             set_ring(out.fd.as_fd(), &interface.name, libc::PACKET_TX_RING, &request, tx.bytes())?;
             let mapping = Mapping::new(out.fd.as_fd(), tx.bytes());
-            Path::Ring(TxRing::new(mapping.map_err(|e| no_memory(interface, tx.bytes(), e))?, 0, tx))
+            SendPath::Ring(TxRing::new(mapping.map_err(|e| no_memory(interface, tx.bytes(), e))?, 0, tx))
         }
-        TransmitPath::Calls => Path::Calls(Messages::with_capacity(options.transmit_frames)),
+        TransmitPath::Calls => SendPath::Calls(Messages::with_capacity(options.transmit_frames)),
     };
     out.start(interface)?;
     Ok(Sender { out, path, limit: interface.mtu as usize + HEADER, stalls: 0 })
 }
 
-enum Path {
+enum SendPath {
     Ring(TxRing),
     Calls(Messages),
 }
@@ -256,7 +256,7 @@ enum Path {
 /// The sending half of a port.
 pub(crate) struct Sender {
     out: SendSocket,
-    path: Path,
+    path: SendPath,
     /// Largest untagged frame.
     limit: usize,
     /// Flushes in a row in which the device refused the first waiting frame.
@@ -290,7 +290,7 @@ impl Sender {
     }
 
     fn send_batch(&mut self, batch: &mut Batch, stats: &mut PortStats) -> usize {
-        if matches!(self.path, Path::Ring(_)) {
+        if matches!(self.path, SendPath::Ring(_)) {
             return batch.send_each(|info, frame| self.queue(info, frame, stats));
         }
         for index in batch.indices() {
@@ -302,7 +302,7 @@ impl Sender {
                 batch.set_disposition(index, Disposition::Refused(refusal));
             }
         }
-        let Path::Calls(messages) = &mut self.path else { return 0 };
+        let SendPath::Calls(messages) = &mut self.path else { return 0 };
         let mut failed: Option<Vec<(usize, SendRefusal)>> = None;
         stats.send_calls +=
             messages.send(self.out.fd.as_fd(), batch.marked().map(|(_, frame)| frame), |position, error| {
@@ -310,7 +310,7 @@ impl Sender {
                 failed.get_or_insert_default().push((position, refusal_of(&error)));
             });
         let mut refused = failed.unwrap_or_default().into_iter().peekable();
-        let (mut position, mut sent) = (0, Sent::default());
+        let (mut position, mut sent) = (0, TransmitCounts::default());
         for index in batch.indices() {
             if batch.disposition(index) != Some(Disposition::Forward) {
                 continue;
@@ -365,8 +365,8 @@ impl Sender {
     /// The number of frames that wait for a flush.
     pub(crate) fn waiting(&self) -> usize {
         match &self.path {
-            Path::Ring(ring) => ring.queued(),
-            Path::Calls(_) => 0,
+            SendPath::Ring(ring) => ring.queued(),
+            SendPath::Calls(_) => 0,
         }
     }
 
@@ -386,22 +386,22 @@ impl Sender {
 
     fn queue_checked(&mut self, frame: &[u8], stats: &mut PortStats) -> Result<(), SendRefusal> {
         match &mut self.path {
-            Path::Ring(ring) => match ring.push(frame) {
+            SendPath::Ring(ring) => match ring.push(frame) {
                 Err(SendRefusal::RingFull) => {
                     self.flush(stats);
                     match &mut self.path {
-                        Path::Ring(ring) => ring.push(frame),
-                        Path::Calls(_) => Err(SendRefusal::RingFull),
+                        SendPath::Ring(ring) => ring.push(frame),
+                        SendPath::Calls(_) => Err(SendRefusal::RingFull),
                     }
                 }
                 other => other,
             },
-            Path::Calls(messages) => {
+            SendPath::Calls(messages) => {
                 let mut result = Ok(());
                 stats.send_calls += messages
                     .send(self.out.fd.as_fd(), std::iter::once(frame), |_, e| result = Err(refusal_of(&e)));
                 if result.is_ok() {
-                    stats.note_sent(&Sent::one(frame));
+                    stats.note_sent(&TransmitCounts::one(frame));
                 }
                 result
             }
@@ -411,7 +411,7 @@ impl Sender {
     /// Sends the frames that wait in the ring, by one call, and more only where the kernel stopped at a
     /// frame. True when the interface may be gone.
     pub(crate) fn flush(&mut self, stats: &mut PortStats) -> bool {
-        let Path::Ring(ring) = &mut self.path else { return false };
+        let SendPath::Ring(ring) = &mut self.path else { return false };
         let mut stale = true;
         while ring.queued() > 0 {
             stats.send_calls += 1;

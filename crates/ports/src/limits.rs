@@ -5,12 +5,12 @@ use crate::duplicates::PLACES;
 use crate::merge::{MERGE_WAIT, MERGED_MOST};
 use crate::port::MAX_FRAME;
 use crate::{InlineOptions, PassiveOptions};
-use bartizan_base::limit::Trace::{Metric, NotNeeded, Told};
-use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limit::LimitTrace::{Metric, NotNeeded, Told};
+use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::limits;
 
 /// All bounds of this crate.
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     Flow "frames in a port's receive and transmit ring, per worker" = "{} (`frames` of an inline link), {}; a tap: `ring`, {}"
         [
             count(InlineOptions::default().frames),

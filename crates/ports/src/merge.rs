@@ -33,14 +33,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Ports watched as one. See the module.
 pub struct MergedTap {
-    sources: Vec<Source>,
+    sources: Vec<MergeInput>,
     wait: PacketDuration,
     duplicates: Option<Duplicates>,
 }
 
 /// The next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct MergeFrame {
     /// The number of its interface.
     pub source: usize,
     /// Its number in [`MergedTap::batch`] of the interface.
@@ -50,7 +50,7 @@ pub struct Taken {
 }
 
 /// One of the interfaces.
-struct Source {
+struct MergeInput {
     name: String,
     port: Option<Box<dyn Port>>,
     batch: Batch,
@@ -73,9 +73,9 @@ struct Source {
     counted: PortStats,
 }
 
-impl Source {
+impl MergeInput {
     fn new(port: Box<dyn Port>, frames: usize) -> Self {
-        Source {
+        MergeInput {
             name: port.name().to_owned(),
             port: Some(port),
             batch: Batch::with_capacity(frames),
@@ -152,7 +152,7 @@ impl MergedTap {
         frames: usize,
         duplicate_window: Option<PacketDuration>,
     ) -> Self {
-        let sources = ports.into_iter().take(MERGED_MOST).map(|port| Source::new(port, frames)).collect();
+        let sources = ports.into_iter().take(MERGED_MOST).map(|port| MergeInput::new(port, frames)).collect();
         MergedTap { sources, wait, duplicates: duplicate_window.map(Duplicates::new) }
     }
 
@@ -167,7 +167,7 @@ impl MergedTap {
 
     /// The next frame; none until the next turn, or the end of its wait. `all`: no frame waits any more.
     /// `prepare` gets each received batch before its frames are handed out.
-    pub fn next(&mut self, all: bool, prepare: &mut dyn FnMut(&mut Batch)) -> Option<Taken> {
+    pub fn next(&mut self, all: bool, prepare: &mut dyn FnMut(&mut Batch)) -> Option<MergeFrame> {
         let mut first: Option<(usize, Timestamp)> = None;
         let (mut awaited, mut due) = (false, all);
         for (at, source) in self.sources.iter_mut().enumerate() {
@@ -202,7 +202,7 @@ impl MergedTap {
         let bytes = source.batch.bytes(index).unwrap_or_default();
         let length = source.batch.info(index).map_or(0, |info| info.wire_length);
         let duplicate = self.duplicates.as_mut().is_some_and(|known| known.is_second(bytes, length, time));
-        Some(Taken { source: at, index, duplicate })
+        Some(MergeFrame { source: at, index, duplicate })
     }
 
     /// The greatest backlog of its interfaces: see [`Port::backlog`]. Frames that were taken and wait for
@@ -284,7 +284,7 @@ impl MergedTap {
     #[must_use]
     pub fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
         let sources = &self.sources;
-        let ready = |source: &Source| {
+        let ready = |source: &MergeInput| {
             source.head().is_none() && source.port.as_ref().is_some_and(|port| port.ready())
         };
         look_until(&|| sources.iter().any(ready) || else_ready(), spin)
@@ -303,7 +303,7 @@ impl MergedTap {
             timeout = timeout.min(LOOK_AGAIN).min(Duration::from_nanos(due.since(now).as_nanos()));
         }
         // The kernel reports a ring with unreturned frames as readable.
-        let descriptor = |source: &Source| match &source.port {
+        let descriptor = |source: &MergeInput| match &source.port {
             Some(port) if source.head().is_none() => port.descriptor().map_or(-1, |fd| fd.as_raw_fd()),
             _ => -1,
         };

@@ -11,23 +11,23 @@ use std::time::Duration;
 
 /// A side of an inline pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
+pub enum PairSide {
     /// The first port.
     A,
     /// The second port.
     B,
 }
 
-impl Side {
+impl PairSide {
     /// Both.
-    pub const BOTH: [Side; 2] = [Side::A, Side::B];
+    pub const BOTH: [PairSide; 2] = [PairSide::A, PairSide::B];
 
     /// The opposite side.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
-            Side::A => Side::B,
-            Side::B => Side::A,
+            PairSide::A => PairSide::B,
+            PairSide::B => PairSide::A,
         }
     }
 }
@@ -108,16 +108,16 @@ impl InlinePair {
     }
 
     /// (ingress port, egress port) of packets that arrive at `side`.
-    pub fn direction(&mut self, side: Side) -> (&mut dyn Port, &mut dyn Port) {
+    pub fn direction(&mut self, side: PairSide) -> (&mut dyn Port, &mut dyn Port) {
         let (ingress, egress, _) = self.ways(side);
         (ingress, egress)
     }
 
     /// [`InlinePair::direction`], and the named ports.
-    pub fn ways(&mut self, side: Side) -> (&mut dyn Port, &mut dyn Port, &mut [Box<dyn Port>]) {
+    pub fn ways(&mut self, side: PairSide) -> (&mut dyn Port, &mut dyn Port, &mut [Box<dyn Port>]) {
         match side {
-            Side::A => (&mut *self.a, &mut *self.b, self.exits.as_mut_slice()),
-            Side::B => (&mut *self.b, &mut *self.a, self.exits.as_mut_slice()),
+            PairSide::A => (&mut *self.a, &mut *self.b, self.exits.as_mut_slice()),
+            PairSide::B => (&mut *self.b, &mut *self.a, self.exits.as_mut_slice()),
         }
     }
 
@@ -127,7 +127,7 @@ impl InlinePair {
     }
 
     /// The port of a side.
-    pub fn port(&mut self, side: Side) -> &mut dyn Port {
+    pub fn port(&mut self, side: PairSide) -> &mut dyn Port {
         self.direction(side).0
     }
 

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 
 /// A process, as the kernel recorded it at the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub struct PeerProcess {
     /// Its number; `None` if it has none in this process namespace.
     pub process: Option<u32>,
     /// Its user.
@@ -20,7 +20,7 @@ pub struct Peer {
     pub group: u32,
 }
 
-impl Peer {
+impl PeerProcess {
     /// The peer of a stream socket.
     ///
     /// # Errors
@@ -28,11 +28,11 @@ impl Peer {
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let found: libc::ucred = sys::get_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED)?;
         let process = u32::try_from(found.pid).ok().filter(|pid| *pid != 0);
-        Ok(Peer { process, user: found.uid, group: found.gid })
+        Ok(PeerProcess { process, user: found.uid, group: found.gid })
     }
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for PeerProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.process {
             Some(process) => write!(f, "process {process} (uid {}, gid {})", self.user, self.group),
@@ -49,11 +49,11 @@ mod tests {
     #[test]
     fn the_kernel_says_who_connected() {
         let (one, _other) = UnixStream::pair().unwrap();
-        let peer = Peer::of(&one).unwrap();
+        let peer = PeerProcess::of(&one).unwrap();
         assert_eq!(peer.process, Some(std::process::id()));
         assert!(peer.to_string().starts_with(&format!("process {} (uid {}", std::process::id(), peer.user)));
-        assert!(Peer::of(std::fs::File::open("/dev/null").unwrap()).is_err());
-        let elsewhere = Peer { process: None, user: 1, group: 2 };
+        assert!(PeerProcess::of(std::fs::File::open("/dev/null").unwrap()).is_err());
+        let elsewhere = PeerProcess { process: None, user: 1, group: 2 };
         assert_eq!(elsewhere.to_string(), "a process elsewhere (uid 1, gid 2)");
     }
 }

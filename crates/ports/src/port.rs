@@ -79,7 +79,7 @@ impl PortStats {
     }
 
     /// Counts sent frames.
-    pub(crate) fn note_sent(&mut self, sent: &Sent) {
+    pub(crate) fn note_sent(&mut self, sent: &TransmitCounts) {
         self.sent += sent.frames;
         self.sent_bytes += sent.bytes;
         add_casts(&mut self.sent_casts, &sent.casts);
@@ -141,13 +141,13 @@ impl PortStats {
 
 /// The frames that a device has taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct TransmitCounts {
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
     pub(crate) casts: Casts,
 }
 
-impl Sent {
+impl TransmitCounts {
     /// Adds a frame of so many bytes and of a kind ([`cast_of`]).
     pub(crate) fn add(&mut self, length: u64, cast: usize) {
         self.frames += 1;
@@ -159,7 +159,7 @@ impl Sent {
 
     /// Makes the counts of one frame.
     pub(crate) fn one(frame: &[u8]) -> Self {
-        let mut sent = Sent::default();
+        let mut sent = TransmitCounts::default();
         sent.add(frame.len() as u64, cast_of(frame));
         sent
     }

@@ -130,13 +130,13 @@ impl Drop for Mapping {
 #[derive(Default)]
 pub(crate) struct Lease {
     mapping: Option<Arc<Mapping>>,
-    spans: Vec<Span>,
+    spans: Vec<RingSpan>,
     releases: Vec<usize>,
 }
 
 /// The place of a frame in its mapping.
 #[derive(Clone, Copy)]
-struct Span {
+struct RingSpan {
     offset: usize,
     length: usize,
 }
@@ -180,7 +180,7 @@ impl Lease {
             return None;
         }
         let number = u32::try_from(self.spans.len()).ok()?;
-        self.spans.push(Span { offset, length });
+        self.spans.push(RingSpan { offset, length });
         Some(number)
     }
 
@@ -272,12 +272,12 @@ impl Geometry {
 
 /// A position in a circular ring, without a division per step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RingPosition {
     block: usize,
     in_block: usize,
 }
 
-impl Place {
+impl RingPosition {
     /// Offset of the slot from the ring's start.
     const fn offset(self, geometry: &Geometry) -> usize {
         self.block * geometry.block_size + self.in_block * geometry.frame_size
@@ -305,7 +305,7 @@ impl Place {
 }
 
 /// The contents of a frame's ring header, V2 and V3 alike.
-struct Header {
+struct RingHeader {
     status: u32,
     length: u32,
     captured: u32,
@@ -324,7 +324,7 @@ struct Header {
 const ADDRESS_BYTES: usize = 6;
 
 /// A frame found in a ring, ready to be leased.
-struct Found {
+struct RingFrame {
     offset: usize,
     length: usize,
     info: crate::frame::FrameInfo,
@@ -332,13 +332,13 @@ struct Found {
     cast: usize,
 }
 
-impl Header {
+impl RingHeader {
     /// Takes the frame out of its slot `[start, start + size)`: checks the kernel's numbers and restores a
     /// VLAN tag that the kernel removed, in the gap before the frame. `None` when the numbers are invalid.
     ///
     /// # Safety
     /// The slot is owned by user space and no part of it is leased.
-    unsafe fn locate(&self, mapping: &Mapping, start: usize, size: usize) -> Option<Found> {
+    unsafe fn locate(&self, mapping: &Mapping, start: usize, size: usize) -> Option<RingFrame> {
         use crate::frame::{FrameFlags, FrameInfo};
         let (mac, length) = (usize::from(self.mac), self.captured as usize);
         let least = self.before + if self.vnet { VNET_BYTES } else { 0 };
@@ -397,7 +397,7 @@ impl Header {
             let address = unsafe { mapping.base.as_ptr().add(offset).cast::<[u8; ADDRESS_BYTES]>().read() };
             cast_of(&address)
         };
-        Some(Found { offset, length: captured, info, cast })
+        Some(RingFrame { offset, length: captured, info, cast })
     }
 }
 
@@ -443,14 +443,14 @@ mod tests {
     #[test]
     fn a_place_visits_every_slot_once_a_round() {
         let g = Geometry { frame_size: 3072, frames_per_block: 2, block_size: 8192, blocks: 3 };
-        let mut place = Place::default();
+        let mut place = RingPosition::default();
         let mut seen = Vec::new();
         for _ in 0..g.frames() {
             seen.push(place.offset(&g));
             place = place.next(&g);
         }
         assert_eq!(seen, [0, 3072, 8192, 11_264, 16_384, 19_456]);
-        assert_eq!(place, Place::default());
+        assert_eq!(place, RingPosition::default());
     }
 
     #[test]

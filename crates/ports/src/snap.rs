@@ -16,8 +16,8 @@
 //! contents count as payload or, if no IP header was found before, the frame is taken whole.
 
 use crate::bpf::{
-    ADD_K, ADD_X, AND_K, IPV4, IPV6, JEQ_K, JGE_K, JGE_X, JGT_K, LD_B_IND, LD_H_IND, LD_IMM, LD_LEN, LD_MEM,
-    LDX_IMM, LSH_K, Label, Program, RET_A, RET_K, RSH_K, ST, STX, SUB_X, TAX, TXA,
+    ADD_K, ADD_X, AND_K, BpfProgram, IPV4, IPV6, JEQ_K, JGE_K, JGE_X, JGT_K, LD_B_IND, LD_H_IND, LD_IMM,
+    LD_LEN, LD_MEM, LDX_IMM, LSH_K, Label, RET_A, RET_K, RSH_K, ST, STX, SUB_X, TAX, TXA,
 };
 use crate::port::LinkLayer;
 use bartizan_packet::{DecoderConfig, TunnelPorts};
@@ -97,13 +97,13 @@ const SEQUENCE: u32 = 0x1000;
 pub(crate) fn steps(snap: &SnapLength, link_layer: LinkLayer) -> Option<Vec<sock_filter>> {
     match snap {
         SnapLength::Frame(bytes) => Some(vec![sock_filter { code: RET_K, jt: 0, jf: 0, k: *bytes }]),
-        SnapLength::Headers(after) => Walk::new(after).write(link_layer),
+        SnapLength::Headers(after) => SnapProgram::new(after).write(link_layer),
     }
 }
 
 /// Labels of the parts that read the headers of one packet.
 #[derive(Clone, Copy)]
-struct Entry {
+struct HeaderLabels {
     /// At its Ethernet header.
     ethernet: Label,
     /// At its IP header, of whatever version.
@@ -111,8 +111,8 @@ struct Entry {
 }
 
 /// A program under construction. Register X is the read position; it is never beyond the frame.
-struct Walk<'s> {
-    p: Program,
+struct SnapProgram<'s> {
+    p: BpfProgram,
     after: &'s AfterHeaders,
     /// All headers were found.
     done: Label,
@@ -120,16 +120,16 @@ struct Walk<'s> {
     whole: Label,
 }
 
-impl<'s> Walk<'s> {
+impl<'s> SnapProgram<'s> {
     fn new(after: &'s AfterHeaders) -> Self {
-        let mut p = Program::default();
+        let mut p = BpfProgram::default();
         let (done, whole) = (p.label(), p.label());
-        Walk { p, after, done, whole }
+        SnapProgram { p, after, done, whole }
     }
 
     fn write(mut self, link_layer: LinkLayer) -> Option<Vec<sock_filter>> {
-        let entries: Vec<Entry> =
-            (0..PACKETS).map(|_| Entry { ethernet: self.p.label(), ip: self.p.label() }).collect();
+        let entries: Vec<HeaderLabels> =
+            (0..PACKETS).map(|_| HeaderLabels { ethernet: self.p.label(), ip: self.p.label() }).collect();
         self.p.op(LD_IMM, WHOLE);
         self.p.op(ST, END);
         self.p.op(LDX_IMM, 0);
@@ -190,7 +190,7 @@ impl<'s> Walk<'s> {
 
     /// Reads from an Ethernet header to the IP header. Labels and PPPoE are supported in the outer frame
     /// only.
-    fn ethernet(&mut self, entry: Entry, outer: bool) {
+    fn ethernet(&mut self, entry: HeaderLabels, outer: bool) {
         let (mpls, pppoe, ip) = (self.p.label(), self.p.label(), self.p.label());
         self.p.place(entry.ethernet);
         self.need(14);
@@ -244,7 +244,7 @@ impl<'s> Walk<'s> {
     }
 
     /// Reads from an IP header on. `inner`: the labels for the headers of a packet inside.
-    fn ip(&mut self, entry: Entry, inner: Option<Entry>) {
+    fn ip(&mut self, entry: HeaderLabels, inner: Option<HeaderLabels>) {
         let (four, six, transport) = (self.p.label(), self.p.label(), self.p.label());
         self.p.place(entry.ip);
         self.need(1);
@@ -344,7 +344,7 @@ impl<'s> Walk<'s> {
     }
 
     /// Reads from a transport header on.
-    fn transport(&mut self, inner: Option<Entry>) {
+    fn transport(&mut self, inner: Option<HeaderLabels>) {
         let (tcp, udp, gre) = (self.p.label(), self.p.label(), self.p.label());
         let (icmp, icmp6) = (self.p.label(), self.p.label());
         let counts = self.after.layer == HeaderLayer::Transport;
@@ -424,7 +424,7 @@ impl<'s> Walk<'s> {
         self.ends_in_transport();
     }
 
-    fn udp(&mut self, inner: Option<Entry>) {
+    fn udp(&mut self, inner: Option<HeaderLabels>) {
         self.need(8);
         let Some(inner) = inner else {
             self.skip(8);
@@ -442,7 +442,7 @@ impl<'s> Walk<'s> {
         self.skip(8);
         self.ends_in_transport();
         for (label, write) in
-            [(vxlan, Self::vxlan as fn(&mut Self, Entry)), (geneve, Self::geneve), (gtp, Self::gtp)]
+            [(vxlan, Self::vxlan as fn(&mut Self, HeaderLabels)), (geneve, Self::geneve), (gtp, Self::gtp)]
         {
             self.p.place(label);
             self.skip(8);
@@ -470,7 +470,7 @@ impl<'s> Walk<'s> {
     }
 
     /// Reads VXLAN (RFC 7348). Receivers other than strict ones ignore the reserved bits.
-    fn vxlan(&mut self, inner: Entry) {
+    fn vxlan(&mut self, inner: HeaderLabels) {
         self.tunnel_needs(8);
         self.p.op(LD_B_IND, 0);
         self.p.op(AND_K, 0x08);
@@ -480,7 +480,7 @@ impl<'s> Walk<'s> {
     }
 
     /// Reads GENEVE (RFC 8926).
-    fn geneve(&mut self, inner: Entry) {
+    fn geneve(&mut self, inner: HeaderLabels) {
         self.tunnel_needs(8);
         self.p.op(LD_H_IND, 2);
         self.p.op(ST, NEXT);
@@ -501,7 +501,7 @@ impl<'s> Walk<'s> {
     }
 
     /// Reads GTP-U (3GPP TS 29.281).
-    fn gtp(&mut self, inner: Entry) {
+    fn gtp(&mut self, inner: HeaderLabels) {
         self.tunnel_needs(8);
         let (optional, end) = (self.p.label(), self.p.label());
         // Version, kind of a packet of a user; flags.
@@ -542,7 +542,7 @@ impl<'s> Walk<'s> {
 
     /// Reads version 0 without source routes (RFC 2784, 2890), with ERSPAN. Of others only the four bytes
     /// that all have.
-    fn gre(&mut self, inner: Option<Entry>) {
+    fn gre(&mut self, inner: Option<HeaderLabels>) {
         let unknown = self.p.label();
         self.need(4);
         self.p.op(LD_H_IND, 2);
@@ -574,7 +574,7 @@ impl<'s> Walk<'s> {
     }
 
     /// Continues with the packet in GRE.
-    fn inside(&mut self, inner: Entry) {
+    fn inside(&mut self, inner: HeaderLabels) {
         let (erspan, plain) = (self.p.label(), self.p.label());
         self.p.op(LD_MEM, NEXT);
         self.equal(IPV4, inner.ip);

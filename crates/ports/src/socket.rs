@@ -14,7 +14,7 @@ use crate::port::PortStats;
 use crate::ring::VNET_RESERVE;
 use crate::snap::{self, SnapLength};
 use crate::sys::{self, Receives, set_option};
-use crate::timestamps::{Decision, Device, NoStamps, StampGuard, Timestamps, decide, usable};
+use crate::timestamps::{Decision, NoStamps, StampGuard, TimestampDevice, Timestamps, decide, usable};
 use bartizan_base::{Spread, Timestamp};
 use bartizan_packet::casts::add_casts;
 use std::io;
@@ -27,8 +27,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// There is no such interface, or it is down.
 pub fn stamps_by_device(name: &str) -> Result<Result<(), NoStamps>, OpenError> {
     let interface = Interface::look_up(name)?;
-    let device =
-        Device::ask(&interface.name).map_err(|e| OpenError::system(name, "asking for its timestamps", e))?;
+    let device = TimestampDevice::ask(&interface.name)
+        .map_err(|e| OpenError::system(name, "asking for its timestamps", e))?;
     Ok(usable(false, &device).map(|_| ()))
 }
 
@@ -169,8 +169,8 @@ impl Socket {
             return Ok(());
         }
         let name = self.interface.name.clone();
-        let device =
-            Device::ask(&name).map_err(|e| OpenError::system(&name, "asking for its timestamps", e))?;
+        let device = TimestampDevice::ask(&name)
+            .map_err(|e| OpenError::system(&name, "asking for its timestamps", e))?;
         let refuse = |why| OpenError::NoHardwareTimestamps { name: name.clone(), why };
         match decide(wanted, &device).map_err(refuse)? {
             Decision::Kernel(why) => {

@@ -4,7 +4,7 @@
 use crate::batch::Batch;
 use crate::error::PortError;
 use crate::frame::FrameInfo;
-use crate::port::{BACKLOG_PARTS, Port, PortStats, Sent, backlog_of};
+use crate::port::{BACKLOG_PARTS, Port, PortStats, TransmitCounts, backlog_of};
 use crate::refusal::SendRefusal;
 use crate::sys;
 use bartizan_base::{PacketDuration, Timestamp};
@@ -37,14 +37,14 @@ impl TestClock {
     }
 }
 
-struct Queue {
+struct TestPortQueue {
     frames: Mutex<VecDeque<(Vec<u8>, Timestamp)>>,
     dropped: AtomicU64,
     closed: AtomicBool,
     event: OwnedFd,
 }
 
-impl Queue {
+impl TestPortQueue {
     fn new() -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             frames: Mutex::new(VecDeque::new()),
@@ -76,8 +76,8 @@ pub struct TestPort {
     mtu: u32,
     capacity: usize,
     clock: TestClock,
-    incoming: Arc<Queue>,
-    outgoing: Arc<Queue>,
+    incoming: Arc<TestPortQueue>,
+    outgoing: Arc<TestPortQueue>,
     waiting: Vec<Vec<u8>>,
     stats: PortStats,
 }
@@ -90,9 +90,9 @@ impl TestPort {
     /// # Errors
     /// The process has no descriptors left.
     pub fn pair(names: [&str; 2], mtu: u32, capacity: usize, clock: &TestClock) -> io::Result<(Self, Self)> {
-        let (left, right) = (Queue::new()?, Queue::new()?);
+        let (left, right) = (TestPortQueue::new()?, TestPortQueue::new()?);
         let [first, second] = names;
-        let make = |name: &str, incoming: &Arc<Queue>, outgoing: &Arc<Queue>| Self {
+        let make = |name: &str, incoming: &Arc<TestPortQueue>, outgoing: &Arc<TestPortQueue>| Self {
             name: name.to_owned(),
             mtu,
             capacity,
@@ -195,7 +195,7 @@ impl Port for TestPort {
             self.stats.send_calls += 1;
         }
         for frame in self.waiting.drain(..) {
-            self.stats.note_sent(&Sent::one(&frame));
+            self.stats.note_sent(&TransmitCounts::one(&frame));
             self.outgoing.push(frame, self.clock.now(), self.capacity);
         }
         Ok(())

@@ -6,8 +6,8 @@
 //! only those of PTP, and if its clock has the system's time: flows, timeouts and events use the time of
 //! frames and the system's clock alike.
 //!
-//! The capabilities and settings of a device are read first ([`Device::ask`]); the decision is separate
-//! ([`decide`]), so that it can be tested without such a device.
+//! The capabilities and settings of a device are read first ([`TimestampDevice::ask`]); the decision is
+//! separate ([`decide`]), so that it can be tested without such a device.
 
 use crate::sys::{self, StampSettings};
 use std::os::fd::AsFd;
@@ -73,7 +73,7 @@ const ALL: i32 = 1;
 
 /// The capabilities and settings of an interface.
 #[derive(Clone, Debug)]
-pub(crate) struct Device {
+pub(crate) struct TimestampDevice {
     /// The kinds of timestamps (`SOF_TIMESTAMPING_*`).
     pub(crate) able: u32,
     /// The available filters for received frames, by their bits.
@@ -85,14 +85,14 @@ pub(crate) struct Device {
     pub(crate) clock: (i32, Result<i64, String>),
 }
 
-impl Device {
+impl TimestampDevice {
     /// Reads an interface's capabilities. Drivers that do not support the request have no timestamps.
     pub(crate) fn ask(name: &str) -> std::io::Result<Self> {
         let socket = sys::request_socket()?;
         let fd = socket.as_fd();
         let info = sys::stamp_abilities(fd, name).unwrap_or_default();
         let beyond = sys::device_clock_beyond_system(info.clock).map_err(|error| error.to_string());
-        Ok(Device {
+        Ok(TimestampDevice {
             able: info.able,
             filters: info.filters,
             settings: sys::stamp_settings(fd, name).ok(),
@@ -112,7 +112,7 @@ pub(crate) enum Decision {
 
 /// Decides by the capabilities of a device. The error is the reason why required device timestamps are
 /// impossible.
-pub(crate) fn decide(wanted: Timestamps, device: &Device) -> Result<Decision, NoStamps> {
+pub(crate) fn decide(wanted: Timestamps, device: &TimestampDevice) -> Result<Decision, NoStamps> {
     match (wanted, usable(wanted == Timestamps::Hardware, device)) {
         (Timestamps::Software, _) => Ok(Decision::Kernel(None)),
         (_, Ok(set)) => Ok(Decision::Device(set)),
@@ -122,7 +122,7 @@ pub(crate) fn decide(wanted: Timestamps, device: &Device) -> Result<Decision, No
 }
 
 /// The settings that make a device usable, if it needs others; `may_set`: they may be changed.
-pub(crate) fn usable(may_set: bool, device: &Device) -> Result<Option<StampSettings>, NoStamps> {
+pub(crate) fn usable(may_set: bool, device: &TimestampDevice) -> Result<Option<StampSettings>, NoStamps> {
     if device.able & RECEIVED_RAW != RECEIVED_RAW || device.filters == 0 {
         return Err(NoStamps::NotOffered);
     }
@@ -180,8 +180,8 @@ mod tests {
     use super::*;
 
     /// A device with all capabilities of `ethtool -T`, with these settings, and with a right clock.
-    fn able() -> Device {
-        Device {
+    fn able() -> TimestampDevice {
+        TimestampDevice {
             able: 0x5f,
             filters: 1 | 1 << ALL,
             settings: Some(StampSettings { flags: 0, transmit: 1, filter: ALL }),
@@ -197,46 +197,46 @@ mod tests {
         let apart = |nanos| NoStamps::Apart { clock: 0, nanos };
         for (what, device, auto, hardware) in [
             ("all, and on", able(), Ok(None), Ok(None)),
-            ("all, and off", Device { settings: off, ..able() }, Err(NoStamps::NotOn), Ok(on)),
+            ("all, and off", TimestampDevice { settings: off, ..able() }, Err(NoStamps::NotOn), Ok(on)),
             (
                 "it does not say how it is set",
-                Device { settings: None, ..able() },
+                TimestampDevice { settings: None, ..able() },
                 Err(NoStamps::NotOn),
                 Ok(fresh),
             ),
             (
                 "PTP only (filter 12: PTP v2 events)",
-                Device { filters: 1 | 1 << 12, settings: off, ..able() },
+                TimestampDevice { filters: 1 | 1 << 12, settings: off, ..able() },
                 Err(NoStamps::NotAll),
                 Err(NoStamps::NotAll),
             ),
             (
                 "a veth: software only",
-                Device { able: 0x1a, filters: 0, settings: None, clock: (-1, Err("none".into())) },
+                TimestampDevice { able: 0x1a, filters: 0, settings: None, clock: (-1, Err("none".into())) },
                 Err(NoStamps::NotOffered),
                 Err(NoStamps::NotOffered),
             ),
             (
                 "only what is sent",
-                Device { able: 1 | 1 << 6, ..able() },
+                TimestampDevice { able: 1 | 1 << 6, ..able() },
                 Err(NoStamps::NotOffered),
                 Err(NoStamps::NotOffered),
             ),
             (
                 "TAI, which is ahead of UTC",
-                Device { clock: (0, Ok(37_000_000_000)), ..able() },
+                TimestampDevice { clock: (0, Ok(37_000_000_000)), ..able() },
                 Err(apart(37_000_000_000)),
                 Err(apart(37_000_000_000)),
             ),
             (
                 "since the device was switched on",
-                Device { clock: (0, Ok(-1_700_000_000_000_000_000)), settings: off, ..able() },
+                TimestampDevice { clock: (0, Ok(-1_700_000_000_000_000_000)), settings: off, ..able() },
                 Err(NoStamps::NotOn),
                 Err(apart(-1_700_000_000_000_000_000)),
             ),
             (
                 "a clock without a right to read it",
-                Device { clock: (3, Err("no".into())), ..able() },
+                TimestampDevice { clock: (3, Err("no".into())), ..able() },
                 Err(NoStamps::NoClock("no".into())),
                 Err(NoStamps::NoClock("no".into())),
             ),

@@ -7,7 +7,7 @@ use crate::common;
 use bartizan_packet::DecoderConfig;
 use bartizan_ports::{
     AfterHeaders, Batch, FrameFlags, FrameInfo, HeaderLayer, InlineOptions, InlinePair, InlinePort, Offload,
-    OpenError, PassiveOptions, PassivePort, Port, PortError, SendRefusal, Side, SnapLength, TransmitPath,
+    OpenError, PairSide, PassiveOptions, PassivePort, Port, PortError, SendRefusal, SnapLength, TransmitPath,
     Waker, Woke, offloads_on, wait_any,
 };
 use bartizan_testkit::layers::vxlan;
@@ -78,7 +78,7 @@ fn bench(mtu: u32, transmit: TransmitPath) -> (InlinePort, InlinePair, InlinePor
 }
 
 /// Forwards frames from one side until `count` frames passed or two seconds went by.
-fn forward(pair: &mut InlinePair, side: Side, count: usize) {
+fn forward(pair: &mut InlinePair, side: PairSide, count: usize) {
     let mut batch = Batch::with_capacity(50);
     let (mut passed, end) = (0, Instant::now() + Duration::from_secs(2));
     while passed < count && Instant::now() < end {
@@ -94,10 +94,10 @@ fn forward(pair: &mut InlinePair, side: Side, count: usize) {
 fn both_ways(mtu: u32, transmit: TransmitPath, frames: Vec<Vec<u8>>) {
     in_namespace(move || {
         let (mut client, mut pair, mut server) = bench(mtu, transmit);
-        for side in Side::BOTH {
+        for side in PairSide::BOTH {
             let (from, to) = match side {
-                Side::A => (&mut client, &mut server),
-                Side::B => (&mut server, &mut client),
+                PairSide::A => (&mut client, &mut server),
+                PairSide::B => (&mut server, &mut client),
             };
             send(from, &frames);
             forward(&mut pair, side, frames.len());
@@ -105,7 +105,7 @@ fn both_ways(mtu: u32, transmit: TransmitPath, frames: Vec<Vec<u8>>) {
             assert_eq!(arrived.len(), frames.len());
             assert!(arrived == frames, "frames leave as they came, in order");
         }
-        for side in Side::BOTH {
+        for side in PairSide::BOTH {
             let stats = pair.port(side).stats();
             assert_eq!(stats.received, frames.len() as u64);
             assert_eq!(stats.ring_received, stats.received);
@@ -240,9 +240,9 @@ fn frames_are_counted_by_their_destination_in_both_directions() {
             frames.extend((0..3).map(|n| to([0xff; 6], tagged_frame(20 + n, 300, &[(0x8100, 5)]))));
             let octets = 5 * 100 + 7 * 200 + 3 * 300;
             send(&mut client, &frames);
-            forward(&mut pair, Side::A, frames.len());
+            forward(&mut pair, PairSide::A, frames.len());
             assert!(collect(&mut server, frames.len()) == frames);
-            let (came, left) = (pair.port(Side::A).stats(), pair.port(Side::B).stats());
+            let (came, left) = (pair.port(PairSide::A).stats(), pair.port(PairSide::B).stats());
             for (bytes, casts) in [
                 (client.stats().sent_bytes, client.stats().sent_casts),
                 (came.received_bytes, came.received_casts),
@@ -425,9 +425,9 @@ fn frames_that_cannot_leave_are_refused_with_the_reason() {
 fn until_mtu(pair: &mut InlinePair, mtu: u32) {
     let mut batch = Batch::with_capacity(4);
     let end = Instant::now() + Duration::from_secs(10);
-    while Side::BOTH.into_iter().any(|side| pair.port(side).mtu() != mtu) {
+    while PairSide::BOTH.into_iter().any(|side| pair.port(side).mtu() != mtu) {
         assert!(Instant::now() < end, "the ports do not follow to {mtu}");
-        for side in Side::BOTH {
+        for side in PairSide::BOTH {
             pair.direction(side).0.receive(&mut batch).unwrap();
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -447,10 +447,10 @@ fn ports_follow_an_mtu_that_is_changed_while_they_are_open() {
                 let open = |name| InlinePort::open(name, &options(path)).unwrap();
                 let (mut client, mut server) = (open("a0"), open("b0"));
                 send(&mut client, frames);
-                forward(pair, Side::A, frames.len());
+                forward(pair, PairSide::A, frames.len());
                 assert!(collect(&mut server, passed.len()) == passed);
                 send(&mut server, frames);
-                forward(pair, Side::B, frames.len());
+                forward(pair, PairSide::B, frames.len());
                 assert!(collect(&mut client, passed.len()) == passed);
             };
             let tagged = tagged_frame(3, 9010, &[(0x8100, 77)]);
@@ -463,16 +463,16 @@ fn ports_follow_an_mtu_that_is_changed_while_they_are_open() {
                 // Smaller: what no longer fits is refused here, with its reason.
                 ["a1", "b1"].iter().for_each(|end| ip(&format!("link set dev {end} mtu 1500")));
                 until_mtu(&mut pair, 1500);
-                let before =
-                    Side::BOTH.map(|side| pair.port(side).stats().send_failures.get(SendRefusal::TooLarge));
-                for side in Side::BOTH {
+                let before = PairSide::BOTH
+                    .map(|side| pair.port(side).stats().send_failures.get(SendRefusal::TooLarge));
+                for side in PairSide::BOTH {
                     let port = pair.port(side);
                     assert_eq!(port.transmit_frame(&frame(9, 9014)), Err(SendRefusal::TooLarge));
                     assert_eq!(port.transmit_frame(&frame(9, 1514)), Ok(()));
                     port.flush().unwrap();
                 }
-                let after =
-                    Side::BOTH.map(|side| pair.port(side).stats().send_failures.get(SendRefusal::TooLarge));
+                let after = PairSide::BOTH
+                    .map(|side| pair.port(side).stats().send_failures.get(SendRefusal::TooLarge));
                 assert_eq!(after, before.map(|count| count + 1));
             }
             // Back to where it was, all of it as before.
@@ -555,7 +555,7 @@ fn udp_frame(v6: bool, (source, destination): (u8, u8), ports: (u16, u16), tag: 
 #[test]
 fn a_group_gives_each_flow_to_the_port_of_its_owner_from_both_sides() {
     in_namespace(|| {
-        use bartizan_base::spread::{Network, Part};
+        use bartizan_base::spread::{SpreadPorts, VirtualNetwork};
         use bartizan_base::{LinkId, Spread};
         use std::net::IpAddr;
         veth("a0", "a1", 1500);
@@ -579,15 +579,15 @@ fn a_group_gives_each_flow_to_the_port_of_its_owner_from_both_sides() {
             };
             there.push(udp_frame(v6, (host, 200), (1000 + number, 53), tag));
             back.push(udp_frame(v6, (200, host), (53, 1000 + number), tag));
-            let part = Part::Ports(1000 + number, 53);
-            let network = Network { vlans: [if tag { 9 } else { 0 }, 0, 0], tunnel: 0 };
+            let part = SpreadPorts::Ports(1000 + number, 53);
+            let network = VirtualNetwork { vlans: [if tag { 9 } else { 0 }, 0, 0], tunnel: 0 };
             expected[usize::from(spread.worker_in(network, address(host), address(200), part))] += 1;
         }
         assert!(expected.iter().all(|n| *n > 10), "{expected:?}");
         send(&mut client, &there);
         send(&mut server, &back);
         for (pair, count) in pairs.iter_mut().zip(expected) {
-            for (side, frames) in [(Side::A, &there), (Side::B, &back)] {
+            for (side, frames) in [(PairSide::A, &there), (PairSide::B, &back)] {
                 let got = collect(pair.port(side), count);
                 assert_eq!(got.len(), count);
                 assert!(got.iter().all(|frame| frames.contains(frame)));
@@ -606,7 +606,7 @@ fn a_group_gives_each_flow_to_the_port_of_its_owner_from_both_sides() {
             }
         }
         for pair in &mut pairs {
-            for side in Side::BOTH {
+            for side in PairSide::BOTH {
                 assert!(!pair.port(side).ready());
                 assert_eq!(pair.port(side).stats().skipped, 0);
             }

@@ -3,7 +3,7 @@
 
 use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_ports::{
-    Batch, Disposition, FrameFlags, FrameInfo, InlinePair, OpenError, Port, SendRefusal, Side, TestClock,
+    Batch, Disposition, FrameFlags, FrameInfo, InlinePair, OpenError, PairSide, Port, SendRefusal, TestClock,
     TestPort, Woke,
 };
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn an_inline_pair_of_test_ports_forwards_both_ways() {
     clock.advance(PacketDuration::from_secs(1));
     server.flush().unwrap();
     assert_eq!(pair.wait(None, Duration::ZERO, Duration::from_secs(5)).unwrap(), Woke::Packets);
-    for (side, at) in [(Side::A, 1000), (Side::B, 1001)] {
+    for (side, at) in [(PairSide::A, 1000), (PairSide::B, 1001)] {
         let (ingress, egress) = pair.direction(side);
         assert_eq!(ingress.receive(&mut batch).unwrap(), 1);
         assert_eq!(batch.info(0).unwrap().timestamp, Timestamp::from_parts(at, 0));

@@ -37,7 +37,7 @@ impl ArgumentError {
 
 /// An option's value without quotes and negation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Argument<'a> {
+pub struct OptionValue<'a> {
     /// A `!` preceded the value.
     pub negated: bool,
     /// The value had double quotes.
@@ -58,7 +58,7 @@ pub(crate) const fn is_blank(byte: u8) -> bool {
 ///
 /// # Errors
 /// Nothing is left, or a quote is not closed (as after a missing semicolon).
-pub fn unwrap_value(value: &[u8], can_negate: bool) -> Result<Argument<'_>, ArgumentError> {
+pub fn unwrap_value(value: &[u8], can_negate: bool) -> Result<OptionValue<'_>, ArgumentError> {
     let mut start = skip_blanks(value, 0);
     let mut end = value.len();
     while end > start && value.get(end - 1).copied().is_some_and(is_blank) {
@@ -85,7 +85,7 @@ pub fn unwrap_value(value: &[u8], can_negate: bool) -> Result<Argument<'_>, Argu
             return Err(ArgumentError::new("nothing stands between the quotes", start - 1..end + 1));
         }
     }
-    Ok(Argument { negated, quoted, text: value.get(start..end).unwrap_or_default(), start })
+    Ok(OptionValue { negated, quoted, text: value.get(start..end).unwrap_or_default(), start })
 }
 
 fn skip_blanks(bytes: &[u8], from: usize) -> usize {
@@ -95,14 +95,14 @@ fn skip_blanks(bytes: &[u8], from: usize) -> usize {
 
 /// One item of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item<'a> {
+pub struct ArgumentItem<'a> {
     /// The item without blanks around it, with its escapes.
     pub text: &'a [u8],
     /// Offset of `text` in the list.
     pub start: usize,
 }
 
-impl<'a> Item<'a> {
+impl<'a> ArgumentItem<'a> {
     /// The item as text; `None` if it is no UTF-8.
     #[must_use]
     pub fn str(&self) -> Option<&'a str> {
@@ -117,15 +117,15 @@ impl<'a> Item<'a> {
 
     /// Splits at the first run of blanks: `depth 4` to `depth` and `4` (empty without one).
     #[must_use]
-    pub fn word(&self) -> (Item<'a>, Item<'a>) {
+    pub fn word(&self) -> (ArgumentItem<'a>, ArgumentItem<'a>) {
         let at = self.text.iter().position(|b| is_blank(*b)).unwrap_or(self.text.len());
         let (head, tail) = self.text.split_at_checked(at).unwrap_or((self.text, &[]));
         let rest = trimmed(tail, self.start + at);
-        (Item { text: head, start: self.start }, rest)
+        (ArgumentItem { text: head, start: self.start }, rest)
     }
 }
 
-fn trimmed(bytes: &[u8], start: usize) -> Item<'_> {
+fn trimmed(bytes: &[u8], start: usize) -> ArgumentItem<'_> {
     let lead = skip_blanks(bytes, 0);
     let mut text = bytes.get(lead..).unwrap_or_default();
     while let [head @ .., last] = text {
@@ -134,12 +134,12 @@ fn trimmed(bytes: &[u8], start: usize) -> Item<'_> {
         }
         text = head;
     }
-    Item { text, start: start + lead }
+    ArgumentItem { text, start: start + lead }
 }
 
 /// The items of a list, split at each `separator` without a backslash before it and outside of double quotes.
 /// An empty list has one empty item, as `a,` has an empty second one.
-pub fn split_list(list: &[u8], separator: u8) -> impl Iterator<Item = Item<'_>> {
+pub fn split_list(list: &[u8], separator: u8) -> impl Iterator<Item = ArgumentItem<'_>> {
     let mut from = Some(0usize);
     core::iter::from_fn(move || {
         let start = from?;
@@ -166,7 +166,7 @@ pub fn split_list(list: &[u8], separator: u8) -> impl Iterator<Item = Item<'_>> 
 }
 
 /// The items of a list between commas; see [`split_list`].
-pub fn split_commas(list: &[u8]) -> impl Iterator<Item = Item<'_>> {
+pub fn split_commas(list: &[u8]) -> impl Iterator<Item = ArgumentItem<'_>> {
     split_list(list, b',')
 }
 

@@ -88,9 +88,9 @@ pub fn parse_classifications(text: impl Into<Vec<u8>>, name: &str) -> Classifica
     Classifications { source, entries, diagnostics, by_name }
 }
 
-type Entry = (String, String, u32);
+type ClassificationEntry = (String, String, u32);
 
-fn entry(source: &SourceFile, span: Span) -> Result<Entry, (Span, &'static str)> {
+fn entry(source: &SourceFile, span: Span) -> Result<ClassificationEntry, (Span, &'static str)> {
     let text = source.bytes(span);
     let (body, at) = config_body(text, "classification", false).ok_or((span, "this is no classification"))?;
     let first = memchr::memchr(b',', body).ok_or((span, "the description is missing"))?;

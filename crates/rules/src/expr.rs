@@ -32,14 +32,14 @@ pub enum ExprKind<L> {
     /// A variable, without the dollar sign.
     Variable(Arc<str>),
     /// A list in brackets.
-    List(List<L>),
+    List(ExprList<L>),
     /// One range of addresses or ports.
     Leaf(L),
 }
 
 /// The items of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct List<L> {
+pub struct ExprList<L> {
     /// Items in the order of the text.
     pub items: Vec<Expr<L>>,
     /// A comma follows the last item: this is allowed, and in port lists it changes the effect of the last
@@ -280,8 +280,8 @@ impl ExprParser<'_> {
     }
 
     /// Parses items up to the end or to a `]`, which is not consumed.
-    fn items<L: Leaf>(&mut self, depth: usize) -> Result<List<L>, ArgumentError> {
-        let mut list = List { items: Vec::new(), trailing_comma: false };
+    fn items<L: Leaf>(&mut self, depth: usize) -> Result<ExprList<L>, ArgumentError> {
+        let mut list = ExprList { items: Vec::new(), trailing_comma: false };
         if depth > MAX_DEPTH {
             let message = format!("lists nest deeper than {MAX_DEPTH}");
             return Err(ArgumentError::new(message, self.at..self.at));

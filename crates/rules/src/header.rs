@@ -9,12 +9,12 @@ use crate::diagnostic::{Diagnostic, code};
 use crate::dialect::dialect_of_action;
 use crate::expr::{AddressExpr, Expr, Leaf, PortExpr, parse_expr};
 use crate::parse::Parser;
-use crate::rule::{ActionScope, RuleAction, RuleDirection, ScopedAction, Spec};
+use crate::rule::{ActionScope, ParsedRuleAction, RuleDirection, ScopedAction, Spec};
 use crate::source::Span;
 use crate::suggest::suggest;
 
 /// Places of the header's fields.
-pub(crate) struct Header {
+pub(crate) struct HeaderSpans {
     pub(crate) action: Span,
     pub(crate) protocol: Span,
     pub(crate) src: Span,
@@ -28,7 +28,7 @@ pub(crate) struct Header {
 
 impl Parser<'_> {
     /// Splits the header at blanks outside of brackets.
-    pub(crate) fn header(&mut self, whole: Span) -> Option<Header> {
+    pub(crate) fn header(&mut self, whole: Span) -> Option<HeaderSpans> {
         let (header, unclosed) = split(self.bytes(whole), whole);
         let fields = [
             (header.action, "the action"),
@@ -100,8 +100,8 @@ impl Parser<'_> {
         None
     }
 
-    fn action(&mut self, word: &[u8], span: Span) -> Option<RuleAction> {
-        if let Some(action) = RuleAction::from_name(word) {
+    fn action(&mut self, word: &[u8], span: Span) -> Option<ParsedRuleAction> {
+        if let Some(action) = ParsedRuleAction::from_name(word) {
             return Some(action);
         }
         let shown = String::from_utf8_lossy(word.get(..word.len().min(40)).unwrap_or_default()).into_owned();
@@ -110,7 +110,7 @@ impl Parser<'_> {
         if let Some((dialect, advice)) = dialect_of_action(&shown) {
             d = d.help(format!("this is an action of {dialect}; {advice}"));
         } else {
-            let near = suggest(&shown, RuleAction::NAMES.iter().map(|(n, _)| *n));
+            let near = suggest(&shown, ParsedRuleAction::NAMES.iter().map(|(n, _)| *n));
             d = d.suggestion(near).help(
                 "actions are alert, pass, drop, reject, rejectsrc, rejectdst, rejectboth, config; in firewall rules accept",
             );
@@ -179,7 +179,7 @@ impl Parser<'_> {
 }
 
 /// Splits the fields; also returns the position of the first bracket that its field does not close.
-fn split(text: &[u8], whole: Span) -> (Header, Option<usize>) {
+fn split(text: &[u8], whole: Span) -> (HeaderSpans, Option<usize>) {
     let mut at = 0usize;
     let mut unclosed: Option<usize> = None;
     let mut field = |lists: bool| -> Span {
@@ -207,7 +207,7 @@ fn split(text: &[u8], whole: Span) -> (Header, Option<usize>) {
         }
         whole.slice(start, at)
     };
-    let header = Header {
+    let header = HeaderSpans {
         action: field(false),
         protocol: field(true),
         src: field(true),
@@ -233,16 +233,16 @@ fn cached<'a, L: Leaf>(
 }
 
 /// The scopes that an action can have.
-const fn scopes_of(action: RuleAction) -> &'static [ActionScope] {
+const fn scopes_of(action: ParsedRuleAction) -> &'static [ActionScope] {
     use ActionScope::{Flow, Hook, Packet, Tx};
     match action {
-        RuleAction::Accept => &[Packet, Flow, Tx, Hook],
-        RuleAction::Pass
-        | RuleAction::Drop
-        | RuleAction::Reject
-        | RuleAction::RejectDst
-        | RuleAction::RejectBoth => &[Packet, Flow],
-        RuleAction::Config => &[Packet],
-        RuleAction::Alert => &[],
+        ParsedRuleAction::Accept => &[Packet, Flow, Tx, Hook],
+        ParsedRuleAction::Pass
+        | ParsedRuleAction::Drop
+        | ParsedRuleAction::Reject
+        | ParsedRuleAction::RejectDst
+        | ParsedRuleAction::RejectBoth => &[Packet, Flow],
+        ParsedRuleAction::Config => &[Packet],
+        ParsedRuleAction::Alert => &[],
     }
 }

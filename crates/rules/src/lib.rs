@@ -3,8 +3,8 @@
 //!
 //! The language is Suricata 8's. A file of rules becomes a [`RuleFile`]; reading it never fails, a rule that
 //! cannot be read becomes a [`Diagnostic`]. Everything keeps its place in the file, so that later stages can
-//! point at the part that they refuse. Address and port expressions stay symbolic until [`Variables`] turns
-//! them into sets.
+//! point at the part that they refuse. Address and port expressions stay symbolic until [`RuleVariables`]
+//! turns them into sets.
 //!
 //! Other crates interpret keywords and know which protocols and keywords exist (the crate `detect`), and read
 //! files (the program).
@@ -41,27 +41,28 @@ mod uint;
 mod variables;
 
 pub use argument::{
-    Argument, ArgumentError, Item, integer, size, split_commas, split_list, unescape, unsigned, unwrap_value,
+    ArgumentError, ArgumentItem, OptionValue, integer, size, split_commas, split_list, unescape, unsigned,
+    unwrap_value,
 };
 pub use classification::{Classification, Classifications, builtin_classifications, parse_classifications};
 pub use content::{ContentPattern, format_pattern, parse_content, parse_pattern};
 pub use diagnostic::{Diagnostic, Severity, code};
 pub use dialect::{Dialect, dialect_of, dialect_of_action, dialect_of_argument};
 pub use expr::{
-    AddressExpr, AddressRange, Expr, ExprKind, Leaf, List, MAX_DEPTH, PortExpr, PortRange, parse_expr,
+    AddressExpr, AddressRange, Expr, ExprKind, ExprList, Leaf, MAX_DEPTH, PortExpr, PortRange, parse_expr,
 };
-pub use parse::{LineCounts, MAX_DIAGNOSTICS, Refused, RuleFile, parse_file, parse_source};
+pub use parse::{LineCounts, MAX_DIAGNOSTICS, RuleFile, RuleParseFailure, parse_file, parse_source};
 pub use reference::{ReferenceSystem, ReferenceSystems, builtin_references, parse_references};
 pub use report::{Duplicate, Duplicates, RuleSetReport, title};
 pub use rule::{
-    ActionScope, AddressSpec, Meta, OptionRef, PortSpec, Rule, RuleAction, RuleDirection, RuleOption,
-    ScopedAction, Spec, Target,
+    ActionScope, AddressSpec, Meta, OptionRef, ParsedRuleAction, PortSpec, Rule, RuleDirection, RuleOption,
+    RuleTarget, ScopedAction, Spec,
 };
 pub use set::{AddressSet, Bound, PortSet, Ranges};
-pub use source::{Position, SourceFile, Span};
+pub use source::{SourceFile, SourcePosition, Span};
 pub use suggest::{KeywordIndex, suggest};
 pub use threshold::{
     NewAction, ThresholdEntry, ThresholdKind, ThresholdTrack, ThresholdType, Thresholds, parse_thresholds,
 };
 pub use uint::{Uint, UintMatch};
-pub use variables::{MAX_RANGES, ResolveError, ResolveErrorKind, Resolver, Variables};
+pub use variables::{MAX_RANGES, ResolveError, ResolveErrorKind, Resolver, RuleVariables};

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// A choice of rules: those that meet all of the given criteria.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Choice {
+#[schemars(rename = "Choice")]
+pub struct RuleSelector {
     /// Ids (`sid`).
     #[serde(default)]
     #[schemars(with = "Option<Vec<u32>>")]
@@ -23,7 +24,7 @@ pub struct Choice {
     pub metadata: BTreeMap<String, String>,
 }
 
-impl Choice {
+impl RuleSelector {
     /// Whether a rule meets the criteria.
     #[must_use]
     pub fn fits(&self, rule: &Rule) -> bool {
@@ -39,7 +40,7 @@ impl Choice {
 /// Whether a library contains a rule: some choice selects it (with no choices, all rules are selected), and
 /// its id is not excluded.
 #[must_use]
-pub fn takes(choose: &[Choice], except: &BTreeSet<u32>, rule: &Rule) -> bool {
+pub fn takes(choose: &[RuleSelector], except: &BTreeSet<u32>, rule: &Rule) -> bool {
     let chosen = choose.is_empty() || choose.iter().any(|choice| choice.fits(rule));
     chosen && !except.contains(&rule.meta.id.sid)
 }
@@ -50,7 +51,7 @@ pub type Places = HashMap<u32, (usize, u32)>;
 /// Places of the rules that choices select from files. Of two rules with one id, the rule in the first of the
 /// files counts, and within a file the first one.
 #[must_use]
-pub fn places(files: &[RuleFile], choose: &[Choice]) -> Places {
+pub fn places(files: &[RuleFile], choose: &[RuleSelector]) -> Places {
     let mut places = Places::new();
     for (at, file) in files.iter().enumerate() {
         for rule in file.rules.iter().filter(|rule| takes(choose, &BTreeSet::new(), rule)) {
@@ -61,7 +62,7 @@ pub fn places(files: &[RuleFile], choose: &[Choice]) -> Places {
 }
 
 /// Reduces files to the rules of a library, at the places given by [`places`].
-pub fn choose(files: &mut [RuleFile], choose: &[Choice], except: &BTreeSet<u32>) {
+pub fn choose(files: &mut [RuleFile], choose: &[RuleSelector], except: &BTreeSet<u32>) {
     let mut places = places(files, choose);
     places.retain(|sid, _| !except.contains(sid));
     keep(files, &places, choose.is_empty());
@@ -97,7 +98,7 @@ alert tcp any any -> any any (msg:\"e\"; metadata:for server; sid:5;)
 ";
 
     fn chosen(choices: &str, except: &[u32]) -> (Vec<(usize, u32, u32)>, u32) {
-        let choices: Vec<Choice> = serde_json::from_str(choices).unwrap();
+        let choices: Vec<RuleSelector> = serde_json::from_str(choices).unwrap();
         let other = "alert tcp any any -> any any (sid:3;)\nalert tcp any any -> any any (sid:7;)\n";
         let mut files = [parse_file(FILE, "a"), parse_file(other, "b")];
         choose(&mut files, &choices, &except.iter().copied().collect());

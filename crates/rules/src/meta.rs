@@ -6,12 +6,12 @@
 use crate::argument::{is_blank, unsigned, unwrap_value};
 use crate::diagnostic::{Diagnostic, code};
 use crate::parse::Parser;
-use crate::rule::{Meta, RuleOption, Target};
+use crate::rule::{Meta, RuleOption, RuleTarget};
 use crate::source::Span;
 
 /// Reads the descriptive options and reports their errors.
 pub(crate) fn interpret(parser: &mut Parser<'_>, whole: Span, options: &[RuleOption]) -> Meta {
-    let mut reader = Reader { parser, meta: Meta::default(), sid: None, gid: None, rev: None };
+    let mut reader = RuleMetaReader { parser, meta: Meta::default(), sid: None, gid: None, rev: None };
     for option in options {
         reader.option(option);
     }
@@ -35,7 +35,7 @@ pub(crate) fn interpret(parser: &mut Parser<'_>, whole: Span, options: &[RuleOpt
     meta
 }
 
-struct Reader<'p, 'a> {
+struct RuleMetaReader<'p, 'a> {
     parser: &'p mut Parser<'a>,
     meta: Meta,
     /// `Some(0)` after an unusable sid, so that it is not reported as missing, too.
@@ -44,7 +44,7 @@ struct Reader<'p, 'a> {
     rev: Option<u32>,
 }
 
-impl Reader<'_, '_> {
+impl RuleMetaReader<'_, '_> {
     fn option(&mut self, option: &RuleOption) {
         let keyword = self.parser.source.bytes(option.keyword);
         let is = |name: &[u8]| keyword.eq_ignore_ascii_case(name);
@@ -240,8 +240,8 @@ impl Reader<'_, '_> {
     fn target(&mut self, option: &RuleOption) {
         let Some(span) = self.value(option, code::BAD_META) else { return };
         let target = match self.parser.source.bytes(span).trim_ascii() {
-            b"src_ip" => Target::Source,
-            b"dest_ip" => Target::Destination,
+            b"src_ip" => RuleTarget::Source,
+            b"dest_ip" => RuleTarget::Destination,
             _ => {
                 self.parser.error(span, code::BAD_META, "target is src_ip or dest_ip");
                 return;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::argument::is_blank;
 use crate::diagnostic::{Diagnostic, Severity, code};
 use crate::expr::{AddressExpr, PortExpr};
-use crate::rule::{Rule, RuleAction};
+use crate::rule::{ParsedRuleAction, Rule};
 use crate::source::{SourceFile, Span};
 
 /// Limit of the findings of one file; a file of another kind has one in each line.
@@ -37,7 +37,7 @@ pub struct LineCounts {
 
 /// A rule that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RuleParseFailure {
     /// Line of its beginning, from 1.
     pub line: u32,
     /// The rule's sid, if it could be read.
@@ -56,7 +56,7 @@ pub struct RuleFile {
     /// The rules, in order.
     pub rules: Vec<Rule>,
     /// The rules that could not be read, in order.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RuleParseFailure>,
     /// The findings, in order; at most [`MAX_DIAGNOSTICS`].
     pub diagnostics: Vec<Diagnostic>,
     /// Number of findings beyond the limit.
@@ -137,7 +137,7 @@ pub fn parse_source(source: Arc<SourceFile>) -> RuleFile {
                     counts.refused += 1;
                     let line = source.position(u32::try_from(start).unwrap_or(u32::MAX)).line;
                     let code = parser.first_error.unwrap_or(code::NO_OPTIONS);
-                    refused.push(Refused { line, sid: parser.sid, code });
+                    refused.push(RuleParseFailure { line, sid: parser.sid, code });
                 }
             },
         }
@@ -162,7 +162,8 @@ fn kind_of(line: &[u8]) -> LineKind {
             let text = line.get(line.iter().take_while(|b| matches!(b, b'#' | b' ' | b'\t')).count()..);
             let word = text.unwrap_or_default().split(|b| is_blank(*b)).next().unwrap_or_default();
             let word = word.split(|b| matches!(b, b':' | b',')).next().unwrap_or_default();
-            let rule = RuleAction::from_name(word).is_some() && line.contains(&b'(') && line.contains(&b';');
+            let rule =
+                ParsedRuleAction::from_name(word).is_some() && line.contains(&b'(') && line.contains(&b';');
             if rule { LineKind::Disabled } else { LineKind::Comment }
         }
         [b' ' | b'\t' | b'\r', ..] => {

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use bartizan_base::RuleId;
 
-use crate::argument::{Argument, ArgumentError, unescape, unwrap_value};
+use crate::argument::{ArgumentError, OptionValue, unescape, unwrap_value};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::expr::{AddressExpr, PortExpr};
 use crate::source::{SourceFile, Span};
 
 /// The action of a rule when it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RuleAction {
+pub enum ParsedRuleAction {
     /// Report.
     Alert,
     /// Inspect no further and let through.
@@ -71,7 +71,7 @@ impl ActionScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ScopedAction {
     /// The action.
-    pub action: RuleAction,
+    pub action: ParsedRuleAction,
     /// Scope of the action.
     pub scope: Option<ActionScope>,
 }
@@ -83,18 +83,18 @@ impl core::fmt::Display for ScopedAction {
     }
 }
 
-impl RuleAction {
+impl ParsedRuleAction {
     /// Every action by its spellings.
-    pub const NAMES: [(&'static str, RuleAction); 9] = [
-        ("alert", RuleAction::Alert),
-        ("pass", RuleAction::Pass),
-        ("drop", RuleAction::Drop),
-        ("reject", RuleAction::Reject),
-        ("rejectsrc", RuleAction::Reject),
-        ("rejectdst", RuleAction::RejectDst),
-        ("rejectboth", RuleAction::RejectBoth),
-        ("config", RuleAction::Config),
-        ("accept", RuleAction::Accept),
+    pub const NAMES: [(&'static str, ParsedRuleAction); 9] = [
+        ("alert", ParsedRuleAction::Alert),
+        ("pass", ParsedRuleAction::Pass),
+        ("drop", ParsedRuleAction::Drop),
+        ("reject", ParsedRuleAction::Reject),
+        ("rejectsrc", ParsedRuleAction::Reject),
+        ("rejectdst", ParsedRuleAction::RejectDst),
+        ("rejectboth", ParsedRuleAction::RejectBoth),
+        ("config", ParsedRuleAction::Config),
+        ("accept", ParsedRuleAction::Accept),
     ];
 
     /// The action with a name, in any letter case.
@@ -169,7 +169,7 @@ pub struct RuleOption {
 
 /// The attacked side of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum RuleTarget {
     /// The source.
     Source,
     /// The destination.
@@ -192,7 +192,7 @@ pub struct Meta {
     /// Key and value of each `metadata` entry that has both.
     pub metadata: Vec<(Span, Span)>,
     /// `target`.
-    pub target: Option<Target>,
+    pub target: Option<RuleTarget>,
 }
 
 /// A rule that could be read.
@@ -205,7 +205,7 @@ pub struct Rule {
     /// Line of its beginning, from 1.
     pub line: u32,
     /// The first action.
-    pub action: RuleAction,
+    pub action: ParsedRuleAction,
     /// Scope of that action, if the rule names one.
     pub scope: Option<ActionScope>,
     /// Further actions, after commas: only firewall rules have some.
@@ -394,7 +394,7 @@ impl<'a> OptionRef<'a> {
     /// # Errors
     /// The value is missing or empty between its quotes, or a quote is not closed; offsets count from the
     /// value's start, as [`OptionRef::error`] requires.
-    pub fn argument(&self, can_negate: bool) -> Result<Argument<'a>, ArgumentError> {
+    pub fn argument(&self, can_negate: bool) -> Result<OptionValue<'a>, ArgumentError> {
         unwrap_value(self.value().unwrap_or_default(), can_negate)
     }
 

@@ -56,7 +56,7 @@ fn clamp(n: usize) -> u32 {
 
 /// A position for people: line and column from 1, the column in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Position {
+pub struct SourcePosition {
     /// Line, from 1.
     pub line: u32,
     /// Character in the line, from 1; a byte that is no UTF-8 counts as one.
@@ -164,7 +164,7 @@ impl SourceFile {
 
     /// The line and column of an offset in the joined text.
     #[must_use]
-    pub fn position(&self, offset: u32) -> Position {
+    pub fn position(&self, offset: u32) -> SourcePosition {
         let offset = self.original_offset(offset);
         let line = self.line_starts.partition_point(|start| *start <= offset).max(1);
         let mut start = self.line_starts.get(line - 1).map_or(0, |s| *s as usize);
@@ -173,7 +173,7 @@ impl SourceFile {
         }
         let before = self.original.get(start..offset as usize).unwrap_or_default();
         let column = characters(before).saturating_add(1);
-        Position { line: clamp(line), column }
+        SourcePosition { line: clamp(line), column }
     }
 
     /// The joined lines of a settings file that are neither empty nor comments.
@@ -304,9 +304,9 @@ mod tests {
     fn columns_count_characters_and_the_mark_does_not_count() {
         let file = SourceFile::new("f", "\u{feff}ä€b\nx".as_bytes());
         assert_eq!(file.begin(), 3);
-        assert_eq!(file.position(8), Position { line: 1, column: 3 });
+        assert_eq!(file.position(8), SourcePosition { line: 1, column: 3 });
         let file = SourceFile::new("f", b"\xff\xfeb".as_slice());
-        assert_eq!(file.position(2), Position { line: 1, column: 3 });
+        assert_eq!(file.position(2), SourcePosition { line: 1, column: 3 });
         assert_eq!(file.line(1).map(|(line, at)| (printable(line), at)), Some(("??b".into(), 0)));
     }
 }

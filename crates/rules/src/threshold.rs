@@ -117,7 +117,7 @@ pub fn parse_thresholds(text: impl Into<Vec<u8>>, name: &str) -> Thresholds {
     let source = Arc::new(SourceFile::settings(name, text));
     let (mut entries, mut diagnostics) = (Vec::new(), Vec::new());
     for span in source.settings_lines() {
-        let mut line = Line { text: source.bytes(span), at: 0 };
+        let mut line = ThresholdLine { text: source.bytes(span), at: 0 };
         match line.entry(span) {
             Ok(entry) => entries.push(entry),
             Err(e) => {
@@ -141,14 +141,14 @@ struct LineError {
     near: Option<&'static str>,
 }
 
-struct Line<'a> {
+struct ThresholdLine<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-type Table<T> = [(&'static str, T)];
+type ThresholdWords<T> = [(&'static str, T)];
 
-const TRACKS: &Table<ThresholdTrack> = &[
+const TRACKS: &ThresholdWords<ThresholdTrack> = &[
     ("by_src", ThresholdTrack::Source),
     ("by_dst", ThresholdTrack::Destination),
     ("by_both", ThresholdTrack::Both),
@@ -156,19 +156,19 @@ const TRACKS: &Table<ThresholdTrack> = &[
     ("by_flow", ThresholdTrack::Flow),
 ];
 
-const SUPPRESS_TRACKS: &Table<ThresholdTrack> = &[
+const SUPPRESS_TRACKS: &ThresholdWords<ThresholdTrack> = &[
     ("by_src", ThresholdTrack::Source),
     ("by_dst", ThresholdTrack::Destination),
     ("by_either", ThresholdTrack::Either),
 ];
 
-const TYPES: &Table<ThresholdType> = &[
+const TYPES: &ThresholdWords<ThresholdType> = &[
     ("limit", ThresholdType::Limit),
     ("threshold", ThresholdType::Threshold),
     ("both", ThresholdType::Both),
 ];
 
-const ACTIONS: &Table<NewAction> = &[
+const ACTIONS: &ThresholdWords<NewAction> = &[
     ("alert", NewAction::Alert),
     ("drop", NewAction::Drop),
     ("pass", NewAction::Pass),
@@ -178,20 +178,20 @@ const ACTIONS: &Table<NewAction> = &[
 ];
 
 #[derive(Clone, Copy)]
-enum Command {
+enum ThresholdCommand {
     Filter,
     Rate,
     Suppress,
 }
 
-const COMMANDS: &Table<Command> = &[
-    ("threshold", Command::Filter),
-    ("event_filter", Command::Filter),
-    ("rate_filter", Command::Rate),
-    ("suppress", Command::Suppress),
+const COMMANDS: &ThresholdWords<ThresholdCommand> = &[
+    ("threshold", ThresholdCommand::Filter),
+    ("event_filter", ThresholdCommand::Filter),
+    ("rate_filter", ThresholdCommand::Rate),
+    ("suppress", ThresholdCommand::Suppress),
 ];
 
-impl<'a> Line<'a> {
+impl<'a> ThresholdLine<'a> {
     fn entry(&mut self, span: Span) -> Result<ThresholdEntry, LineError> {
         let command = self.choice(COMMANDS)?;
         let gid = self.named("gen_id")?;
@@ -202,13 +202,13 @@ impl<'a> Line<'a> {
             return Err(self.error("gen_id 0 is every generator, which goes with sig_id 0 only", start));
         }
         let kind = match command {
-            Command::Filter => {
+            ThresholdCommand::Filter => {
                 let kind = self.field("type", TYPES)?;
                 let track = self.field("track", TRACKS)?;
                 let (count, seconds) = self.rate()?;
                 ThresholdKind::EventFilter { kind, track, count, seconds }
             }
-            Command::Rate => {
+            ThresholdCommand::Rate => {
                 let track = self.field("track", TRACKS)?;
                 let (count, seconds) = self.rate()?;
                 let action = self.field("new_action", ACTIONS)?;
@@ -216,7 +216,7 @@ impl<'a> Line<'a> {
                 let timeout = self.named("timeout")?;
                 ThresholdKind::RateFilter { track, count, seconds, action, timeout }
             }
-            Command::Suppress => ThresholdKind::Suppress { only: self.suppressed()? },
+            ThresholdCommand::Suppress => ThresholdKind::Suppress { only: self.suppressed()? },
         };
         self.blanks();
         if self.at < self.text.len() {
@@ -280,7 +280,11 @@ impl<'a> Line<'a> {
     }
 
     /// Parses a comma, the field's name and one of its words.
-    fn field<T: Copy>(&mut self, name: &'static str, table: &'static Table<T>) -> Result<T, LineError> {
+    fn field<T: Copy>(
+        &mut self,
+        name: &'static str,
+        table: &'static ThresholdWords<T>,
+    ) -> Result<T, LineError> {
         self.comma()?;
         self.word(name)?;
         self.choice(table)
@@ -306,7 +310,7 @@ impl<'a> Line<'a> {
         Err(e)
     }
 
-    fn choice<T: Copy>(&mut self, table: &'static Table<T>) -> Result<T, LineError> {
+    fn choice<T: Copy>(&mut self, table: &'static ThresholdWords<T>) -> Result<T, LineError> {
         let (word, start) = self.take_word();
         if let Some((_, value)) = table.iter().find(|(n, _)| n.as_bytes() == word) {
             return Ok(*value);

@@ -132,7 +132,7 @@ impl<T: Uint> UintMatch<T> {
     }
 
     fn read(text: &[u8], inclusive: bool) -> Result<Self, ArgumentError> {
-        let mut input = Reader { text, at: 0 };
+        let mut input = UintReader { text, at: 0 };
         input.spaces();
         let start = input.at;
         let condition = if !inclusive && input.eat(b"&") {
@@ -178,7 +178,7 @@ enum Operator {
 }
 
 /// Parses an operator; the longer ones first.
-fn operator(input: &mut Reader<'_>) -> Option<Operator> {
+fn operator(input: &mut UintReader<'_>) -> Option<Operator> {
     const TABLE: [(&[u8], Operator); 7] = [
         (b">=", Operator::GreaterEqual),
         (b"<=", Operator::LessEqual),
@@ -192,7 +192,7 @@ fn operator(input: &mut Reader<'_>) -> Option<Operator> {
 }
 
 fn compared<T: Uint>(
-    input: &mut Reader<'_>,
+    input: &mut UintReader<'_>,
     operator: Operator,
     inclusive: bool,
     start: usize,
@@ -230,7 +230,7 @@ fn compared<T: Uint>(
 
 /// Parses a single number, or two with `-` or `<>` in between.
 fn ranged<T: Uint>(
-    input: &mut Reader<'_>,
+    input: &mut UintReader<'_>,
     negated: bool,
     inclusive: bool,
     start: usize,
@@ -269,7 +269,7 @@ fn ranged<T: Uint>(
 }
 
 /// Parses the text after `&`: mask, `=` or `!=`, value.
-fn masked<T: Uint>(input: &mut Reader<'_>) -> Result<UintMatch<T>, ArgumentError> {
+fn masked<T: Uint>(input: &mut UintReader<'_>) -> Result<UintMatch<T>, ArgumentError> {
     input.spaces();
     let start = input.at;
     let mask: T = input.number()?;
@@ -286,12 +286,12 @@ fn masked<T: Uint>(input: &mut Reader<'_>) -> Result<UintMatch<T>, ArgumentError
     Ok(if negated { UintMatch::NotMasked(mask, value) } else { UintMatch::Masked(mask, value) })
 }
 
-struct Reader<'a> {
+struct UintReader<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> UintReader<'a> {
     fn rest(&self) -> &'a [u8] {
         self.text.get(self.at..).unwrap_or_default()
     }

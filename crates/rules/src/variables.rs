@@ -7,8 +7,8 @@
 //! - the families are independent: `!10.0.0.0/8` is all other IPv4 addresses and *no* IPv6 address;
 //! - in port lists a negation inside a negated list counts only for the last item.
 //!
-//! An expression that leaves nothing, or negates everything, is an error. A caller has one [`Variables`] for
-//! each tenant.
+//! An expression that leaves nothing, or negates everything, is an error. A caller has one [`RuleVariables`]
+//! for each tenant.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -69,12 +69,12 @@ pub struct ResolveError {
 
 /// The address and port groups of a configuration. Values are expressions themselves.
 #[derive(Clone, Debug, Default)]
-pub struct Variables {
+pub struct RuleVariables {
     addresses: BTreeMap<Arc<str>, AddressExpr>,
     ports: BTreeMap<Arc<str>, PortExpr>,
 }
 
-impl Variables {
+impl RuleVariables {
     /// No groups.
     #[must_use]
     pub fn new() -> Self {
@@ -94,7 +94,7 @@ impl Variables {
     /// Defines or redefines a port group.
     ///
     /// # Errors
-    /// As [`Variables::set_address`].
+    /// As [`RuleVariables::set_address`].
     pub fn set_port(&mut self, name: &str, value: &str) -> Result<(), ArgumentError> {
         self.ports.insert(name.into(), parse_expr(value.trim().as_bytes())?);
         Ok(())
@@ -119,14 +119,14 @@ impl Variables {
         out
     }
 
-    /// The address groups among those of [`Variables::check`].
+    /// The address groups among those of [`RuleVariables::check`].
     #[must_use]
     pub fn wrong_addresses(&self) -> Vec<(Arc<str>, ResolveError)> {
         let wrong = |(name, expr): (&Arc<str>, _)| Some((Arc::clone(name), self.address_set(expr).err()?));
         self.addresses.iter().filter_map(wrong).collect()
     }
 
-    /// The port groups among those of [`Variables::check`].
+    /// The port groups among those of [`RuleVariables::check`].
     #[must_use]
     pub fn wrong_ports(&self) -> Vec<(Arc<str>, ResolveError)> {
         let wrong = |(name, expr): (&Arc<str>, _)| Some((Arc::clone(name), self.port_set(expr).err()?));
@@ -139,7 +139,7 @@ impl Variables {
     /// See [`ResolveErrorKind`].
     pub fn address_set(&self, expr: &AddressExpr) -> Result<AddressSet, ResolveError> {
         let mut parts = AddressParts::default();
-        let mut walk = Walk::new(&self.addresses, "address");
+        let mut walk = VariableWalk::new(&self.addresses, "address");
         collect_addresses(&mut walk, expr, &mut parts, expr.span, 0)?;
         parts.merge(expr.span)
     }
@@ -150,8 +150,14 @@ impl Variables {
     /// See [`ResolveErrorKind`].
     pub fn port_set(&self, expr: &PortExpr) -> Result<PortSet, ResolveError> {
         let mut parts = PortParts::default();
-        let mut walk = Walk::new(&self.ports, "port");
-        collect_ports(&mut walk, expr, &mut parts, Place { negate: false, last: true, depth: 0 }, expr.span)?;
+        let mut walk = VariableWalk::new(&self.ports, "port");
+        collect_ports(
+            &mut walk,
+            expr,
+            &mut parts,
+            PortItemContext { negate: false, last: true, depth: 0 },
+            expr.span,
+        )?;
         parts.merge(expr.span)
     }
 
@@ -165,13 +171,13 @@ impl Variables {
 /// Resolves expressions and caches the results, which equal expressions share.
 #[derive(Debug)]
 pub struct Resolver<'a> {
-    variables: &'a Variables,
+    variables: &'a RuleVariables,
     addresses: HashMap<AddressExpr, Result<Arc<AddressSet>, ResolveErrorKind>>,
     ports: HashMap<PortExpr, Result<Arc<PortSet>, ResolveErrorKind>>,
 }
 
 impl Resolver<'_> {
-    /// As [`Variables::address_set`].
+    /// As [`RuleVariables::address_set`].
     ///
     /// # Errors
     /// See [`ResolveErrorKind`]. The place is exact only for the first of equal expressions, and the
@@ -185,7 +191,7 @@ impl Resolver<'_> {
         found
     }
 
-    /// As [`Variables::port_set`].
+    /// As [`RuleVariables::port_set`].
     ///
     /// # Errors
     /// As [`Resolver::address_set`].
@@ -200,7 +206,7 @@ impl Resolver<'_> {
 }
 
 /// A walk through an expression and the variables it names.
-struct Walk<'a, L> {
+struct VariableWalk<'a, L> {
     groups: &'a BTreeMap<Arc<str>, Expr<L>>,
     what: &'static str,
     /// The variables on the present path, outermost first.
@@ -208,7 +214,7 @@ struct Walk<'a, L> {
     left: usize,
 }
 
-impl<'a, L> Walk<'a, L> {
+impl<'a, L> VariableWalk<'a, L> {
     fn new(groups: &'a BTreeMap<Arc<str>, Expr<L>>, what: &'static str) -> Self {
         Self { groups, what, inside: Vec::new(), left: MAX_RANGES }
     }
@@ -298,7 +304,7 @@ fn set_of(ranges: &[AddressRange], any: bool) -> AddressSet {
 }
 
 fn collect_addresses(
-    walk: &mut Walk<'_, AddressRange>,
+    walk: &mut VariableWalk<'_, AddressRange>,
     item: &AddressExpr,
     parts: &mut AddressParts,
     outer: Span,
@@ -358,7 +364,7 @@ impl PortParts {
 
 /// The context of an item in a port expression.
 #[derive(Clone, Copy)]
-struct Place {
+struct PortItemContext {
     /// A surrounding list is negated.
     negate: bool,
     /// No comma follows the item.
@@ -367,10 +373,10 @@ struct Place {
 }
 
 fn collect_ports(
-    walk: &mut Walk<'_, PortRange>,
+    walk: &mut VariableWalk<'_, PortRange>,
     item: &PortExpr,
     parts: &mut PortParts,
-    at: Place,
+    at: PortItemContext,
     outer: Span,
 ) -> Result<(), ResolveError> {
     let span = walk.place(item, outer);
@@ -391,13 +397,13 @@ fn collect_ports(
             let count = list.items.len();
             for (i, inner) in list.items.iter().enumerate() {
                 let last = i + 1 == count && !list.trailing_comma;
-                let place = Place { negate: at.negate || item.negated, last, depth };
+                let place = PortItemContext { negate: at.negate || item.negated, last, depth };
                 collect_ports(walk, inner, parts, place, span)?;
             }
         }
         ExprKind::Variable(name) => {
             let value = walk.enter(name, span)?;
-            let place = Place { negate: at.negate ^ item.negated, last: true, depth };
+            let place = PortItemContext { negate: at.negate ^ item.negated, last: true, depth };
             collect_ports(walk, value, parts, place, span)?;
             walk.leave();
         }
@@ -409,8 +415,8 @@ fn collect_ports(
 mod tests {
     use super::*;
 
-    fn vars() -> Variables {
-        let mut v = Variables::new();
+    fn vars() -> RuleVariables {
+        let mut v = RuleVariables::new();
         for (name, value) in [
             ("HOME_NET", "[192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]"),
             ("EXTERNAL_NET", "!$HOME_NET"),
@@ -522,7 +528,7 @@ mod tests {
 
     #[test]
     fn variables_that_double_at_each_level_end() {
-        let mut v = Variables::new();
+        let mut v = RuleVariables::new();
         for i in 0..40 {
             v.set_address(&format!("V{i}"), &format!("[$V{},$V{}]", i + 1, i + 1)).unwrap();
         }

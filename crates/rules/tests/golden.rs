@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use bartizan_rules::{KeywordIndex, RuleFile, Variables, parse_file};
+use bartizan_rules::{KeywordIndex, RuleFile, RuleVariables, parse_file};
 
 const KEYWORDS: &[&str] = &[
     "sid",
@@ -32,8 +32,8 @@ const KEYWORDS: &[&str] = &[
     "dsize",
 ];
 
-fn variables() -> Variables {
-    let mut v = Variables::new();
+fn variables() -> RuleVariables {
+    let mut v = RuleVariables::new();
     v.set_address("HOME_NET", "[192.168.0.0/16,10.0.0.0/8]").unwrap();
     v.set_address("EXTERNAL_NET", "!$HOME_NET").unwrap();
     v.set_port("HTTP_PORTS", "[80,8080]").unwrap();

@@ -29,12 +29,12 @@ use tracing::{info, warn};
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A capture and the link that its packets enter by.
-pub struct Capture {
+pub struct LinkCapture {
     link: LinkId,
-    source: Source,
+    source: CaptureInput,
 }
 
-enum Source {
+enum CaptureInput {
     /// A source that can be opened only once: standard input, pipes.
     Open(Box<CaptureReader>),
     /// A file that is opened when its turn comes: a folder may have more files than a process may open.
@@ -44,7 +44,7 @@ enum Source {
 /// The captures to be read.
 pub struct Found {
     /// Captures in reading order.
-    pub captures: Vec<Capture>,
+    pub captures: Vec<LinkCapture>,
     /// Files of folders that are no captures, with the reason.
     pub skipped: Vec<String>,
 }
@@ -61,11 +61,11 @@ pub fn open(names: &[PathBuf], links: &[LinkId], requests: &'static Requests) ->
     for (name, link) in names.iter().zip(links) {
         if is_stdin(name) {
             let reader = StandardInput::open(requests)?;
-            found.captures.push(Capture { link: *link, source: Source::Open(Box::new(reader)) });
+            found.captures.push(LinkCapture { link: *link, source: CaptureInput::Open(Box::new(reader)) });
         } else if name.is_dir() {
             found.add_folder(name, *link)?;
         } else {
-            found.captures.push(Capture { link: *link, source: look_at(name)? });
+            found.captures.push(LinkCapture { link: *link, source: look_at(name)? });
         }
     }
     Ok(found)
@@ -96,7 +96,7 @@ impl Found {
         let before = self.captures.len();
         for (_, path) in files {
             match look_at(&path) {
-                Ok(source) => self.captures.push(Capture { link, source }),
+                Ok(source) => self.captures.push(LinkCapture { link, source }),
                 Err(error) => self.skip(error.to_string()),
             }
         }
@@ -120,11 +120,11 @@ fn is_stdin(name: &Path) -> bool {
 }
 
 /// The source of a file that is a capture.
-fn look_at(path: &Path) -> Result<Source, Failure> {
+fn look_at(path: &Path) -> Result<CaptureInput, Failure> {
     let file = input::open(path, "capture")?;
     let again = file.metadata().is_ok_and(|about| about.is_file());
     let reader = CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)?;
-    Ok(if again { Source::File(path.to_owned()) } else { Source::Open(Box::new(reader)) })
+    Ok(if again { CaptureInput::File(path.to_owned()) } else { CaptureInput::Open(Box::new(reader)) })
 }
 
 /// Standard input, which ends when a signal requests the end.
@@ -231,12 +231,12 @@ impl<'r> Reading<'r> {
 
     /// Reads captures one after the other. Returns those that could not be read to their end, with the
     /// reason, and the number of packets that the filter left out.
-    pub fn all(mut self, captures: Vec<Capture>) -> Result<(Vec<String>, u64), PoolError> {
+    pub fn all(mut self, captures: Vec<LinkCapture>) -> Result<(Vec<String>, u64), PoolError> {
         let mut incomplete = Vec::new();
-        for Capture { link, source } in captures {
+        for LinkCapture { link, source } in captures {
             let reader = match source {
-                Source::Open(reader) => Ok(*reader),
-                Source::File(path) => input::open(&path, "capture").and_then(|file| {
+                CaptureInput::Open(reader) => Ok(*reader),
+                CaptureInput::File(path) => input::open(&path, "capture").and_then(|file| {
                     CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)
                 }),
             };

@@ -8,9 +8,9 @@
 
 use crate::requests::Requests;
 use crate::stats::InterfaceStat;
-use bartizan_agent::joined::Joined;
+use bartizan_agent::joined::JoinedPolicy;
 use bartizan_api::content::ContentHashes;
-use bartizan_api::southbound::Refusal;
+use bartizan_api::southbound::GenerationRefusal;
 use bartizan_base::Generation;
 use bartizan_dataplane::driver::inquiry::Collector;
 use bartizan_dataplane::eve::RulesInForce;
@@ -25,7 +25,7 @@ pub const COMMANDS_WAITING: usize = 64;
 
 /// A command to the running program.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Command {
+pub enum ControlCommand {
     /// Load rules and policy anew.
     Reload,
     /// A reload whose caller does not wait for the result.
@@ -41,7 +41,7 @@ pub enum Command {
     /// Look into a data set, or change it.
     Set(SetCommand),
     /// Build what a controller says beside what runs, and keep it ready.
-    Build(Arc<Joined>),
+    Build(Arc<JoinedPolicy>),
     /// Run what is ready.
     Swap,
     /// Forget what is ready.
@@ -93,7 +93,7 @@ impl RunningGeneration {
 
 /// The answer to a command.
 #[derive(Debug)]
-pub enum Answer {
+pub enum CommandOutcome {
     /// It is done, or is about to be.
     Done,
     /// A generation was handed to the workers.
@@ -117,7 +117,7 @@ pub enum Answer {
     /// Workers are asked, and will say it.
     Workers(Collector),
     /// A controller's generation cannot be built, and where.
-    NotBuilt(Box<Refusal>),
+    NotBuilt(Box<GenerationRefusal>),
     /// A description as members of an object.
     Told(serde_json::Map<String, serde_json::Value>),
 }
@@ -126,13 +126,13 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Asked {
     /// The command to be carried out.
-    pub command: Command,
-    to: Option<Sender<Answer>>,
+    pub command: ControlCommand,
+    to: Option<Sender<CommandOutcome>>,
 }
 
 impl Asked {
     /// By a signal, to which nobody answers.
-    const fn by_signal(command: Command) -> Self {
+    const fn by_signal(command: ControlCommand) -> Self {
         Asked { command, to: None }
     }
 
@@ -142,14 +142,14 @@ impl Asked {
     }
 
     /// Says what came of it. Who asked may have gone.
-    pub fn answer(self, answer: Answer) {
+    pub fn answer(self, answer: CommandOutcome) {
         if let Some(to) = self.to {
             let _ = to.send(answer);
         }
     }
 
     /// As [`Asked::answer`], once it is known and before all is done.
-    pub fn answer_early(&self, answer: Answer) {
+    pub fn answer_early(&self, answer: CommandOutcome) {
         if let Some(to) = &self.to {
             let _ = to.send(answer);
         }
@@ -180,24 +180,24 @@ const ENDING: &str = "the program is about to end";
 
 /// A command that was sent.
 #[derive(Debug)]
-pub struct Asking(Result<Receiver<Answer>, String>);
+pub struct Asking(Result<Receiver<CommandOutcome>, String>);
 
 impl Asking {
     /// Waits for what comes of it, however long that takes.
-    pub fn wait(self) -> Answer {
+    pub fn wait(self) -> CommandOutcome {
         let answer = self.0.and_then(|answer| answer.recv().map_err(|_| ENDING.to_owned()));
-        answer.unwrap_or_else(Answer::Refused)
+        answer.unwrap_or_else(CommandOutcome::Refused)
     }
 }
 
 impl Channel {
     /// Sends a command and waits for what comes of it, however long that takes.
-    pub fn ask(&self, command: Command) -> Answer {
+    pub fn ask(&self, command: ControlCommand) -> CommandOutcome {
         self.begin(command).wait()
     }
 
     /// Sends a command; what comes of it is waited for later.
-    pub fn begin(&self, command: Command) -> Asking {
+    pub fn begin(&self, command: ControlCommand) -> Asking {
         let (to, answer) = channel();
         Asking(match self.0.try_send(Asked { command, to: Some(to) }) {
             Ok(()) => Ok(answer),
@@ -213,13 +213,13 @@ impl Inbox {
     /// The next command, which signals may be; waits for it for some time.
     pub fn next(&mut self, wait: Duration) -> Option<Asked> {
         if self.requests.is_stopped() && !std::mem::replace(&mut self.stopped, true) {
-            return Some(Asked::by_signal(Command::Stop));
+            return Some(Asked::by_signal(ControlCommand::Stop));
         }
         if self.requests.take_reload() {
-            return Some(Asked::by_signal(Command::Reload));
+            return Some(Asked::by_signal(ControlCommand::Reload));
         }
         if self.requests.take_reopen() {
-            return Some(Asked::by_signal(Command::Reopen));
+            return Some(Asked::by_signal(ControlCommand::Reopen));
         }
         match self.from.try_recv() {
             Ok(asked) => Some(asked),
@@ -243,32 +243,36 @@ mod tests {
     fn commands_are_answered_and_nobody_waits_for_who_has_gone() {
         let (channel, mut inbox) = open(&NOTHING);
         let asking = channel.clone();
-        let client = std::thread::spawn(move || asking.ask(Command::FailedRules));
+        let client = std::thread::spawn(move || asking.ask(ControlCommand::FailedRules));
         let asked = loop {
             if let Some(asked) = inbox.next(Duration::from_millis(10)) {
                 break asked;
             }
         };
-        assert_eq!(asked.command, Command::FailedRules);
-        asked.answer(Answer::Number(7));
-        assert!(matches!(client.join().unwrap(), Answer::Number(7)));
+        assert_eq!(asked.command, ControlCommand::FailedRules);
+        asked.answer(CommandOutcome::Number(7));
+        assert!(matches!(client.join().unwrap(), CommandOutcome::Number(7)));
         // One that is not answered, and one after the end.
         let asking = channel.clone();
-        let client = std::thread::spawn(move || asking.ask(Command::Reload));
+        let client = std::thread::spawn(move || asking.ask(ControlCommand::Reload));
         while inbox.next(Duration::from_millis(10)).is_none() {}
-        assert!(matches!(client.join().unwrap(), Answer::Refused(why) if why.contains("about to end")));
+        assert!(
+            matches!(client.join().unwrap(), CommandOutcome::Refused(why) if why.contains("about to end"))
+        );
         drop(inbox);
-        assert!(matches!(channel.ask(Command::Stop), Answer::Refused(why) if why.contains("about to end")));
+        assert!(
+            matches!(channel.ask(ControlCommand::Stop), CommandOutcome::Refused(why) if why.contains("about to end"))
+        );
     }
 
     #[test]
     fn so_many_wait_and_no_more() {
         let (channel, mut inbox) = open(&NOTHING);
         for _ in 0..COMMANDS_WAITING {
-            channel.0.try_send(Asked::by_signal(Command::Reopen)).unwrap();
+            channel.0.try_send(Asked::by_signal(ControlCommand::Reopen)).unwrap();
         }
         assert!(
-            matches!(channel.ask(Command::Reopen), Answer::Refused(why) if why.contains("64 commands wait"))
+            matches!(channel.ask(ControlCommand::Reopen), CommandOutcome::Refused(why) if why.contains("64 commands wait"))
         );
         assert!(inbox.next(Duration::ZERO).is_some());
         drop(channel);

@@ -7,7 +7,7 @@ use crate::generation::{BuildOptions, Builder, reported};
 use crate::reload::Inventory;
 use crate::{cache, control, findings, firewall, input, load, plan, rule_files, stats, unused};
 use bartizan_api::content::{ContentHashes, Contents};
-use bartizan_base::{Generation, Settings};
+use bartizan_base::{Generation, SettingsMap};
 use bartizan_config::yaml;
 use bartizan_detect::needs::Needs;
 use bartizan_detect::ruleset::Loaded;
@@ -178,7 +178,7 @@ pub fn run(options: &CheckOptions) -> Result<Checked, Failure> {
 /// Reads settings as a run does, down to its outputs. Returns whether some problems are errors with `strict`.
 fn settings_problems(
     options: &CheckOptions,
-    settings: &Settings,
+    settings: &SettingsMap,
     loaded: &Loaded,
     warnings: &mut Vec<String>,
 ) -> Result<bool, Failure> {
@@ -186,7 +186,7 @@ fn settings_problems(
         return Ok(false);
     }
     let wrong = Failure::setting(settings);
-    load::app_layer(settings, &Needs::of(&loaded.rules), load::Mode::Passive)?;
+    load::app_layer(settings, &Needs::of(&loaded.rules), load::EnforcementMode::Passive)?;
     let (_, more) = EngineSettings::from_settings(settings, false, load::seed()).map_err(&wrong)?;
     warnings.extend(more);
     warnings.extend(EveOutputs::from_settings(settings).map_err(&wrong)?.warnings);

@@ -9,22 +9,22 @@ use crate::error::Failure;
 use crate::log::Note;
 use crate::reload::Inventory;
 use crate::{findings, load};
-use bartizan_agent::joined::{Joined, Library};
+use bartizan_agent::joined::{JoinedPolicy, Library};
 use bartizan_api::content::{ContentKind, Contents};
-use bartizan_base::{Settings, TenantId};
+use bartizan_base::{SettingsMap, TenantId};
 use bartizan_detect::groups::Groups;
 use bartizan_detect::needs::Needs;
-use bartizan_detect::ruleset::{RuleSet, Seen};
+use bartizan_detect::ruleset::{RuleSet, VisibleRules};
 use bartizan_detect::signature::Member;
 use bartizan_detect::visibility::Visibility;
 use bartizan_function::RuleSource;
 use bartizan_functions::ids_kind::{CompileError, RuleCompiler, groups_of};
-use bartizan_rules::{Diagnostic, RuleFile, RuleSetReport, Variables};
+use bartizan_rules::{Diagnostic, RuleFile, RuleSetReport, RuleVariables};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use union::{Plan, Union};
+use union::{Union, UnionPlan};
 
 /// Source of the rules.
 pub enum Texts {
@@ -38,15 +38,15 @@ pub enum Texts {
     /// A controller's libraries.
     Held {
         /// The controller's configuration.
-        joined: Arc<Joined>,
+        joined: Arc<JoinedPolicy>,
         /// Rule sets that were compiled from its earlier configuration.
-        known: Arc<Known>,
+        known: Arc<LibraryRuleCache>,
     },
 }
 
 /// A compiled rule set with its reports.
 #[derive(Clone)]
-struct Compiled {
+struct CompiledRuleSet {
     rules: Arc<RuleSet>,
     inventory: Arc<Inventory>,
     needs: Needs,
@@ -61,12 +61,12 @@ struct Compiled {
 struct OfFiles {
     made_of: Option<MadeOf>,
     visible: Option<Arc<Visibility>>,
-    compiled: Compiled,
+    compiled: CompiledRuleSet,
 }
 
 impl OfFiles {
-    fn seen(&self) -> Seen {
-        Seen { rules: Arc::clone(&self.compiled.rules), visible: self.visible.clone() }
+    fn seen(&self) -> VisibleRules {
+        VisibleRules { rules: Arc::clone(&self.compiled.rules), visible: self.visible.clone() }
     }
 
     /// Whether another one is identical, by address.
@@ -92,7 +92,7 @@ pub struct Grouped {
 /// The reusable part of a controller's rules for the next generation: everything that depends on nothing
 /// else.
 #[derive(Clone, Default)]
-pub struct Known {
+pub struct LibraryRuleCache {
     of_files: ByFiles,
     unions: Vec<Arc<Union>>,
     grouped: Option<Grouped>,
@@ -107,9 +107,9 @@ struct MadeOf {
 }
 
 /// The compiler; see the module.
-pub struct Compiler {
+pub struct RuleSetCompiler {
     base: Arc<load::Base>,
-    settings: Settings,
+    settings: SettingsMap,
     texts: Texts,
     of_files: Mutex<ByFiles>,
     unions: Mutex<Vec<Arc<Union>>>,
@@ -118,10 +118,10 @@ pub struct Compiler {
     notes: Mutex<Vec<Note>>,
 }
 
-impl Compiler {
+impl RuleSetCompiler {
     /// A compiler for one generation.
-    pub fn new(base: Arc<load::Base>, settings: Settings, texts: Texts) -> Self {
-        Compiler {
+    pub fn new(base: Arc<load::Base>, settings: SettingsMap, texts: Texts) -> Self {
+        RuleSetCompiler {
             base,
             settings,
             texts,
@@ -170,9 +170,9 @@ impl Compiler {
     }
 
     /// The rule sets, each once.
-    fn sets(&self) -> Vec<Compiled> {
+    fn sets(&self) -> Vec<CompiledRuleSet> {
         let Ok(of_files) = self.of_files.lock() else { return Vec::new() };
-        let mut sets: Vec<Compiled> = Vec::new();
+        let mut sets: Vec<CompiledRuleSet> = Vec::new();
         for of in of_files.values() {
             if !sets.iter().any(|set| Arc::ptr_eq(&set.rules, &of.compiled.rules)) {
                 sets.push(of.compiled.clone());
@@ -206,11 +206,11 @@ impl Compiler {
     }
 
     /// The reusable part for the next generation.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> LibraryRuleCache {
         let of_files = self.of_files.lock().map(|of_files| of_files.clone()).unwrap_or_default();
         let unions = self.unions.lock().map(|unions| unions.clone()).unwrap_or_default();
         let grouped = self.grouped.lock().map(|grouped| grouped.clone()).unwrap_or_default();
-        Known { of_files, unions, grouped }
+        LibraryRuleCache { of_files, unions, grouped }
     }
 
     /// Whether all rule sets are those of the previous generation.
@@ -269,8 +269,8 @@ impl Compiler {
         &self,
         (mut parsed, mut contents): (Vec<RuleFile>, Contents),
         source: &RuleSource<'_>,
-        tenants: &[(TenantId, Variables)],
-    ) -> Result<Compiled, CompileError> {
+        tenants: &[(TenantId, RuleVariables)],
+    ) -> Result<CompiledRuleSet, CompileError> {
         let mut notes = Vec::new();
         let loaded = self.base.rules(&mut parsed, &self.settings, tenants, &mut notes);
         let loaded = loaded.map_err(|e| e.to_string())?;
@@ -296,11 +296,11 @@ impl Compiler {
         let needs = Needs::of(&loaded.rules);
         let skipped_entries = findings::skipped_entries(&loaded.diagnostics);
         let (rules, inventory) = (Arc::new(loaded.rules), Arc::new(inventory));
-        Ok(Compiled { rules, inventory, needs, skipped_entries, contents })
+        Ok(CompiledRuleSet { rules, inventory, needs, skipped_entries, contents })
     }
 }
 
-impl Compiler {
+impl RuleSetCompiler {
     /// The previous rules with the same inputs.
     fn before(&self, files: &[String], made_of: Option<&MadeOf>) -> Option<&OfFiles> {
         let Texts::Held { known, .. } = &self.texts else { return None };
@@ -322,7 +322,7 @@ impl Compiler {
         &self,
         (library, variables): (&Library, &Value),
         source: &RuleSource<'_>,
-        tenants: &[(TenantId, Variables)],
+        tenants: &[(TenantId, RuleVariables)],
     ) -> Result<Arc<Union>, CompileError> {
         let Texts::Held { joined, known } = &self.texts else { return Err("no libraries".to_owned().into()) };
         let mut unions = self.unions.lock().map_err(|_| "an earlier load broke off".to_owned())?;
@@ -341,7 +341,7 @@ impl Compiler {
             Some(union) => Arc::clone(union),
             None => {
                 let mut files = library.files();
-                let plan = Plan::new(&files, library, &siblings);
+                let plan = UnionPlan::new(&files, library, &siblings);
                 plan.keep(&mut files);
                 let compiled = self.compile_anew((files, Contents::default()), source, tenants)?;
                 Arc::new(Union::new(library.clone(), variables.clone(), plan, compiled))
@@ -359,8 +359,8 @@ fn tenant_name(source: &RuleSource<'_>, tenant: TenantId) -> String {
     known.map_or_else(|| tenant.0.to_string(), |(name, _)| name.clone())
 }
 
-impl RuleCompiler for Compiler {
-    fn variables(&self) -> &Variables {
+impl RuleCompiler for RuleSetCompiler {
+    fn variables(&self) -> &RuleVariables {
         self.base.variables()
     }
 
@@ -368,8 +368,8 @@ impl RuleCompiler for Compiler {
         &self,
         files: &[String],
         source: &RuleSource<'_>,
-        tenants: &[(TenantId, Variables)],
-    ) -> Result<Seen, CompileError> {
+        tenants: &[(TenantId, RuleVariables)],
+    ) -> Result<VisibleRules, CompileError> {
         let broken = "an earlier load broke off";
         let mut of_files = self.of_files.lock().map_err(|_| broken.to_owned())?;
         if let Some(known) = of_files.get(files) {
@@ -430,8 +430,8 @@ mod tests {
     use super::*;
     use crate::generation::{BuildOptions, Builder};
     use bartizan_agent::joined::join;
-    use bartizan_agent::session::Held;
-    use bartizan_api::southbound::{Object, Policy, RuleGroup, RuleType, Rules};
+    use bartizan_agent::session::ControllerGeneration;
+    use bartizan_api::southbound::{GroupRules, Object, Policy, RuleGroup, RuleType};
     use bartizan_base::Generation;
     use bartizan_config::policy::PolicyText;
     use serde_json::json;
@@ -441,7 +441,7 @@ mod tests {
 
     /// Two tenants with a library each; parameters are the port of one, the content of one's rule, and a
     /// variable of one.
-    fn held(port: u16, content: &str, home: &str) -> Arc<Joined> {
+    fn held(port: u16, content: &str, home: &str) -> Arc<JoinedPolicy> {
         let part = |tenant, name: &str, text: Value| {
             Object::Policy(Policy { name: name.to_owned(), tenant, text: text.to_string() })
         };
@@ -463,7 +463,7 @@ mod tests {
         };
         let file = |id: u32, content: &str| {
             let rule = format!("alert tcp $HOME_NET any -> any any (content:\"{content}\"; sid:{id};)");
-            let rules = Rules::Raw(vec![rule]);
+            let rules = GroupRules::Raw(vec![rule]);
             Object::Group(RuleGroup { id, tenant: 0, rule_type: RuleType::Ids, rules })
         };
         let objects = [
@@ -480,7 +480,7 @@ mod tests {
         let third = (port == THIRD).then(|| part(3, "@tenant", third));
         let objects = objects.into_iter().chain(third);
         let objects = objects.map(|object| (object.key(), Arc::new(object))).collect();
-        Arc::new(join(&Held { generation: 1, objects }).unwrap())
+        Arc::new(join(&ControllerGeneration { generation: 1, objects }).unwrap())
     }
 
     /// Rule sets and their groups.
@@ -492,7 +492,7 @@ mod tests {
         let options = BuildOptions { controlled: true, cache, ..BuildOptions::default() };
         let mut builder = Builder::new(&options, std::path::Path::new("")).unwrap();
         let mut number = 0;
-        let mut build = |held: &Arc<Joined>| {
+        let mut build = |held: &Arc<JoinedPolicy>| {
             number += 1;
             let built = builder.build_held(held, Generation(number)).ok().unwrap();
             let of =
@@ -520,7 +520,7 @@ mod tests {
         let variable = build(&held(443, "another", "192.0.2.0/24"));
         assert_eq!(same(&file, &variable), [false, false]);
         // A failed build changes nothing.
-        let mut broken = Joined::clone(&held(443, "other", "192.0.2.0/24"));
+        let mut broken = JoinedPolicy::clone(&held(443, "other", "192.0.2.0/24"));
         let mut policy = broken.parts.policies[0].json().clone();
         policy["chain"] = json!(["pfv"]);
         broken.parts.policies[0] = Arc::new(PolicyText::new(policy));
@@ -528,13 +528,13 @@ mod tests {
     }
 
     /// A library for each tenant that chooses from one file: `choose` and `except`.
-    fn choosing(libraries: &[Value]) -> Arc<Joined> {
+    fn choosing(libraries: &[Value]) -> Arc<JoinedPolicy> {
         let rules = (1..=4).map(|sid| {
             let class = if sid < 3 { "web" } else { "mail" };
             format!("alert tcp any any -> any any (content:\"{sid}\"; classtype:{class}; sid:{sid};)")
         });
         let file =
-            RuleGroup { id: 7, tenant: 0, rule_type: RuleType::Ids, rules: Rules::Raw(rules.collect()) };
+            RuleGroup { id: 7, tenant: 0, rule_type: RuleType::Ids, rules: GroupRules::Raw(rules.collect()) };
         let mut objects = vec![Object::Group(file)];
         for (number, library) in (1u16..).zip(libraries) {
             let part = |tenant, name: &str, text: Value| {
@@ -553,7 +553,7 @@ mod tests {
             ]);
         }
         let objects = objects.into_iter().map(|object| (object.key(), Arc::new(object))).collect();
-        Arc::new(join(&Held { generation: 1, objects }).unwrap())
+        Arc::new(join(&ControllerGeneration { generation: 1, objects }).unwrap())
     }
 
     #[test]

@@ -11,17 +11,17 @@ use bartizan_dataplane::driver::{
 };
 use bartizan_dataplane::eve::EveRecorder;
 use bartizan_dataplane::event_ring::{
-    EventReceiver, EventSender, RING_BYTES, RingCounters, WhenFull, event_ring, write_all,
+    EventReceiver, EventSender, RING_BYTES, RingCounters, RingFullPolicy, event_ring, write_all,
 };
 use bartizan_dataplane::handover::HandOverCounters;
-use bartizan_dataplane::source::{Slot, Source};
+use bartizan_dataplane::source::{Slot, WorkerSource};
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
 use bartizan_dataplane::workers::{add_stats, stats_of};
 use bartizan_offload::{Device, FlowManager};
 use bartizan_ports::{PortStats, processors};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::settings::EngineSettings;
-use bartizan_stages::stats::{Counters, Sum, visit_capture};
+use bartizan_stages::stats::{NamedCounters, Sum, visit_capture};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -43,16 +43,16 @@ pub struct OfLink {
     /// Parts of its workers.
     pub stack: Stack,
     /// The source of each worker.
-    pub sources: Vec<Box<dyn Source>>,
+    pub sources: Vec<Box<dyn WorkerSource>>,
     /// Suppliers of other sources, for each worker; empty if the end of a source ends the run, or if the
     /// source itself gets other ports.
-    pub slots: Vec<Arc<Slot<Box<dyn Source>>>>,
+    pub slots: Vec<Arc<Slot<Box<dyn WorkerSource>>>>,
     /// The device of each worker; empty if the link has none.
     pub devices: Vec<Box<dyn Device>>,
 }
 
 /// Parts of a run's workers.
-pub struct Parts<'p> {
+pub struct WorkerPoolParts<'p> {
     /// Links by number.
     pub links: Vec<OfLink>,
     /// The first generation.
@@ -66,15 +66,15 @@ pub struct Parts<'p> {
 }
 
 /// Result of a run that has ended.
-pub struct Ended {
+pub struct WorkerPoolReport {
     /// Failure that ended the run without a request to stop.
     pub failure: Option<Failure>,
     /// Results by number of the link.
     pub links: Vec<LinkEnded>,
     /// Counters of all parts together, by name.
-    pub stats: Counters,
+    pub stats: NamedCounters,
     /// Counters of each worker.
-    pub threads: Vec<Counters>,
+    pub threads: Vec<NamedCounters>,
     /// The packet clock.
     pub clock: Timestamp,
 }
@@ -91,7 +91,7 @@ pub struct LinkEnded {
     /// Counters of the hand-over between workers.
     hand_over: HandOverCounters,
     /// Counters of all parts together, by name.
-    pub stats: Counters,
+    pub stats: NamedCounters,
     /// Ports by name, each summed over the workers.
     ports: BTreeMap<String, PortStats>,
     /// Balance of all frames.
@@ -113,12 +113,12 @@ pub fn spin(workers: u16) -> Duration {
 /// # Errors
 /// A flow table cannot be reserved, or a recorder cannot be made.
 pub fn run(
-    parts: Parts<'_>,
+    parts: WorkerPoolParts<'_>,
     recorder: &mut EveRecorder,
     for_worker: impl Fn(usize, EventSender) -> Result<EveRecorder, Failure>,
     steer: impl FnOnce(&dyn Fn() -> bool),
-) -> Result<Ended, Failure> {
-    let Parts { links, chains, live, control, board } = parts;
+) -> Result<WorkerPoolReport, Failure> {
+    let WorkerPoolParts { links, chains, live, control, board } = parts;
     let names: Vec<String> = links.iter().map(|link| link.name.clone()).collect();
     let of_workers = links.iter().enumerate().flat_map(|(number, link)| vec![number; link.sources.len()]);
     let (mut rings, mut own): (Vec<EventReceiver>, Vec<EveRecorder>) = (Vec::new(), Vec::new());
@@ -126,11 +126,11 @@ pub fn run(
         [_] => {
             let mut drivers = drivers_of(links, chains, &board, vec![recorder])?;
             let result = run_drivers(&mut drivers, &live, control, steer);
-            return Ok(Ended::of(names, result, &mut drivers, None));
+            return Ok(WorkerPoolReport::of(names, result, &mut drivers, None));
         }
         several => {
             for link in several {
-                let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Lose);
+                let (sender, receiver) = event_ring(RING_BYTES, RingFullPolicy::Lose);
                 rings.push(receiver);
                 own.push(for_worker(*link, sender)?);
             }
@@ -148,7 +148,7 @@ pub fn run(
         let _ = writer.join();
         (result, events)
     });
-    let ended = Ended::of(names, result, &mut drivers, Some(events));
+    let ended = WorkerPoolReport::of(names, result, &mut drivers, Some(events));
     own.iter().for_each(|own| recorder.absorb(own));
     Ok(ended)
 }
@@ -192,7 +192,7 @@ fn give_level(worker: &mut Worker, device: Box<dyn Device>) {
     worker.set_level(FlowManager::new(device, worker.generation()));
 }
 
-impl Ended {
+impl WorkerPoolReport {
     /// The result of a run from its workers. `rings`: counters of the rings between several workers and the
     /// writer of events.
     fn of(
@@ -201,10 +201,10 @@ impl Ended {
         drivers: &mut [Driver<&mut EveRecorder>],
         rings: Option<RingCounters>,
     ) -> Self {
-        let mut ended = Ended {
+        let mut ended = WorkerPoolReport {
             failure: result.err().map(Failure::stopped),
             links: Vec::new(),
-            stats: Counters::new(),
+            stats: NamedCounters::new(),
             threads: Vec::new(),
             clock: Timestamp::ZERO,
         };
@@ -232,7 +232,7 @@ impl Ended {
     }
 
     /// Counters of each worker, which are returned once, and of each link.
-    pub fn take_counters(&mut self) -> (Vec<Counters>, Vec<Counters>) {
+    pub fn take_counters(&mut self) -> (Vec<NamedCounters>, Vec<NamedCounters>) {
         let of_links = self.links.iter().map(|link| link.stats.clone()).collect();
         (std::mem::take(&mut self.threads), of_links)
     }

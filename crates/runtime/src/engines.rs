@@ -4,7 +4,7 @@
 use crate::error::Failure;
 use crate::generation::{Builder, Built};
 use crate::load;
-use crate::plan::Plan;
+use crate::plan::RunPlan;
 use bartizan_applayer::flow::Engine;
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ pub struct Engines(Vec<(bool, Arc<Engine>)>);
 
 impl Engines {
     /// The application layers for the links of a run.
-    pub fn new(plan: &Plan, builder: &Builder, built: &Built) -> Result<Self, Failure> {
+    pub fn new(plan: &RunPlan, builder: &Builder, built: &Built) -> Result<Self, Failure> {
         let mut engines: Vec<(bool, Arc<Engine>)> = Vec::new();
         for link in &plan.links {
             if !engines.iter().any(|(prevention, _)| *prevention == link.prevention) {
-                let mode = load::Mode::on_links(link.prevention);
+                let mode = load::EnforcementMode::on_links(link.prevention);
                 engines.push((
                     link.prevention,
                     Arc::new(load::app_layer(builder.settings(), &built.needs, mode)?),

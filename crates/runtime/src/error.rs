@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Exit codes and failures of the program.
 
-use bartizan_base::{SettingError, Settings};
+use bartizan_base::{SettingError, SettingsMap};
 use bartizan_dataplane::eve::EveError;
 use std::process::ExitCode;
 
@@ -41,12 +41,12 @@ impl Failure {
     }
 
     /// A malformed setting, with the place that its value comes from.
-    pub fn setting(settings: &Settings) -> impl Fn(SettingError) -> Self + '_ {
+    pub fn setting(settings: &SettingsMap) -> impl Fn(SettingError) -> Self + '_ {
         |error| Failure::input(settings.explain(&error))
     }
 
     /// Outputs that cannot be made, because of a malformed setting or a file that cannot be opened.
-    pub fn outputs(settings: &Settings) -> impl Fn(EveError) -> Self + '_ {
+    pub fn outputs(settings: &SettingsMap) -> impl Fn(EveError) -> Self + '_ {
         |error| match error {
             EveError::Setting(error) => Failure::setting(settings)(error),
             EveError::Open(error) => Failure::stopped(error),

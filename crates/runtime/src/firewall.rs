@@ -7,7 +7,7 @@
 use crate::error::Failure;
 use crate::load;
 use bartizan_api::content::Contents;
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use bartizan_detect::firewall::{self, Policies};
 use bartizan_detect::ruleset::Loaded;
 use bartizan_rules::RuleFile;
@@ -27,7 +27,7 @@ const ENABLED: &str = "firewall.enabled";
 
 impl FirewallOptions {
     /// Enables the mode in the settings if the options request it.
-    pub fn apply(&self, settings: &mut Settings) -> Result<(), Failure> {
+    pub fn apply(&self, settings: &mut SettingsMap) -> Result<(), Failure> {
         if !self.firewall && self.firewall_rules_exclusive.is_none() {
             return Ok(());
         }
@@ -47,7 +47,7 @@ impl FirewallOptions {
     /// warning.
     pub fn files(
         &self,
-        settings: &Settings,
+        settings: &SettingsMap,
         contents: &mut Contents,
         warnings: &mut Vec<String>,
     ) -> Result<Vec<RuleFile>, Failure> {
@@ -82,7 +82,7 @@ impl FirewallOptions {
 }
 
 /// Whether the settings enable the mode.
-pub fn is_on(settings: &Settings) -> Result<bool, Failure> {
+pub fn is_on(settings: &SettingsMap) -> Result<bool, Failure> {
     firewall::is_enabled(settings).map_err(Failure::setting(settings))
 }
 
@@ -105,7 +105,7 @@ pub fn missing(rules: u64) -> String {
 
 /// Refuses a run that could not block packets which no rule accepts. `which`: the name of one of several
 /// links, as a prefix of the message.
-pub fn needs_prevention(settings: &Settings, prevention: bool, which: &str) -> Result<(), Failure> {
+pub fn needs_prevention(settings: &SettingsMap, prevention: bool, which: &str) -> Result<(), Failure> {
     if is_on(settings)? && !prevention {
         return Err(Failure::input(format!(
             "{which}firewall mode holds back what no rule accepts, and can do that inline only: use `--inline A B` without `--detect`, or switch \

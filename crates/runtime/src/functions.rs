@@ -5,12 +5,12 @@
 //! Start, stop, restart and health queries go to the workers, which handle them between two batches, also
 //! while a reload is built. New settings need a new generation, so they go to the supervisor.
 
-use crate::channel::{Answer, Channel, Command};
-use crate::view::{Question, View};
+use crate::channel::{Channel, CommandOutcome, ControlCommand};
+use crate::view::{ControlQuery, View};
 use bartizan_api::southbound::{FunctionOrder, FunctionState};
 use bartizan_base::WorkerId;
 use bartizan_dataplane::driver::inquiry::Collector;
-use bartizan_stages::lifecycle::{Act, Condition, FunctionNow};
+use bartizan_stages::lifecycle::{FunctionCondition, FunctionNow, LifecycleCommand};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
@@ -52,23 +52,23 @@ impl Functions {
                 return self.state(function, None, "");
             }
             FunctionOrder::Health => None,
-            FunctionOrder::Start => Some(Act::Start),
-            FunctionOrder::Stop => Some(Act::Stop),
-            FunctionOrder::Restart => Some(Act::Restart),
+            FunctionOrder::Start => Some(LifecycleCommand::Start),
+            FunctionOrder::Stop => Some(LifecycleCommand::Stop),
+            FunctionOrder::Restart => Some(LifecycleCommand::Restart),
         };
         self.state(function, asked, "")
     }
 
     /// Sends an order to the workers (`None`: only a query), and returns the joint health. `why`: text that
     /// precedes the reason.
-    fn state(&self, function: &str, act: Option<Act>, why: &str) -> FunctionState {
+    fn state(&self, function: &str, act: Option<LifecycleCommand>, why: &str) -> FunctionState {
         let refused = |reason: String| FunctionState {
             function: function.to_owned(),
             done: false,
             state: "unknown".to_owned(),
             reason,
         };
-        let question = act.map_or(Question::Functions, |act| Question::Order(function.into(), act));
+        let question = act.map_or(ControlQuery::Functions, |act| ControlQuery::Order(function.into(), act));
         let (said, late) = match self.ask(&question) {
             Ok(answered) => answered,
             Err(why) => return refused(why),
@@ -88,8 +88,8 @@ impl Functions {
             format!("worker {} has not answered yet: an order is carried out when it does (does it hang? see the log)", worker.0)
         }));
         let wanted = match act {
-            Some(Act::Start | Act::Restart) => Some(Condition::Running),
-            Some(Act::Stop) => Some(Condition::Stopped),
+            Some(LifecycleCommand::Start | LifecycleCommand::Restart) => Some(FunctionCondition::Running),
+            Some(LifecycleCommand::Stop) => Some(FunctionCondition::Stopped),
             None => None,
         };
         let is_done =
@@ -102,28 +102,28 @@ impl Functions {
         }
     }
 
-    fn ask(&self, question: &Question) -> Result<Answered, String> {
+    fn ask(&self, question: &ControlQuery) -> Result<Answered, String> {
         match self.view.tell(question) {
-            Answer::Workers(collector) => Ok(collect(collector)),
-            Answer::Refused(why) => Err(why),
+            CommandOutcome::Workers(collector) => Ok(collect(collector)),
+            CommandOutcome::Refused(why) => Err(why),
             _ => Err("the answer is to another question; please report it".to_owned()),
         }
     }
 
     fn configure(&self, function: &str, settings: &Map<String, Value>) -> Result<(), String> {
-        match self.channel.ask(Command::Configure(function.to_owned(), settings.clone())) {
-            Answer::Reloaded(now) if self.view.wait_for(now.generation, WORKERS) => Ok(()),
-            Answer::Reloaded(now) => Err(format!(
+        match self.channel.ask(ControlCommand::Configure(function.to_owned(), settings.clone())) {
+            CommandOutcome::Reloaded(now) if self.view.wait_for(now.generation, WORKERS) => Ok(()),
+            CommandOutcome::Reloaded(now) => Err(format!(
                 "generation {} has the settings, and some worker does not run it yet",
                 now.generation.0
             )),
-            Answer::Refused(why) => Err(why),
+            CommandOutcome::Refused(why) => Err(why),
             _ => Err("the answer is to another question; please report it".to_owned()),
         }
     }
 
     fn names(&self) -> Vec<&'static str> {
-        let Ok((said, _)) = self.ask(&Question::Functions) else { return Vec::new() };
+        let Ok((said, _)) = self.ask(&ControlQuery::Functions) else { return Vec::new() };
         by_function(&said).into_iter().map(|(name, _)| name).collect()
     }
 
@@ -132,7 +132,7 @@ impl Functions {
     /// # Errors
     /// Workers cannot be queried at present.
     pub fn list(&self) -> Result<Value, String> {
-        let (said, late) = self.ask(&Question::Functions)?;
+        let (said, late) = self.ask(&ControlQuery::Functions)?;
         let functions: Vec<Value> = by_function(&said).iter().map(told).collect();
         let late: Vec<u16> = late.iter().map(|worker| worker.0).collect();
         Ok(json!({"count": functions.len(), "functions": functions, "late_workers": late}))
@@ -158,7 +158,7 @@ fn by_function(said: &[(WorkerId, FunctionNow)]) -> Vec<OnWorkers<'_>> {
     all
 }
 
-fn worst(on_workers: &[&(WorkerId, FunctionNow)]) -> Condition {
+fn worst(on_workers: &[&(WorkerId, FunctionNow)]) -> FunctionCondition {
     on_workers.iter().map(|(_, now)| now.condition).max().unwrap_or_default()
 }
 
@@ -166,9 +166,9 @@ fn worst(on_workers: &[&(WorkerId, FunctionNow)]) -> Condition {
 fn why_not(worker: WorkerId, now: &FunctionNow) -> Option<String> {
     let on = worker.0;
     match (now.condition, now.panicked.as_deref()) {
-        (Condition::Running, _) => None,
-        (Condition::Stopped, _) => Some(format!("worker {on}: stopped by an order")),
-        (Condition::Failed, panicked) => {
+        (FunctionCondition::Running, _) => None,
+        (FunctionCondition::Stopped, _) => Some(format!("worker {on}: stopped by an order")),
+        (FunctionCondition::Failed, panicked) => {
             let what = panicked.map(ToString::to_string).unwrap_or_default();
             let then = if now.restart_at.is_some() {
                 "it is started again by itself"
@@ -251,7 +251,8 @@ mod tests {
             restart_at: None,
             panicked: None,
         };
-        let said = [(WorkerId(0), now(Condition::Running)), (WorkerId(1), now(Condition::Failed))];
+        let said =
+            [(WorkerId(0), now(FunctionCondition::Running)), (WorkerId(1), now(FunctionCondition::Failed))];
         let all = by_function(&said);
         let told = told(&all[0]);
         assert_eq!((&told["state"], &told["failures"]), (&json!("failed"), &json!(2)));

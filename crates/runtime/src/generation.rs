@@ -2,18 +2,18 @@
 //! Builds generations: rules (and policy) become chains; state that outlives generations is shared.
 
 use crate::allocator;
-use crate::compiling::{Compiler, Known, Texts};
+use crate::compiling::{LibraryRuleCache, RuleSetCompiler, Texts};
 use crate::error::Failure;
 use crate::firewall::{self, FirewallOptions};
 use crate::log::{Note, Report};
-use crate::outputs::Wanted;
+use crate::outputs::OutputSelection;
 use crate::reload::Inventory;
 use crate::traces::Keywords;
 use crate::{findings, input, load, rule_files};
-use bartizan_agent::joined::Joined;
+use bartizan_agent::joined::JoinedPolicy;
 use bartizan_agent::{Agent, ClassInfo, Overrides, PolicyEntries, Prepared, TenantSelector, one_chain};
 use bartizan_api::content::{ContentKind, Contents};
-use bartizan_base::{FunctionId, Generation, LinkId, Settings, TenantId};
+use bartizan_base::{FunctionId, Generation, LinkId, SettingsMap, TenantId};
 use bartizan_classify::RankedRule;
 use bartizan_config::kind::FileKind;
 use bartizan_config::policy::{self, PolicyError, PolicyFile, did_you_mean, read};
@@ -62,7 +62,7 @@ pub struct BuildOptions {
     /// Places of these settings, by key.
     pub below_from: BTreeMap<String, String>,
     /// Outputs of a host file.
-    pub outputs: Wanted,
+    pub outputs: OutputSelection,
     /// Entries of each host table.
     pub hosts: Option<u32>,
     /// Bytes of each function's state per host, from a host file.
@@ -85,7 +85,7 @@ pub struct BuildOptions {
 impl BuildOptions {
     /// The settings: the file's or the shipped ones, then the host file's, then the command line's. Adds the
     /// files to `contents`.
-    pub fn settings(&self, contents: &mut Contents) -> Result<Settings, Failure> {
+    pub fn settings(&self, contents: &mut Contents) -> Result<SettingsMap, Failure> {
         contents.absorb(&self.contents);
         if !self.overrides.is_empty() {
             contents.add(ContentKind::Settings, "--set", self.overrides.join("\n").as_bytes());
@@ -151,7 +151,7 @@ impl BuildOptions {
 
     /// The output folder that a suricata.yaml or `--set` names.
     pub fn log_folder(&self) -> Result<Option<PathBuf>, Failure> {
-        let mut settings = Settings::new();
+        let mut settings = SettingsMap::new();
         if let Some(path) = &self.suricata_config {
             settings = suricata::load(path).map_err(Failure::input)?;
         }
@@ -169,7 +169,7 @@ impl BuildOptions {
 }
 
 /// See [`load::unseen_http2`].
-fn http2_note(settings: &Settings, needs: &Needs) -> Option<Note> {
+fn http2_note(settings: &SettingsMap, needs: &Needs) -> Option<Note> {
     load::unseen_http2(settings, needs).map(|said| Note::Line(format!("warning: {said}")))
 }
 
@@ -206,7 +206,7 @@ pub struct BuiltPolicy {
 }
 
 /// Classifier entries of a file's policies.
-pub struct Policies {
+pub struct PolicySelectors {
     /// Number of policies.
     pub count: usize,
     /// Entries of a classifier; fid and priority are the policy's index in the file, from 0.
@@ -248,11 +248,11 @@ pub fn is_policy(path: &Path) -> bool {
 }
 
 /// Source of a policy.
-enum Origin {
+enum PolicyOrigin {
     /// A file.
     File(PathBuf),
     /// A controller.
-    Held(Arc<Joined>),
+    Held(Arc<JoinedPolicy>),
     /// None yet: the controller has not sent anything.
     Until,
 }
@@ -260,40 +260,40 @@ enum Origin {
 /// Name in messages of a policy that is in no file.
 const CONTROLLER: &str = "controller";
 
-impl Origin {
+impl PolicyOrigin {
     fn name(&self) -> String {
         match self {
-            Origin::File(path) => path.display().to_string(),
-            Origin::Held(_) | Origin::Until => CONTROLLER.to_owned(),
+            PolicyOrigin::File(path) => path.display().to_string(),
+            PolicyOrigin::Held(_) | PolicyOrigin::Until => CONTROLLER.to_owned(),
         }
     }
 }
 
 /// Reasons why a policy cannot be built.
-pub enum BuildError {
+pub enum GenerationError {
     /// The policy has an error.
     Policy(PolicyError),
     /// Another failure.
     Other(Failure),
 }
 
-impl From<PolicyError> for BuildError {
+impl From<PolicyError> for GenerationError {
     fn from(error: PolicyError) -> Self {
-        BuildError::Policy(error)
+        GenerationError::Policy(error)
     }
 }
 
-impl From<Failure> for BuildError {
+impl From<Failure> for GenerationError {
     fn from(failure: Failure) -> Self {
-        BuildError::Other(failure)
+        GenerationError::Other(failure)
     }
 }
 
-impl From<BuildError> for Failure {
-    fn from(error: BuildError) -> Self {
+impl From<GenerationError> for Failure {
+    fn from(error: GenerationError) -> Self {
         match error {
-            BuildError::Policy(error) => Failure::input(error),
-            BuildError::Other(failure) => failure,
+            GenerationError::Policy(error) => Failure::input(error),
+            GenerationError::Other(failure) => failure,
         }
     }
 }
@@ -301,7 +301,7 @@ impl From<BuildError> for Failure {
 /// Builds generations.
 pub struct Builder {
     options: BuildOptions,
-    settings: Settings,
+    settings: SettingsMap,
     /// The files of the settings, which are read once.
     contents: Contents,
     base: Arc<load::Base>,
@@ -312,9 +312,9 @@ pub struct Builder {
     /// The links by name; `None`: whatever links the policy names.
     links: Option<Vec<(String, LinkId)>>,
     /// The controller's configuration.
-    held: Option<Arc<Joined>>,
+    held: Option<Arc<JoinedPolicy>>,
     /// Rule sets that were compiled from a controller's libraries last.
-    known: Arc<Known>,
+    known: Arc<LibraryRuleCache>,
     /// The policy of the last generation; the next one shares its unchanged parts.
     read: Option<Arc<PolicyFile>>,
     /// Whether rules were compiled since memory was last returned to the system.
@@ -395,7 +395,7 @@ impl Builder {
     }
 
     /// The settings.
-    pub const fn settings(&self) -> &Settings {
+    pub const fn settings(&self) -> &SettingsMap {
         &self.settings
     }
 
@@ -464,9 +464,9 @@ impl Builder {
             self.read_named_again();
         }
         let origin = match (&self.held, &self.options.policy) {
-            (Some(held), _) => Some(Origin::Held(Arc::clone(held))),
-            (None, Some(path)) => Some(Origin::File(path.clone())),
-            (None, None) => self.options.controlled.then_some(Origin::Until),
+            (Some(held), _) => Some(PolicyOrigin::Held(Arc::clone(held))),
+            (None, Some(path)) => Some(PolicyOrigin::File(path.clone())),
+            (None, None) => self.options.controlled.then_some(PolicyOrigin::Until),
         };
         let built = match origin {
             Some(origin) => self.build_policy(&origin, number).map_err(Failure::from),
@@ -486,19 +486,23 @@ impl Builder {
 
     /// Builds a generation from a controller's configuration. The configuration is kept only when the
     /// generation is to run ([`Builder::hold`]).
-    pub fn build_held(&mut self, joined: &Arc<Joined>, number: Generation) -> Result<Built, BuildError> {
-        let built = self.build_policy(&Origin::Held(Arc::clone(joined)), number);
+    pub fn build_held(
+        &mut self,
+        joined: &Arc<JoinedPolicy>,
+        number: Generation,
+    ) -> Result<Built, GenerationError> {
+        let built = self.build_policy(&PolicyOrigin::Held(Arc::clone(joined)), number);
         self.give_back();
         built
     }
 
     /// From now on [`Builder::build`] builds this configuration.
-    pub fn hold(&mut self, joined: Option<Arc<Joined>>) {
+    pub fn hold(&mut self, joined: Option<Arc<JoinedPolicy>>) {
         self.held = joined;
     }
 
     /// The controller's configuration that is kept.
-    pub fn held(&self) -> Option<&Joined> {
+    pub fn held(&self) -> Option<&JoinedPolicy> {
         self.held.as_deref()
     }
 
@@ -517,7 +521,7 @@ impl Builder {
 
     /// Rule sets that were compiled from the libraries last.
     #[cfg(test)]
-    pub fn known(&self) -> &Known {
+    pub fn known(&self) -> &LibraryRuleCache {
         &self.known
     }
 
@@ -607,23 +611,23 @@ impl Builder {
     }
 
     /// Source of a policy's rules.
-    fn texts(&mut self, origin: &Origin) -> Texts {
+    fn texts(&mut self, origin: &PolicyOrigin) -> Texts {
         match origin {
-            Origin::File(path) => Texts::Files {
+            PolicyOrigin::File(path) => Texts::Files {
                 always: self.options.rules.clone(),
                 folder: path.parent().unwrap_or(Path::new("")).to_owned(),
             },
-            Origin::Held(joined) => {
+            PolicyOrigin::Held(joined) => {
                 Texts::Held { joined: Arc::clone(joined), known: Arc::clone(&self.known) }
             }
-            Origin::Until => Texts::Files { always: self.rules(), folder: PathBuf::new() },
+            PolicyOrigin::Until => Texts::Files { always: self.rules(), folder: PathBuf::new() },
         }
     }
 
     /// The agent with this program's functions, and the compiler of its rules.
-    fn agent(&mut self, origin: &Origin) -> Result<(&mut Agent, Arc<Compiler>), Failure> {
+    fn agent(&mut self, origin: &PolicyOrigin) -> Result<(&mut Agent, Arc<RuleSetCompiler>), Failure> {
         let texts = self.texts(origin);
-        let compiler = Arc::new(Compiler::new(Arc::clone(&self.base), self.settings.clone(), texts));
+        let compiler = Arc::new(RuleSetCompiler::new(Arc::clone(&self.base), self.settings.clone(), texts));
         // The agent outlives generations: fids, tenants and bits stay. Only the compiler of rules is new.
         let mut kinds = self.kinds.clone();
         let alerts_max = self.alerts_max()?;
@@ -661,20 +665,20 @@ impl Builder {
 
     /// The policies of a file as classifier entries, for lookups of headers alone: no function is built, no
     /// rule file is read.
-    pub fn policy_entries(&mut self, path: &Path) -> Result<Policies, Failure> {
+    pub fn policy_entries(&mut self, path: &Path) -> Result<PolicySelectors, Failure> {
         let links = self.links.clone();
-        let origin = Origin::File(path.to_owned());
+        let origin = PolicyOrigin::File(path.to_owned());
         let (agent, compiler) = self.agent(&origin)?;
         let file = read_policy(&origin, agent, &compiler, None, &mut Contents::default())?;
         let links = links.unwrap_or_else(|| links_of(&file));
         let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
         let PolicyEntries { entries, tenants } =
             agent.policy_entries(&file, &by_name).map_err(Failure::input)?;
-        Ok(Policies { count: file.policies.len(), entries, tenants, links })
+        Ok(PolicySelectors { count: file.policies.len(), entries, tenants, links })
     }
 
     /// Builds a policy.
-    fn build_policy(&mut self, origin: &Origin, number: Generation) -> Result<Built, BuildError> {
+    fn build_policy(&mut self, origin: &PolicyOrigin, number: Generation) -> Result<Built, GenerationError> {
         let mut has_new_rules = false;
         let mut notes = Vec::new();
         let built = self.policy_built(origin, number, &mut has_new_rules, &mut notes);
@@ -689,12 +693,12 @@ impl Builder {
     /// As [`Builder::build_policy`]; reports whether rules were compiled, and the notes for the user.
     fn policy_built(
         &mut self,
-        origin: &Origin,
+        origin: &PolicyOrigin,
         number: Generation,
         has_new_rules: &mut bool,
         notes: &mut Vec<Note>,
-    ) -> Result<Built, BuildError> {
-        let with_rules = !self.options.rules.is_empty() && matches!(origin, Origin::File(_));
+    ) -> Result<Built, GenerationError> {
+        let with_rules = !self.options.rules.is_empty() && matches!(origin, PolicyOrigin::File(_));
         let (links, with_options, before) = (self.links.clone(), self.options.clone(), self.read.clone());
         let (told_not_ip, mut contents) = (self.told_not_ip, self.contents());
         let (agent, compiler) = self.agent(origin)?;
@@ -750,7 +754,7 @@ impl Builder {
         self.read = read;
         self.remade |= is_remade;
         self.told_not_ip |= passes_others;
-        if matches!(origin, Origin::Held(_)) {
+        if matches!(origin, PolicyOrigin::Held(_)) {
             self.known = Arc::new(compiler.known());
         }
         notes.extend(http2_note(&self.settings, &needs));
@@ -775,20 +779,20 @@ fn add_overrides(contents: &mut Contents, agent: &Agent) {
 
 /// Reads a policy for the agent's functions, and adds it to `contents`. `before`: the previous one.
 fn read_policy(
-    origin: &Origin,
+    origin: &PolicyOrigin,
     agent: &Agent,
-    compiler: &Compiler,
+    compiler: &RuleSetCompiler,
     before: Option<&PolicyFile>,
     contents: &mut Contents,
-) -> Result<PolicyFile, BuildError> {
+) -> Result<PolicyFile, GenerationError> {
     let functions = agent.function_names();
     let path = match origin {
-        Origin::File(path) => path,
-        Origin::Held(joined) => {
+        PolicyOrigin::File(path) => path,
+        PolicyOrigin::Held(joined) => {
             contents.add_hash(ContentKind::Policy, CONTROLLER, joined.manifest);
             return Ok(policy::from_parts(CONTROLLER, &joined.parts, &functions, before)?);
         }
-        Origin::Until => {
+        PolicyOrigin::Until => {
             // A host with rules inspects all traffic with them; a host without any blocks all traffic.
             let default = match compiler.has_rules_for_all() {
                 true => json!({"action": "allow", "chain": ["ids"]}),

@@ -3,13 +3,13 @@
 
 use bartizan_api::southbound::FunctionState;
 use bartizan_base::WorkerId;
-use bartizan_stages::lifecycle::{Condition, FunctionEvent, FunctionEventKind};
+use bartizan_stages::lifecycle::{FunctionCondition, FunctionEvent, FunctionEventKind};
 use std::collections::BTreeMap;
 
 /// Functions that do not run, by worker.
 #[derive(Debug, Default)]
 pub struct Health {
-    away: BTreeMap<(&'static str, u16), (Condition, String)>,
+    away: BTreeMap<(&'static str, u16), (FunctionCondition, String)>,
     /// States that are not reported to a controller yet, the newest of each function.
     untold: BTreeMap<&'static str, FunctionState>,
 }
@@ -19,12 +19,12 @@ impl Health {
     pub fn note(&mut self, worker: WorkerId, news: &FunctionEvent) {
         let at = (news.function, worker.0);
         let condition = match news.what {
-            FunctionEventKind::Failed(..) => Condition::Failed,
-            FunctionEventKind::Stopped => Condition::Stopped,
-            FunctionEventKind::Started => Condition::Running,
+            FunctionEventKind::Failed(..) => FunctionCondition::Failed,
+            FunctionEventKind::Stopped => FunctionCondition::Stopped,
+            FunctionEventKind::Started => FunctionCondition::Running,
         };
         match condition {
-            Condition::Running => drop(self.away.remove(&at)),
+            FunctionCondition::Running => drop(self.away.remove(&at)),
             _ => drop(self.away.insert(at, (condition, format!("worker {}: {news}", worker.0)))),
         }
         self.untold.insert(news.function, self.of(news.function));
@@ -34,8 +34,10 @@ impl Health {
     fn of(&self, function: &'static str) -> FunctionState {
         let own = self.away.range((function, 0)..=(function, u16::MAX));
         let worst = own.map(|(_, away)| away).max_by_key(|(condition, _)| *condition);
-        let (state, reason) =
-            worst.map_or((Condition::Running, String::new()), |(condition, why)| (*condition, why.clone()));
+        let (state, reason) = worst
+            .map_or((FunctionCondition::Running, String::new()), |(condition, why)| {
+                (*condition, why.clone())
+            });
         FunctionState { function: function.to_owned(), done: true, state: state.name().to_owned(), reason }
     }
 

@@ -3,9 +3,9 @@
 
 mod summary;
 
-pub use summary::{Refused, RefusedBy, Rules, Seconds, Summary};
+pub use summary::{InspectTimings, PolicyDropCount, Refused, Rules, Summary};
 
-use crate::captures::{self, Capture, Filter, Reading, Taker};
+use crate::captures::{self, Filter, LinkCapture, Reading, Taker};
 use crate::error::Failure;
 use crate::generation::{BuildOptions, Builder, BuiltPolicy, find_link, reported};
 use crate::requests::Requests;
@@ -13,10 +13,10 @@ use crate::stats_file::{StatsParts, write_stats};
 use crate::steer::tell;
 use crate::stores::Stores;
 use crate::{firewall, load, machine_code, plan, stats, unused};
-use bartizan_base::{Generation, LinkId, Settings, Timestamp};
+use bartizan_base::{Generation, LinkId, SettingsMap, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo, StatsNow};
 use bartizan_dataplane::event_ring::{
-    EventReceiver, RING_BYTES, RingCounters, WhenFull, event_ring, write_all,
+    EventReceiver, RING_BYTES, RingCounters, RingFullPolicy, event_ring, write_all,
 };
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Finished, Pool, PoolError, PoolOptions, stats_of};
@@ -27,7 +27,7 @@ use bartizan_events::output::Rights;
 use bartizan_events::sink::{Incident, Patience, SinkProblem};
 use bartizan_pattern::jit_support;
 use bartizan_stages::settings::EngineSettings;
-use bartizan_stages::stats::Counters;
+use bartizan_stages::stats::NamedCounters;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -93,7 +93,7 @@ fn halves(
     let mut rings = Vec::new();
     let mut halves = Vec::new();
     for _ in 0..threads {
-        let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
+        let (sender, receiver) = event_ring(RING_BYTES, RingFullPolicy::Wait);
         let half = EveRecorder::for_worker(settings, ips, run.clone(), sender);
         let mut half = half.map_err(Failure::outputs(settings))?;
         stores.handles().give(&mut half);
@@ -126,7 +126,7 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
     // Firewall mode is prevention.
     let ips = options.prevention || firewall::is_on(settings)?;
     let mut warnings = builder.warnings().to_vec();
-    let app = Arc::new(load::app_layer(settings, &built.needs, load::Mode::over_captures(ips))?);
+    let app = Arc::new(load::app_layer(settings, &built.needs, load::EnforcementMode::over_captures(ips))?);
     let (engine_settings, more) =
         EngineSettings::from_settings(settings, ips, load::seed()).map_err(Failure::setting(settings))?;
     warnings.extend(more);
@@ -191,7 +191,7 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
         alerts: recorder.alerts().clone(),
         refused: options.build.policy.as_ref().map(|_| Refused::of(&recorder, ips)),
         rules: Rules::of(report),
-        seconds: Seconds { load: load_seconds, inspect: begun.elapsed().as_secs_f64() },
+        seconds: InspectTimings { load: load_seconds, inspect: begun.elapsed().as_secs_f64() },
         threads: options.threads,
         filtered,
         incomplete,
@@ -214,7 +214,7 @@ fn last_events(
     recorder: &mut EveRecorder,
     with_stats: bool,
     now: &StatsNow<'_>,
-) -> (Counters, Vec<SinkProblem>) {
+) -> (NamedCounters, Vec<SinkProblem>) {
     recorder.settle();
     let mut statistics = recorder.stats_writer(with_stats);
     let mut counters = statistics.write(now);
@@ -241,7 +241,7 @@ fn tell_absent_readers(recorder: &EveRecorder) {
 }
 
 /// Logs the files that have events already: those of this run are appended.
-fn continued(settings: &Settings, folder: &Path) -> Result<Vec<String>, Failure> {
+fn continued(settings: &SettingsMap, folder: &Path) -> Result<Vec<String>, Failure> {
     let outputs = EveOutputs::from_settings(settings).map_err(Failure::setting(settings))?.outputs;
     let of_output = |output: EveOutput| {
         let Destination::File(file) = output.destination else { return None };
@@ -262,8 +262,8 @@ fn continued(settings: &Settings, folder: &Path) -> Result<Vec<String>, Failure>
 /// Counters of inspected captures.
 struct Inspected {
     counters: WorkerCounters,
-    stats: Counters,
-    threads: Vec<Counters>,
+    stats: NamedCounters,
+    threads: Vec<NamedCounters>,
     clock: Timestamp,
     incomplete: Vec<String>,
     filtered: u64,
@@ -300,7 +300,7 @@ impl Taker for Pool<EveRecorder> {
 fn inspect_alone(
     worker: Worker,
     recorder: &mut EveRecorder,
-    captures: Vec<Capture>,
+    captures: Vec<LinkCapture>,
     reading: (Filter, &'static Requests),
 ) -> Result<Inspected, Failure> {
     let mut alone = Alone { worker, recorder };
@@ -321,7 +321,7 @@ fn inspect_together(
     mut pool: Pool<EveRecorder>,
     rings: Vec<EventReceiver>,
     recorder: &mut EveRecorder,
-    captures: Vec<Capture>,
+    captures: Vec<LinkCapture>,
     reading: (Filter, &'static Requests),
 ) -> Result<Inspected, Failure> {
     let watches = recorder.watches();

@@ -9,8 +9,8 @@ use crate::load::WRONG_SHOWN;
 use crate::metrics::{collect, http};
 use crate::reload::{LOSS, PLACES_SHOWN};
 use crate::{stats, steer};
-use bartizan_base::limit::Trace::{Metric, NotNeeded, Told};
-use bartizan_base::limit::{Limit, bytes, count, time};
+use bartizan_base::limit::LimitTrace::{Metric, NotNeeded, Told};
+use bartizan_base::limit::{LimitSpec, bytes, count, time};
 use bartizan_base::{PacketDuration, limits};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn span(of: Duration) -> String {
 }
 
 /// All of this crate, but those of the command socket ([`control`]).
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     File "lines of two documents that are compared, one's times the other's" = "{}" [count(PAIRS_MAX)]
         in ["runtime/client/diff.rs"], "all of both is shown", [NotNeeded];
     File "text file (rules, policies), unpacked" = "{}" [bytes(TEXT_MAX)] in ["runtime/input.rs"], "refused",

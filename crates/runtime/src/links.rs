@@ -10,15 +10,15 @@
 use crate::crew::{OfLink, Stack};
 use crate::error::Failure;
 use crate::interfaces::{InterfaceWatch, START_AGAIN};
-use crate::plan::{self, LinkPlan, Plan, Receive};
+use crate::plan::{self, LinkPlan, Receive, RunPlan};
 use bartizan_base::{LinkId, PacketDuration, Spread};
 use bartizan_config::host::{self, NamedPort, Snap, SnapAfter, SnapLayer};
 use bartizan_dataplane::driver::{Control, LiveOptions};
-use bartizan_dataplane::source::{InlineSource, MergedSource, Slot, Source, TapSource};
+use bartizan_dataplane::source::{InlineSource, MergedSource, Slot, TapSource, WorkerSource};
 use bartizan_packet::DecoderConfig;
 use bartizan_ports::{
     AfterHeaders, ExitPort, HeaderLayer, InlineOptions, InlinePair, Interface, MERGE_WAIT, MergedTap,
-    OpenError, PacketFilter, PassiveOptions, PassivePort, Port, PortError, Side, SnapLength, Timestamps,
+    OpenError, PacketFilter, PairSide, PassiveOptions, PassivePort, Port, PortError, SnapLength, Timestamps,
     stamps_by_device,
 };
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_millis(500);
 
 /// State of a part's ports.
-enum State {
+enum LinkMemberState {
     Up,
     /// The workers are releasing them.
     Leaving,
@@ -37,7 +37,7 @@ enum State {
     Gone(Instant, Option<String>),
 }
 
-struct Watched {
+struct WatchedLink {
     plan: LinkPlan,
     number: LinkId,
     /// The spread of flows over the link's workers; the default is one worker, until the ports are opened
@@ -45,7 +45,7 @@ struct Watched {
     spread: Spread,
     /// Packet filters by interface, if the link has any.
     filters: Vec<PacketFilter>,
-    parts: Vec<Part>,
+    parts: Vec<LinkMember>,
     /// Whether the run has other links.
     several: bool,
     /// Source of a tap's timestamps, and a note for the user about it.
@@ -57,17 +57,17 @@ struct Watched {
 }
 
 /// A unit that goes and comes back.
-struct Part {
+struct LinkMember {
     interfaces: InterfaceWatch,
     /// Supply the workers with other sources, or ports, for the part.
     slots: Slots,
-    state: State,
+    state: LinkMemberState,
 }
 
 /// Slots for the replacement of a part, one for each worker; empty if the end of the part ends the run.
 enum Slots {
     /// The part is the whole of a worker's source.
-    Sources(Vec<Arc<Slot<Box<dyn Source>>>>),
+    Sources(Vec<Arc<Slot<Box<dyn WorkerSource>>>>),
     /// The part is one port of a source.
     Ports(Vec<Arc<Slot<Box<dyn Port>>>>),
 }
@@ -108,14 +108,14 @@ impl Slots {
 
 /// The links of a run; see the module.
 pub struct Links {
-    links: Vec<Watched>,
+    links: Vec<WatchedLink>,
     /// The reason why no link is left.
     end: Option<String>,
 }
 
 impl Links {
     /// Links with interfaces that work.
-    pub fn new(plan: &Plan, interfaces: Vec<Vec<Interface>>) -> Result<Self, Failure> {
+    pub fn new(plan: &RunPlan, interfaces: Vec<Vec<Interface>>) -> Result<Self, Failure> {
         let several = plan.links.len() > 1;
         let exits = &plan.exits;
         let watched = |((plan, interfaces), number): ((&LinkPlan, Vec<Interface>), u16)| {
@@ -126,12 +126,12 @@ impl Links {
             };
             let is_source = parts.len() == 1;
             let slots = if several || !is_source { plan.workers } else { 0 };
-            let part = |interfaces| Part {
+            let part = |interfaces| LinkMember {
                 interfaces: InterfaceWatch::new(interfaces),
                 slots: Slots::new(slots, is_source),
-                state: State::Up,
+                state: LinkMemberState::Up,
             };
-            Ok(Watched {
+            Ok(WatchedLink {
                 plan: plan.clone(),
                 number: LinkId(number),
                 spread: Spread::new([0; 2], 1),
@@ -150,7 +150,7 @@ impl Links {
 
     /// Opens the ports of all links, and combines them with the parts of their workers.
     pub fn open(&mut self, stacks: Vec<Stack>, warnings: &mut Vec<String>) -> Result<Vec<OfLink>, Failure> {
-        let open = |(link, stack): (&mut Watched, Stack)| {
+        let open = |(link, stack): (&mut WatchedLink, Stack)| {
             link.spread = stack.settings.spread(link.plan.workers).of_link(link.number);
             link.tunnels = stack.settings.decoder;
             warnings.extend(link.timestamps.1.clone());
@@ -175,7 +175,7 @@ impl Links {
             link.look(control, &mut said);
         }
         let mut parts = self.links.iter().flat_map(|link| &link.parts);
-        if self.end.is_none() && parts.all(|part| !matches!(part.state, State::Up)) {
+        if self.end.is_none() && parts.all(|part| !matches!(part.state, LinkMemberState::Up)) {
             let first = self.links.iter().flat_map(|l| &l.parts).find_map(|part| part.interfaces.gone());
             self.end = Some(first.unwrap_or_else(|| "no link is left to run on".to_owned()));
             control.stop();
@@ -186,17 +186,17 @@ impl Links {
     /// The interfaces of an inline link, while its ports are open.
     pub fn inline_interfaces(&self, name: &str) -> Option<&[Interface]> {
         let link = self.links.iter().find(|link| link.plan.name == name && link.plan.is_inline())?;
-        let part = link.parts.first().filter(|part| matches!(part.state, State::Up))?;
+        let part = link.parts.first().filter(|part| matches!(part.state, LinkMemberState::Up))?;
         Some(part.interfaces.interfaces())
     }
 
     /// Links that lack interfaces: whether all, and the reason.
     pub fn away(&self) -> BTreeMap<String, (bool, String)> {
-        let of = |link: &Watched| {
-            let part = link.parts.iter().find(|part| !matches!(part.state, State::Up))?;
-            let told = if let State::Gone(_, told) = &part.state { told.clone() } else { None };
+        let of = |link: &WatchedLink| {
+            let part = link.parts.iter().find(|part| !matches!(part.state, LinkMemberState::Up))?;
+            let told = if let LinkMemberState::Gone(_, told) = &part.state { told.clone() } else { None };
             let why = told.or_else(|| part.interfaces.gone());
-            let all = link.parts.iter().all(|part| !matches!(part.state, State::Up));
+            let all = link.parts.iter().all(|part| !matches!(part.state, LinkMemberState::Up));
             Some((link.plan.name.clone(), (all, why.unwrap_or_else(|| "an interface is gone".to_owned()))))
         };
         self.links.iter().filter_map(of).collect()
@@ -208,20 +208,20 @@ impl Links {
     }
 }
 
-impl Watched {
+impl WatchedLink {
     fn look(&mut self, control: &Control, said: &mut Vec<String>) {
         for at in 0..self.parts.len() {
             let which = self.which(at);
             let Some(part) = self.parts.get_mut(at) else { continue };
             match &part.state {
-                State::Up => part.look(which.as_deref(), said),
-                State::Leaving => {
+                LinkMemberState::Up => part.look(which.as_deref(), said),
+                LinkMemberState::Leaving => {
                     if part.slots.are_left() {
-                        part.state = State::Gone(Instant::now(), None);
+                        part.state = LinkMemberState::Gone(Instant::now(), None);
                     }
                 }
-                State::Gone(next, _) if Instant::now() < *next || control.stopping() => {}
-                State::Gone(_, told) => {
+                LinkMemberState::Gone(next, _) if Instant::now() < *next || control.stopping() => {}
+                LinkMemberState::Gone(_, told) => {
                     let told = told.clone();
                     self.come_back(at, told, said);
                 }
@@ -248,13 +248,13 @@ impl Watched {
         part.state = match taken_up {
             Ok(()) => {
                 said.push(format!("note: {which} is taken up again"));
-                State::Up
+                LinkMemberState::Up
             }
             Err(why) => {
                 if let Some(why) = why.clone().filter(|why| Some(why) != told.as_ref()) {
                     said.push(format!("warning: {which} is not taken up again yet: {why}"));
                 }
-                State::Gone(Instant::now() + EVERY, why.or(told))
+                LinkMemberState::Gone(Instant::now() + EVERY, why.or(told))
             }
         };
     }
@@ -296,7 +296,7 @@ impl Watched {
 
     /// Adds a worker's own named ports to its pair of ports.
     fn with_exits(&self, mut pair: InlinePair) -> Result<InlinePair, OpenError> {
-        let of_link = pair.port(Side::A);
+        let of_link = pair.port(PairSide::A);
         let (name, mtu) = (of_link.name().to_owned(), of_link.mtu());
         let open = |port: &NamedPort| {
             let exit = ExitPort::open(&port.interface, &InlineOptions::default())?;
@@ -311,35 +311,35 @@ impl Watched {
     }
 
     /// Opens a source for each worker.
-    fn open(&self, warnings: &mut Vec<String>) -> Result<Vec<Box<dyn Source>>, OpenError> {
+    fn open(&self, warnings: &mut Vec<String>) -> Result<Vec<Box<dyn WorkerSource>>, OpenError> {
         match &self.plan.ports {
-            plan::Ports::Inline { a, b, fix_offloads } => {
+            plan::LinkPorts::Inline { a, b, fix_offloads } => {
                 let usual = InlineOptions::default();
                 let frames = self.plan.receive.frames.map_or(usual.frames, |frames| frames as usize);
                 let for_level = self.plan.offload.is_some();
                 let options = InlineOptions { fix_offloads: *fix_offloads, for_level, frames, ..usual };
                 let (pairs, more) = InlinePair::open_group(a, b, &options, &self.spread, false)?;
                 warnings.extend(more.iter().map(ToString::to_string));
-                let source = |pair| -> Result<Box<dyn Source>, OpenError> {
+                let source = |pair| -> Result<Box<dyn WorkerSource>, OpenError> {
                     Ok(Box::new(InlineSource::new(self.with_exits(pair)?)))
                 };
                 pairs.into_iter().map(source).collect()
             }
-            plan::Ports::Tap { interfaces, .. } => {
+            plan::LinkPorts::Tap { interfaces, .. } => {
                 let opened = (0..interfaces.len()).map(|at| self.open_tap(at, warnings));
                 let mut of_interfaces: Vec<_> =
                     opened.map(|ports| Ok(ports?.into_iter())).collect::<Result<_, OpenError>>()?;
                 if let [one] = of_interfaces.as_mut_slice() {
-                    let source = |port| -> Box<dyn Source> { Box::new(TapSource::new(port)) };
+                    let source = |port| -> Box<dyn WorkerSource> { Box::new(TapSource::new(port)) };
                     return Ok(one.map(source).collect());
                 }
                 let receive = &self.plan.receive;
-                let of_worker = |worker: usize| -> Box<dyn Source> {
+                let of_worker = |worker: usize| -> Box<dyn WorkerSource> {
                     let ports = of_interfaces.iter_mut().filter_map(Iterator::next).collect();
                     let wait = receive.merge_wait.map_or(MERGE_WAIT, |ms| Duration::from_millis(ms.into()));
                     let wait = PacketDuration::from_nanos(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
                     let tap = MergedTap::new(ports, wait, LiveOptions::default().batch, window(receive));
-                    let of_part = |part: &Part| match &part.slots {
+                    let of_part = |part: &LinkMember| match &part.slots {
                         Slots::Ports(slots) => slots.get(worker).cloned(),
                         Slots::Sources(_) => None,
                     };
@@ -352,7 +352,9 @@ impl Watched {
 
     /// Opens ports of one of a tap's interfaces, for each worker.
     fn open_tap(&self, at: usize, warnings: &mut Vec<String>) -> Result<Vec<Box<dyn Port>>, OpenError> {
-        let plan::Ports::Tap { interfaces, fix_offloads } = &self.plan.ports else { return Ok(Vec::new()) };
+        let plan::LinkPorts::Tap { interfaces, fix_offloads } = &self.plan.ports else {
+            return Ok(Vec::new());
+        };
         let Some(interface) = interfaces.get(at) else { return Ok(Vec::new()) };
         let (usual, wanted) = (PassiveOptions::default(), &self.plan.receive);
         let ring =
@@ -376,7 +378,7 @@ impl Watched {
     }
 }
 
-impl Part {
+impl LinkMember {
     /// Checks the interfaces. `which`: the name of the part, where there are several.
     fn look(&mut self, which: Option<&str>, said: &mut Vec<String>) {
         let with_link = |text: String| match (text.split_once(": "), which) {
@@ -389,7 +391,7 @@ impl Part {
         let failure = self.slots.take_failure();
         let why = failure.map(gone).or_else(|| self.interfaces.gone());
         let Some(why) = why else { return };
-        self.state = State::Leaving;
+        self.state = LinkMemberState::Leaving;
         let Some(which) = which else { return };
         let why = why.strip_suffix(START_AGAIN).unwrap_or(&why);
         said.push(format!(
@@ -410,9 +412,9 @@ fn gone(error: PortError) -> String {
 /// same source.
 fn timestamps(plan: &LinkPlan) -> Result<(Timestamps, Option<String>), Failure> {
     let wanted = match plan.receive.timestamps {
-        host::Timestamps::Software => Timestamps::Software,
-        host::Timestamps::Auto => Timestamps::Auto,
-        host::Timestamps::Hardware => Timestamps::Hardware,
+        host::TimestampSource::Software => Timestamps::Software,
+        host::TimestampSource::Auto => Timestamps::Auto,
+        host::TimestampSource::Hardware => Timestamps::Hardware,
     };
     let interfaces = plan.ports.interfaces();
     if wanted != Timestamps::Auto || interfaces.len() < 2 {
@@ -451,7 +453,7 @@ fn snap_length(snap: Snap, tunnels: DecoderConfig) -> SnapLength {
 
 /// A link's packet filter, compiled for each interface.
 fn filters(plan: &LinkPlan) -> Result<Vec<PacketFilter>, Failure> {
-    let (plan::Ports::Tap { interfaces, .. }, Some(wanted)) = (&plan.ports, &plan.filter) else {
+    let (plan::LinkPorts::Tap { interfaces, .. }, Some(wanted)) = (&plan.ports, &plan.filter) else {
         return Ok(Vec::new());
     };
     let compile = |interface: &String| PacketFilter::compile_for(&wanted.expression, interface);

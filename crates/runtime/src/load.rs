@@ -8,16 +8,16 @@ use bartizan_api::content::{self, ContentKind, Contents};
 use bartizan_api::southbound::Hash;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{SettingError, Settings, TenantId};
+use bartizan_base::{SettingError, SettingsMap, TenantId};
 use bartizan_config::kind::FileKind;
-use bartizan_config::suricata::{self, Notes};
+use bartizan_config::suricata::{self, ConfigNotes};
 use bartizan_detect::keywords;
-use bartizan_detect::known::Known;
+use bartizan_detect::known::RuleCache;
 use bartizan_detect::needs::Needs;
 use bartizan_detect::ruleset::{self, LoadInput, Loaded};
 use bartizan_detect::shared::Shared;
 use bartizan_events::config::EveOutputs;
-use bartizan_events::file_store::{FileStore, FileStoreOptions, WhenBehind};
+use bartizan_events::file_store::{FileStoreOptions, FileStoreOutput, WhenBehind};
 use bartizan_events::output::Rights;
 use bartizan_events::tls_store::{TlsStore, TlsStoreOptions};
 use bartizan_flow::FlowHasher;
@@ -25,7 +25,7 @@ use bartizan_flow::host::{HostTableConfig, WhenHostsFull};
 use bartizan_functions::ids::ALERTS_PER_PACKET;
 use bartizan_pattern::{Cache, Compiler, Config};
 use bartizan_rules::{
-    Classifications, Diagnostic, ReferenceSystems, ResolveErrorKind, RuleFile, Thresholds, Variables,
+    Classifications, Diagnostic, ReferenceSystems, ResolveErrorKind, RuleFile, RuleVariables, Thresholds,
 };
 use bartizan_stages::settings::HTTP2_POLICY;
 use sha2::{Digest as _, Sha256};
@@ -38,13 +38,13 @@ use tracing::warn;
 pub const WRONG_SHOWN: usize = 20;
 
 /// Reads the settings: a file if given, else the shipped ones; then the overrides.
-pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<Settings, Failure> {
+pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<SettingsMap, Failure> {
     checked(unchecked(file, overrides, &mut Contents::default())?)
 }
 
 /// Settings whose values are well-formed, address and port groups included. The error lists all malformed
 /// ones, with their places.
-pub fn checked(settings: Settings) -> Result<Settings, Failure> {
+pub fn checked(settings: SettingsMap) -> Result<SettingsMap, Failure> {
     let mut wrong: Vec<String> = suricata::check(&settings).iter().map(|e| settings.explain(e)).collect();
     wrong.extend(groups(&settings).1.into_iter().filter(|group| !group.is_usable).map(|group| group.said));
     if wrong.is_empty() {
@@ -63,7 +63,7 @@ pub fn unchecked(
     file: Option<&Path>,
     overrides: &[String],
     contents: &mut Contents,
-) -> Result<Settings, Failure> {
+) -> Result<SettingsMap, Failure> {
     let mut settings = match file {
         Some(path) => {
             // The reader that follows includes reports an unreadable file.
@@ -72,7 +72,7 @@ pub fn unchecked(
             }
             let mut on_file =
                 |path: &Path, bytes: &[u8]| contents.add_file(ContentKind::Settings, path, bytes);
-            let mut notes = Notes { on_file: Some(&mut on_file), ..Notes::default() };
+            let mut notes = ConfigNotes { on_file: Some(&mut on_file), ..ConfigNotes::default() };
             let settings = suricata::load_noting(path, &mut notes).map_err(Failure::input)?;
             notes.odd.iter().for_each(|note| warn!("{note}"));
             settings
@@ -84,7 +84,7 @@ pub fn unchecked(
 }
 
 /// Applies `KEY=VALUE` overrides.
-pub fn overrides(settings: &mut Settings, overrides: &[String]) -> Result<(), Failure> {
+pub fn overrides(settings: &mut SettingsMap, overrides: &[String]) -> Result<(), Failure> {
     suricata::apply_overrides(settings, overrides).map_err(Failure::usage)
 }
 
@@ -109,8 +109,8 @@ struct OddGroup {
 }
 
 /// Address and port groups of the settings, and findings about them.
-fn groups(settings: &Settings) -> (Variables, Vec<OddGroup>) {
-    let mut variables = Variables::new();
+fn groups(settings: &SettingsMap) -> (RuleVariables, Vec<OddGroup>) {
+    let mut variables = RuleVariables::new();
     let mut odd = Vec::new();
     let mut say = |key: &str, is_usable: bool, error: &dyn std::fmt::Display| {
         let first =
@@ -158,7 +158,7 @@ fn variables_in(value: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Address and port groups of checked settings. Adds unusable groups to `warnings`.
-fn variables(settings: &Settings, warnings: &mut Vec<String>) -> Variables {
+fn variables(settings: &SettingsMap, warnings: &mut Vec<String>) -> RuleVariables {
     let (variables, odd) = groups(settings);
     warnings.extend(odd.into_iter().map(|group| group.said));
     variables
@@ -175,7 +175,7 @@ impl<T> NamedFile<T> {
     /// Reads the file of the setting `key`. `before`: the file as read last, which stays in force if it
     /// cannot be read any more.
     fn read(
-        (settings, key): (&Settings, &str),
+        (settings, key): (&SettingsMap, &str),
         before: Option<&Self>,
         (parse, absent): (impl Fn(Vec<u8>, &str) -> T, impl Fn() -> T),
         warnings: &mut Vec<String>,
@@ -206,16 +206,16 @@ impl<T> NamedFile<T> {
 }
 
 /// The files that the settings name, other than rules and lists.
-struct Named {
+struct SettingsFiles {
     classifications: NamedFile<Classifications>,
     references: NamedFile<ReferenceSystems>,
     thresholds: NamedFile<Option<Thresholds>>,
     contents: Contents,
 }
 
-impl Named {
+impl SettingsFiles {
     /// Reads the files. `before`: the files as read last.
-    fn read(settings: &Settings, before: Option<&Named>, warnings: &mut Vec<String>) -> Self {
+    fn read(settings: &SettingsMap, before: Option<&SettingsFiles>, warnings: &mut Vec<String>) -> Self {
         // Without classes every alert would have severity 3 and no category.
         let classifications = NamedFile::read(
             (settings, "classification-file"),
@@ -244,7 +244,7 @@ impl Named {
         // A malformed line is left out: rules that rely on it have other severities and references.
         let found = classifications.parsed.diagnostics.iter().chain(&references.parsed.diagnostics);
         warnings.extend(found.map(|f| format!("{}:{}:{}: {}", f.file, f.line, f.column, f.message)));
-        Named { classifications, references, thresholds, contents }
+        SettingsFiles { classifications, references, thresholds, contents }
     }
 }
 
@@ -254,34 +254,34 @@ pub struct Base {
     pub compiler: Arc<Compiler>,
     /// State that outlives generations.
     pub shared: Arc<Shared>,
-    named: Named,
-    variables: Variables,
+    named: SettingsFiles,
+    variables: RuleVariables,
     /// Rules of the generations in use.
-    known: Known,
+    known: RuleCache,
 }
 
 impl Base {
     /// Reads the files that the settings name; with the default cache of compiled patterns.
-    pub fn new(settings: &Settings, warnings: &mut Vec<String>) -> Result<Self, Failure> {
+    pub fn new(settings: &SettingsMap, warnings: &mut Vec<String>) -> Result<Self, Failure> {
         let cache = crate::cache::open(None, warnings)?;
         Self::with(settings, cache, HOSTS, warnings)
     }
 
     /// Reads the files that the settings name. `hosts`: entries of the host table that rules use.
     pub fn with(
-        settings: &Settings,
+        settings: &SettingsMap,
         cache: Option<Arc<Cache>>,
         hosts: u32,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Failure> {
-        let named = Named::read(settings, None, warnings);
+        let named = SettingsFiles::read(settings, None, warnings);
         let config = Config { cache, ..Config::default() }.with_environment().map_err(Failure::input)?;
         Ok(Base {
             compiler: Arc::new(Compiler::new(config).map_err(Failure::input)?),
             shared: Arc::new(Shared::new(&self::hosts(hosts))),
             named,
             variables: variables(settings, warnings),
-            known: Known::default(),
+            known: RuleCache::default(),
         })
     }
 
@@ -291,15 +291,15 @@ impl Base {
     }
 
     /// A base with the present files of classes, references and thresholds; `None`: they have not changed.
-    pub fn read_again(&self, settings: &Settings, warnings: &mut Vec<String>) -> Option<Base> {
-        let named = Named::read(settings, Some(&self.named), warnings);
+    pub fn read_again(&self, settings: &SettingsMap, warnings: &mut Vec<String>) -> Option<Base> {
+        let named = SettingsFiles::read(settings, Some(&self.named), warnings);
         (named.contents.hashes() != self.named.contents.hashes()).then(|| Base {
             compiler: Arc::clone(&self.compiler),
             shared: Arc::clone(&self.shared),
             named,
             variables: self.variables.clone(),
             // Compiled rules contain their classes and references.
-            known: Known::default(),
+            known: RuleCache::default(),
         })
     }
 
@@ -322,7 +322,7 @@ impl Base {
     }
 
     /// The variables of the settings.
-    pub const fn variables(&self) -> &Variables {
+    pub const fn variables(&self) -> &RuleVariables {
         &self.variables
     }
 
@@ -330,8 +330,8 @@ impl Base {
     /// that have their own.
     pub fn input<'b>(
         &'b self,
-        settings: &'b Settings,
-        tenants: &'b [(TenantId, Variables)],
+        settings: &'b SettingsMap,
+        tenants: &'b [(TenantId, RuleVariables)],
     ) -> LoadInput<'b> {
         LoadInput {
             settings,
@@ -349,8 +349,8 @@ impl Base {
     pub fn rules(
         &self,
         files: &mut [RuleFile],
-        settings: &Settings,
-        tenants: &[(TenantId, Variables)],
+        settings: &SettingsMap,
+        tenants: &[(TenantId, RuleVariables)],
         notes: &mut Vec<Note>,
     ) -> Result<Loaded, Failure> {
         let damaged = || self.compiler.info().cache.map_or(0, |cache| cache.refused);
@@ -380,7 +380,7 @@ pub fn add_lists(contents: &mut Contents, loaded: &Loaded) {
 
 /// Mode of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum EnforcementMode {
     /// Detection: packets are only watched.
     Passive,
     /// Prevention over captures.
@@ -389,15 +389,15 @@ pub enum Mode {
     Live,
 }
 
-impl Mode {
+impl EnforcementMode {
     /// The mode of a run over captures.
     pub const fn over_captures(prevention: bool) -> Self {
-        if prevention { Mode::Simulated } else { Mode::Passive }
+        if prevention { EnforcementMode::Simulated } else { EnforcementMode::Passive }
     }
 
     /// The mode of a run on links.
     pub const fn on_links(prevention: bool) -> Self {
-        if prevention { Mode::Live } else { Mode::Passive }
+        if prevention { EnforcementMode::Live } else { EnforcementMode::Passive }
     }
 }
 
@@ -408,12 +408,12 @@ const STRICT: &str = "app-layer.protocols.http.strict";
 /// The application layer for a rule set: hashes and fingerprints are computed if a rule or an output needs
 /// them. In prevention rules see bodies as they arrive (`http-body-inline: auto`): data that waited for a
 /// minimal size to be inspected would already have left.
-pub fn app_layer(settings: &Settings, needs: &Needs, mode: Mode) -> Result<Engine, Failure> {
+pub fn app_layer(settings: &SettingsMap, needs: &Needs, mode: EnforcementMode) -> Result<Engine, Failure> {
     let files = file_settings(settings, needs)?;
     let mut own = settings.clone();
     let yes = |is: bool| if is { "yes" } else { "no" };
-    own.set(INLINE, yes(mode != Mode::Passive));
-    own.set(STRICT, yes(mode == Mode::Live));
+    own.set(INLINE, yes(mode != EnforcementMode::Passive));
+    own.set(STRICT, yes(mode == EnforcementMode::Live));
     // `auto` is Suricata's shipped value: on as soon as a rule needs it.
     let key = "app-layer.protocols.tls.ja3-fingerprints";
     if needs.ja3 && settings.get(key).is_none_or(|v| v.eq_ignore_ascii_case("auto")) {
@@ -427,7 +427,7 @@ pub fn app_layer(settings: &Settings, needs: &Needs, mode: Mode) -> Result<Engin
 }
 
 /// Keeps protocol frames if a rule or an output needs them.
-fn ask_frames(engine: &Engine, settings: &Settings, needs: &Needs) -> Result<(), Failure> {
+fn ask_frames(engine: &Engine, settings: &SettingsMap, needs: &Needs) -> Result<(), Failure> {
     let outputs = EveOutputs::from_settings(settings).map_err(Failure::setting(settings))?;
     let logged = outputs.outputs.iter().any(|output| output.types.frame);
     engine.ask_frames(needs.frames || logged, needs.stream_frames || logged);
@@ -435,7 +435,7 @@ fn ask_frames(engine: &Engine, settings: &Settings, needs: &Needs) -> Result<(),
 }
 
 /// The warning that rules which refuse HTTP do not see cleartext HTTP/2, unless the settings refuse it.
-pub fn unseen_http2(settings: &Settings, needs: &Needs) -> Option<String> {
+pub fn unseen_http2(settings: &SettingsMap, needs: &Needs) -> Option<String> {
     let is_refused = settings.get(HTTP2_POLICY).is_some_and(|policy| policy != "inspect");
     let (rules, see) = match needs.refuse_parsed {
         0 => return None,
@@ -450,7 +450,7 @@ pub fn unseen_http2(settings: &Settings, needs: &Needs) -> Option<String> {
     })
 }
 
-fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Failure> {
+fn file_settings(settings: &SettingsMap, needs: &Needs) -> Result<FileSettings, Failure> {
     let [mut md5, mut sha1, mut sha256] = needs.hashes;
     for (key, value) in settings.iter() {
         if key.contains("force-hash") {
@@ -493,12 +493,12 @@ fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Fai
 
 /// Starts the file store, if the settings enable it; warns if rules store files without it.
 pub fn file_store(
-    settings: &Settings,
+    settings: &SettingsMap,
     needs: &Needs,
     folder: &Path,
     behind: WhenBehind,
     warnings: &mut Vec<String>,
-) -> Result<Option<FileStore>, Failure> {
+) -> Result<Option<FileStoreOutput>, Failure> {
     let options = FileStoreOptions::from_settings(settings, warnings).map_err(Failure::setting(settings))?;
     let Some(options) = options else {
         if needs.store {
@@ -510,7 +510,7 @@ pub fn file_store(
         }
         return Ok(None);
     };
-    match FileStore::start(&options, folder, behind) {
+    match FileStoreOutput::start(&options, folder, behind) {
         Ok(store) => Ok(Some(store)),
         Err(error) => Err(Failure::stopped(format!(
             "cannot keep files below {}: {error}; choose another folder, or switch the output `file-store` off",
@@ -521,7 +521,7 @@ pub fn file_store(
 
 /// Starts the certificate store, if the settings enable it; warns if rules store certificates without it.
 pub fn tls_store(
-    settings: &Settings,
+    settings: &SettingsMap,
     needs: &Needs,
     folder: &Path,
     behind: WhenBehind,
@@ -551,7 +551,7 @@ pub fn tls_store(
 ///
 /// # Errors
 /// The setting is no whole number.
-pub fn alerts_max(settings: &Settings) -> Result<(usize, Option<String>), SettingError> {
+pub fn alerts_max(settings: &SettingsMap) -> Result<(usize, Option<String>), SettingError> {
     const MOST: usize = 255;
     match settings.number("packet-alert-max", ALERTS_PER_PACKET)? {
         most @ 1..=MOST => Ok((most, None)),
@@ -565,7 +565,7 @@ pub fn alerts_max(settings: &Settings) -> Result<(usize, Option<String>), Settin
 }
 
 /// Sets the folder of files that rules save: below the output folder, unless the settings name another one.
-pub fn data_folder(settings: &mut Settings, out: &Path) {
+pub fn data_folder(settings: &mut SettingsMap, out: &Path) {
     if settings.get("default-data-dir").is_none() {
         settings.set("default-data-dir", out.display().to_string());
         // Reading the key marks it as used: it is no ineffective setting of the user.

@@ -32,7 +32,7 @@ impl Drop for Lock {
 
 /// Reasons why a lock is not taken.
 #[derive(Debug)]
-enum Refusal {
+enum LockError {
     /// Another process holds it: the content of the file, which names the process.
     Held(String),
     System(std::io::Error),
@@ -43,21 +43,21 @@ pub fn folder(folder: &Path) -> Result<Lock, Failure> {
     let path = folder.join("bartizan.lock");
     take(&path).map_err(|refusal| {
         Failure::stopped(match refusal {
-            Refusal::Held(who) => format!(
+            LockError::Held(who) => format!(
                 "another bartizan{who} writes to {} (it holds {}); stop it or choose another folder with --out",
                 folder.display(),
                 path.display()
             ),
-            Refusal::System(error) if Unfit::of(&error).is_some() => format!(
+            LockError::System(error) if Unfit::of(&error).is_some() => format!(
                 "cannot lock the output folder {}: {}: {error}; remove it",
                 folder.display(),
                 path.display()
             ),
-            Refusal::System(error) if error.kind() == ErrorKind::NotFound => format!(
+            LockError::System(error) if error.kind() == ErrorKind::NotFound => format!(
                 "cannot write to the output folder {}: {error}; the folder was removed: change into one that there is, or choose another with --out",
                 folder.display()
             ),
-            Refusal::System(error) => format!(
+            LockError::System(error) => format!(
                 "cannot write to the output folder {}: {error}; check its permissions or choose another with --out",
                 folder.display()
             ),
@@ -75,8 +75,8 @@ pub fn state(folder: &Path) -> Result<Lock, Failure> {
     };
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| failed(&error))?;
     take(&folder.join("bartizan.lock")).map_err(|refusal| match refusal {
-        Refusal::Held(who) => failed(&format!("another bartizan{who} uses it")),
-        Refusal::System(error) => failed(&error),
+        LockError::Held(who) => failed(&format!("another bartizan{who} uses it")),
+        LockError::System(error) => failed(&error),
     })
 }
 
@@ -86,10 +86,10 @@ pub fn pid_file(path: &Path) -> Result<Lock, Failure> {
     let lock = take(path).map_err(|refusal| {
         let path = path.display();
         Failure::stopped(match refusal {
-            Refusal::Held(who) => {
+            LockError::Held(who) => {
                 format!("another bartizan{who} holds the pid file {path}; stop it or choose another with --pidfile")
             }
-            Refusal::System(error) => match Unfit::of(&error) {
+            LockError::System(error) => match Unfit::of(&error) {
                 Some(unfit) => format!("cannot write the pid file {path}: {error}; {}", unfit.advice()),
                 None => format!(
                     "cannot write the pid file {path}: {error}; make its folder, or choose another with --pidfile"
@@ -107,8 +107,8 @@ pub fn control(path: &Path) -> Result<Lock, String> {
     let mut lock = path.as_os_str().to_owned();
     lock.push(".lock");
     take(Path::new(&lock)).map_err(|refusal| match refusal {
-        Refusal::Held(who) => format!("another bartizan{who} listens on {}", path.display()),
-        Refusal::System(error) => format!("cannot lock {}: {error}", Path::new(&lock).display()),
+        LockError::Held(who) => format!("another bartizan{who} listens on {}", path.display()),
+        LockError::System(error) => format!("cannot lock {}: {error}", Path::new(&lock).display()),
     })
 }
 
@@ -122,10 +122,10 @@ pub fn interface(name: &str) -> Result<Option<Lock>, Failure> {
     let namespace = std::fs::metadata("/proc/self/ns/net").map_or(0, |m| m.ino());
     match take(&folder.join(format!("{namespace}-{name}.lock"))) {
         Ok(lock) => Ok(Some(lock)),
-        Err(Refusal::Held(who)) => Err(Failure::stopped(format!(
+        Err(LockError::Held(who)) => Err(Failure::stopped(format!(
             "another bartizan{who} is inline on interface `{name}`; stop it or choose another interface"
         ))),
-        Err(Refusal::System(_)) => Ok(None),
+        Err(LockError::System(_)) => Ok(None),
     }
 }
 
@@ -147,20 +147,20 @@ pub fn runtime_folder() -> Option<PathBuf> {
 /// Most attempts to take a lock whose file is replaced meanwhile.
 const TRIES: u32 = 100;
 
-fn take(path: &Path) -> Result<Lock, Refusal> {
+fn take(path: &Path) -> Result<Lock, LockError> {
     for _ in 0..TRIES {
         // Neither content nor rights of the file serve others, so the rights configured for outputs do not
         // apply.
-        let mut file = Rights::default().update(path).map_err(Refusal::System)?;
+        let mut file = Rights::default().update(path).map_err(LockError::System)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 let _ = file.take(32).read_to_string(&mut holder);
                 let number = holder.trim().parse::<u32>();
-                return Err(Refusal::Held(number.map_or(String::new(), |n| format!(" (process {n})"))));
+                return Err(LockError::Held(number.map_or(String::new(), |n| format!(" (process {n})"))));
             }
-            Err(TryLockError::Error(error)) => return Err(Refusal::System(error)),
+            Err(TryLockError::Error(error)) => return Err(LockError::System(error)),
         }
         // Between opening and locking the holder may have ended and removed the name.
         let same = |a: std::fs::Metadata, b: std::fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
@@ -176,7 +176,7 @@ fn take(path: &Path) -> Result<Lock, Refusal> {
         return Ok(Lock { file, path: path.to_owned() });
     }
     let gone = format!("the file is gone as soon as it is made: another program removes {}", path.display());
-    Err(Refusal::System(std::io::Error::new(ErrorKind::NotFound, gone)))
+    Err(LockError::System(std::io::Error::new(ErrorKind::NotFound, gone)))
 }
 
 #[cfg(test)]
@@ -187,11 +187,11 @@ mod tests {
     fn a_lock_is_held_once_and_can_be_taken_again() {
         let path = std::env::temp_dir().join(format!("bartizan-lock-{}", std::process::id()));
         let first = take(&path).unwrap();
-        let Err(Refusal::Held(who)) = take(&path) else { panic!("taken twice") };
+        let Err(LockError::Held(who)) = take(&path) else { panic!("taken twice") };
         assert_eq!(who, format!(" (process {})", std::process::id()));
         drop(first);
         assert!(!path.exists());
         drop(take(&path).unwrap());
-        assert!(matches!(take(Path::new("/no/such/folder/lock")), Err(Refusal::System(_))));
+        assert!(matches!(take(Path::new("/no/such/folder/lock")), Err(LockError::System(_))));
     }
 }

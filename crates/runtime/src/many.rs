@@ -4,8 +4,8 @@
 
 use crate::generation::{BuildOptions, Builder};
 use bartizan_agent::joined::Joiner;
-use bartizan_agent::session::Held;
-use bartizan_api::southbound::{Object, Policy, RuleGroup, RuleType, Rules};
+use bartizan_agent::session::ControllerGeneration;
+use bartizan_api::southbound::{GroupRules, Object, Policy, RuleGroup, RuleType};
 use bartizan_base::Generation;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -52,17 +52,17 @@ fn tenant(tenant: u16, each: u16, level: &str) -> impl Iterator<Item = Object> {
 /// A library of one file.
 fn library(name: &str, id: u32, rules: Vec<String>) -> [Object; 2] {
     let said = json!({"library": {"files": [{"group": id, "sha256": name}]}});
-    let rules = Rules::Raw(rules);
+    let rules = GroupRules::Raw(rules);
     let file = RuleGroup { id, tenant: 0, rule_type: RuleType::Ids, rules };
     [part(0, &format!("@library/{name}"), &said), Object::Group(file)]
 }
 
-fn held(objects: impl IntoIterator<Item = Object>) -> Held {
+fn held(objects: impl IntoIterator<Item = Object>) -> ControllerGeneration {
     let keyed = objects.into_iter().map(|object| (object.key(), Arc::new(object)));
-    Held { generation: 1, objects: keyed.collect() }
+    ControllerGeneration { generation: 1, objects: keyed.collect() }
 }
 
-fn many(tenants: u16, each: u16) -> Held {
+fn many(tenants: u16, each: u16) -> ControllerGeneration {
     let rules = [
         r#"alert http any any -> any any (msg:"an admin page"; http.uri; content:"/admin"; sid:9000001; rev:1;)"#,
         r#"alert tcp any any -> any 22 (msg:"ssh"; flow:to_server,established; content:"SSH-"; depth:4; sid:9000002; rev:1;)"#,
@@ -73,9 +73,9 @@ fn many(tenants: u16, each: u16) -> Held {
 }
 
 /// Durations of joining, of building, and of freeing the previous generation.
-type Took = [Duration; 3];
+type ReloadTimings = [Duration; 3];
 
-fn quantile(took: &[Took], stage: usize, percent: usize) -> Duration {
+fn quantile(took: &[ReloadTimings], stage: usize, percent: usize) -> Duration {
     let mut times: Vec<Duration> = took.iter().map(|took| took[stage]).collect();
     times.sort_unstable();
     times[(times.len() * percent / 100).min(times.len() - 1)]

@@ -35,7 +35,7 @@ impl OfflineGeneration {
         // The hash needs no secret here: no attacker can see these flows.
         let (settings, _) = EngineSettings::from_settings(builder.settings(), prevention, [1, 2])
             .map_err(Failure::setting(builder.settings()))?;
-        let mode = load::Mode::over_captures(prevention);
+        let mode = load::EnforcementMode::over_captures(prevention);
         let engine = Arc::new(load::app_layer(builder.settings(), &built.needs, mode)?);
         Ok(OfflineGeneration { built, settings, engine })
     }

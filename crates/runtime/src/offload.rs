@@ -20,22 +20,23 @@ use crate::error::Failure;
 use crate::levels::Levels;
 use crate::links::Links;
 use crate::lock;
-use crate::plan::{LinkPlan, Plan};
+use crate::plan::{LinkPlan, RunPlan};
 use bartizan_base::{Generation, LinkId, Spread};
 use bartizan_classify::early::{EarlyLevel, EarlyReach};
 use bartizan_config::host::{
-    OFFLOAD_DROP_SAMPLES_USUAL, OFFLOAD_ENTRIES_USUAL, OFFLOAD_STALE_USUAL, Offload, OffloadFail, OffloadMode,
+    OFFLOAD_DROP_SAMPLES_USUAL, OFFLOAD_ENTRIES_USUAL, OFFLOAD_STALE_USUAL, OffloadFail, OffloadMode,
+    OffloadSection,
 };
 use bartizan_offload::Device;
 use bartizan_offload::level::{
-    AttachMode, DeviceSetup, Early, EarlyOptions, Fail, Left, LeftOn, LevelDriver, LevelError, LevelOptions,
-    LevelView, OpenLevel, PortCounters, PortNews, PortSetup, Side, Watch,
+    AttachMode, DeviceSetup, EarlyMode, EarlyOptions, Fail, LeftOn, LevelDriver, LevelError, LevelOptions,
+    LevelView, OpenLevel, PortCounters, PortNews, PortSetup, PortSide, StalePrograms, Watch,
 };
 use bartizan_packet::slots::PORTS;
 use bartizan_ports::Interface;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::settings::EngineSettings;
-use bartizan_stages::stats::Counters;
+use bartizan_stages::stats::NamedCounters;
 use stand::LevelsStand;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,14 +55,14 @@ pub struct LevelPort {
 }
 
 /// Per-port counters of the level, for readers in other threads.
-pub struct LevelCounters {
+pub struct LevelPortCounters {
     view: Arc<dyn LevelView>,
     ports: Vec<LevelPort>,
     /// Interfaces of named ports.
     exits: Vec<(String, u8)>,
 }
 
-impl LevelCounters {
+impl LevelPortCounters {
     /// Each named port that it sends by, and what left by it.
     pub fn exits(&self) -> impl Iterator<Item = (&str, PortCounters)> {
         self.exits.iter().filter_map(|(port, index)| Some((port.as_str(), self.view.port_counters(*index)?)))
@@ -202,7 +203,7 @@ impl LinkLevel {
 }
 
 /// The level that runs, and its kind.
-struct Opened {
+struct RunningLevel {
     driver: &'static dyn LevelDriver,
     level: Box<dyn OpenLevel>,
 }
@@ -211,7 +212,7 @@ struct Opened {
 #[derive(Default)]
 pub struct Below {
     /// Detaches when it goes.
-    level: Option<Opened>,
+    level: Option<RunningLevel>,
     /// For each link: its first slot, and the number of slots of each worker.
     shares: Vec<Option<(u32, u32)>>,
     ports: Vec<LevelPort>,
@@ -228,7 +229,7 @@ pub struct Below {
     /// own, and the host decodes the same tunnels as the level.
     early_in_tunnels: bool,
     /// State of a killed run that was found on the interfaces.
-    left: Left,
+    left: StalePrograms,
     /// Why that could not be taken over, as it was said last.
     told: Option<String>,
     looked: Option<Instant>,
@@ -246,7 +247,7 @@ fn entries(link: &LinkPlan) -> Option<(u32, u32)> {
 }
 
 /// For each link the number of its first worker among the workers of all links.
-fn first_workers(plan: &Plan) -> Vec<u32> {
+fn first_workers(plan: &RunPlan) -> Vec<u32> {
     let before = plan.links.iter().scan(0, |all, link| {
         let first = *all;
         *all += u32::from(link.workers);
@@ -256,7 +257,7 @@ fn first_workers(plan: &Plan) -> Vec<u32> {
 }
 
 /// All links share one level, which is attached in one way.
-fn one_kind(plan: &Plan) -> Result<(), Failure> {
+fn one_kind(plan: &RunPlan) -> Result<(), Failure> {
     let mut wanted = plan.links.iter().filter_map(|link| Some((&link.name, link.offload.as_ref()?)));
     let Some((first, offload)) = wanted.next() else { return Ok(()) };
     for (name, other) in wanted {
@@ -278,17 +279,21 @@ fn one_kind(plan: &Plan) -> Result<(), Failure> {
 /// The first link that has a level: the level is opened with its options.
 struct FirstLink<'p> {
     link: &'p LinkPlan,
-    offload: &'p Offload,
+    offload: &'p OffloadSection,
     settings: &'p EngineSettings,
 }
 
 /// The kind of a link's level.
-fn driver_of(plan: &Plan, link: &LinkPlan, offload: &Offload) -> Result<&'static dyn LevelDriver, Failure> {
+fn driver_of(
+    plan: &RunPlan,
+    link: &LinkPlan,
+    offload: &OffloadSection,
+) -> Result<&'static dyn LevelDriver, Failure> {
     plan.levels.of_name(&offload.level).map_err(|why| Failure::input(format!("link `{}`: {why}", link.name)))
 }
 
 /// The attach mode of a level.
-const fn attach_mode(offload: &Offload) -> AttachMode {
+const fn attach_mode(offload: &OffloadSection) -> AttachMode {
     match offload.mode {
         OffloadMode::Auto => AttachMode::Auto,
         OffloadMode::Native => AttachMode::Native,
@@ -297,13 +302,13 @@ const fn attach_mode(offload: &Offload) -> AttachMode {
 }
 
 /// Power of two: one of so many packets dropped below comes up.
-fn drop_samples(offload: &Offload) -> Option<u8> {
+fn drop_samples(offload: &OffloadSection) -> Option<u8> {
     let of = offload.drop_samples.unwrap_or(OFFLOAD_DROP_SAMPLES_USUAL);
     of.checked_ilog2().and_then(|power| u8::try_from(power).ok())
 }
 
 /// Links whose level knows what rules refuse.
-fn early_links(plan: &Plan) -> Vec<LinkId> {
+fn early_links(plan: &RunPlan) -> Vec<LinkId> {
     (0..).zip(&plan.links).filter(|(_, link)| link.knows_refusals()).map(|(n, _)| LinkId(n)).collect()
 }
 
@@ -320,7 +325,7 @@ fn note_level(
 }
 
 /// Memory for refusing packets without a flow on some links. `None`: not needed.
-fn early_options(early: &[LinkId], plan: &Plan, of_links: &[OfLink]) -> Option<EarlyOptions> {
+fn early_options(early: &[LinkId], plan: &RunPlan, of_links: &[OfLink]) -> Option<EarlyOptions> {
     let of = |link: &LinkId| {
         let number = usize::from(link.0);
         let workers = plan.links.get(number).map_or(1, |link| u64::from(link.workers.max(1)));
@@ -332,7 +337,7 @@ fn early_options(early: &[LinkId], plan: &Plan, of_links: &[OfLink]) -> Option<E
 
 /// The watch of a link's workers, which are numbered from `first` on, with the policy for frames of a silent
 /// worker.
-fn watch(offload: &Offload, spread: Spread, first: u32) -> Watch {
+fn watch(offload: &OffloadSection, spread: Spread, first: u32) -> Watch {
     let fail = match offload.fail {
         OffloadFail::Closed => Fail::Closed,
         OffloadFail::Open => Fail::Open,
@@ -376,8 +381,8 @@ fn take_away_left(
 /// link before: else it would forward what comes by one of them to an interface that is none of the link's.
 /// Before anything is attached: it may be across from what is another link now.
 fn take_away_unpaired(
-    Opened { driver, level }: &mut Opened,
-    plan: &Plan,
+    RunningLevel { driver, level }: &mut RunningLevel,
+    plan: &RunPlan,
     interfaces: &[Vec<Interface>],
     notes: &mut Vec<String>,
 ) -> Result<(), LevelError> {
@@ -412,8 +417,8 @@ fn take_away_unpaired(
 
 /// All that is wrong with the interfaces of links that are to have a level, so that it is mended at once.
 fn check_all(
-    Opened { driver, level }: &mut Opened,
-    plan: &Plan,
+    RunningLevel { driver, level }: &mut RunningLevel,
+    plan: &RunPlan,
     interfaces: &[Vec<Interface>],
 ) -> Result<(), Failure> {
     let with_level = || plan.links.iter().zip(interfaces).filter(|(link, _)| link.offload.is_some());
@@ -425,7 +430,7 @@ fn check_all(
 impl Below {
     /// Removes the state of killed runs from interfaces that are in no inline link of this run, unless
     /// another live process is inline there.
-    fn take_away_others(&mut self, plan: &Plan, interfaces: &[Vec<Interface>]) -> Result<(), Failure> {
+    fn take_away_others(&mut self, plan: &RunPlan, interfaces: &[Vec<Interface>]) -> Result<(), Failure> {
         let inline = plan.links.iter().zip(interfaces).filter(|(link, _)| link.is_inline());
         let own: Vec<u32> =
             inline.flat_map(|(_, interfaces)| interfaces).map(|interface| interface.index).collect();
@@ -479,7 +484,7 @@ impl Below {
     /// # Errors
     /// A level that is wanted cannot be used: which, why, and what to do.
     pub fn open(
-        plan: &Plan,
+        plan: &RunPlan,
         interfaces: &[Vec<Interface>],
         of_links: &mut [OfLink],
         (chains, names): (&Chains, &[&'static str]),
@@ -518,7 +523,7 @@ impl Below {
     }
 
     /// Shares out entries and numbers of workers. `firsts`: of each link the number of its first worker.
-    fn plan_entries(&mut self, plan: &Plan, firsts: &[u32]) {
+    fn plan_entries(&mut self, plan: &RunPlan, firsts: &[u32]) {
         let mut slots = 0;
         for (link, first) in plan.links.iter().zip(firsts) {
             self.shares.push(entries(link).map(|(each, all)| {
@@ -535,7 +540,7 @@ impl Below {
     /// rules the table holds.
     fn open_level(
         &mut self,
-        (plan, interfaces): (&Plan, &[Vec<Interface>]),
+        (plan, interfaces): (&RunPlan, &[Vec<Interface>]),
         FirstLink { link, offload, settings }: FirstLink<'_>,
         of_links: &[OfLink],
         chains: &Chains,
@@ -552,7 +557,7 @@ impl Below {
             seed: one ^ other.rotate_left(32),
         };
         let level = driver.open(&options).map_err(failed)?;
-        let opened = self.level.insert(Opened { driver, level });
+        let opened = self.level.insert(RunningLevel { driver, level });
         let reach = begin(opened, (&self.early, self.early_in_tunnels), chains, &mut self.notes);
         take_away_unpaired(opened, plan, interfaces, &mut self.notes).map_err(failed)?;
         check_all(opened, plan, interfaces)?;
@@ -576,16 +581,16 @@ impl Below {
             PortSetup {
                 ifindex: 0,
                 link: number,
-                side: if settings.side_in_key { side } else { Side::Unknown },
+                side: if settings.side_in_key { side } else { PortSide::Unknown },
                 index,
                 pair: index ^ 1,
                 vlans_in_key: settings.vlan_in_key,
                 drop_samples: drop_samples(offload),
-                early: early.map(if link.drops_early() { Early::Always } else { Early::WhileOpen }),
+                early: early.map(if link.drops_early() { EarlyMode::Always } else { EarlyMode::WhileOpen }),
                 watch: Some(watch),
             }
         };
-        let setups = [setup(Side::First, 0), setup(Side::Second, 1)];
+        let setups = [setup(PortSide::First, 0), setup(PortSide::Second, 1)];
         let mut level = LinkLevel::new(&link.name, title, setups);
         let attached = level.attach(&mut *opened.level, interfaces);
         self.notes.extend(attached.map_err(|error| cannot_be_used(&link.name, title, error))?);
@@ -604,7 +609,7 @@ impl Below {
     /// for them.
     fn plan_early(
         &mut self,
-        plan: &Plan,
+        plan: &RunPlan,
         driver: &dyn LevelDriver,
         of_links: &[OfLink],
     ) -> Option<EarlyOptions> {
@@ -617,8 +622,8 @@ impl Below {
     }
 
     /// Makes named ports known to the program, behind the ports of all links.
-    fn open_exits(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let Some(Opened { driver, level }) = &mut self.level else { return Ok(()) };
+    fn open_exits(&mut self, plan: &RunPlan) -> Result<(), Failure> {
+        let Some(RunningLevel { driver, level }) = &mut self.level else { return Ok(()) };
         for (at, port) in plan.exits.iter().enumerate() {
             let index =
                 u8::try_from(plan.links.len() * 2 + at).ok().filter(|index| u32::from(*index) < PORTS);
@@ -647,7 +652,7 @@ impl Below {
     /// Whether the level refuses packets without a flow by the list of a generation before this one, since no
     /// worker has begun with it.
     pub fn is_behind(&self, generation: Generation) -> bool {
-        self.level.as_ref().is_some_and(|Opened { level, .. }| {
+        self.level.as_ref().is_some_and(|RunningLevel { level, .. }| {
             level.early_outcomes().is_some() && level.view().generation() < generation
         })
     }
@@ -680,7 +685,7 @@ impl Below {
             self.looked = Some(Instant::now());
             self.stand.note_away(links.away());
         }
-        let Some(Opened { driver, level }) = &mut self.level else { return said };
+        let Some(RunningLevel { driver, level }) = &mut self.level else { return said };
         if level.waits() {
             let view = level.view();
             if self.workers.iter().all(|worker| view.silence(*worker).is_some()) {
@@ -737,7 +742,7 @@ impl Below {
 
     /// Takes the level away. `failed`: the run has ended though nobody wanted it, and a link that is to fail
     /// open does. Gives the last counters ([`Below::beside`]).
-    pub fn close(self, failed: bool) -> Vec<Counters> {
+    pub fn close(self, failed: bool) -> Vec<NamedCounters> {
         let counters = self.beside();
         match self.level {
             Some(opened) if failed => opened.level.leave(),
@@ -750,13 +755,13 @@ impl Below {
     /// Counters of the level by link, for statistics. Those of a killed run's state are counted for the first
     /// link with a level.
     #[must_use]
-    pub fn beside(&self) -> Vec<Counters> {
+    pub fn beside(&self) -> Vec<NamedCounters> {
         let Some(opened) = &self.level else { return Vec::new() };
         let view = opened.level.view();
         let mut first = Some(&self.left);
         let of_link = |(number, share): (usize, &Option<(u32, u32)>)| {
             if share.is_none() {
-                return Counters::new();
+                return NamedCounters::new();
             }
             let own = self.ports.iter().filter(|port| port.number == number);
             let mut counters = vec![
@@ -792,10 +797,10 @@ impl Below {
     }
 
     /// The level's counters by port; `None` without a level.
-    pub fn counters(&self) -> Option<LevelCounters> {
+    pub fn counters(&self) -> Option<LevelPortCounters> {
         let view = self.level.as_ref()?.level.view();
         let exits = self.exits.iter().filter_map(|(port, index)| Some((port.clone(), (*index)?)));
-        Some(LevelCounters { view, ports: self.ports.clone(), exits: exits.collect() })
+        Some(LevelPortCounters { view, ports: self.ports.clone(), exits: exits.collect() })
     }
 
     /// The devices of a link's workers, by worker; none where the link has no level below.
@@ -840,7 +845,7 @@ fn told(title: &str, news: &PortNews) -> String {
 /// Before a link can be left open it is known what is refused: the first generation, with its table. How many
 /// of its rules the table holds.
 fn begin(
-    opened: &mut Opened,
+    opened: &mut RunningLevel,
     judged: (&[LinkId], bool),
     chains: &Chains,
     notes: &mut Vec<String>,
@@ -854,7 +859,7 @@ fn begin(
 /// Makes the table of a generation ([`Below::prepare`]). `judged`: the links whose packets are, and whether
 /// those in tunnels are as well. How much of the list it has, and what is to be said.
 fn prepare(
-    Opened { driver, level }: &mut Opened,
+    RunningLevel { driver, level }: &mut RunningLevel,
     (links, tunnels): (&[LinkId], bool),
     chains: &Chains,
 ) -> (EarlyReach, Option<String>) {
@@ -879,8 +884,8 @@ fn prepare(
 }
 
 /// The note about a killed run's state that was taken over.
-fn note(title: &str, left: &Left) -> String {
-    let Left { programs, unread, entries, forwarded, dropped, open, closed } = left;
+fn note(title: &str, left: &StalePrograms) -> String {
+    let StalePrograms { programs, unread, entries, forwarded, dropped, open, closed } = left;
     if programs == unread {
         return format!(
             "note: the {title} program that a killed run had left is replaced; it is of another build, so what it had counted is not read"

@@ -4,7 +4,7 @@
 //! Events and fields are those of the first EVE output in the Suricata settings; the host file defines the
 //! destinations. Its outputs replace all outputs of the settings.
 
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use bartizan_config::host::{Outputs, Rotate};
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ const FIRST: u32 = 900;
 
 /// Requested destinations of events. If none is set, the Suricata settings apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct OutputSelection {
     /// A file `eve.json` in the output folder.
     pub file: bool,
     /// Rotation of that file.
@@ -24,10 +24,10 @@ pub struct Wanted {
     pub stdout: bool,
 }
 
-impl Wanted {
+impl OutputSelection {
     /// The destinations of a host file; `folder`: the command line names a folder.
     pub fn of(outputs: &Outputs, folder: bool) -> Self {
-        let mut wanted = Wanted {
+        let mut wanted = OutputSelection {
             file: outputs.eve.is_some(),
             rotate: outputs.eve.as_ref().map(|e| e.rotate.clone()).unwrap_or_default(),
             socket: outputs
@@ -46,7 +46,7 @@ impl Wanted {
     }
 
     /// Puts the outputs into the settings. Warns of outputs that are replaced.
-    pub fn apply(&self, settings: &mut Settings, warnings: &mut Vec<String>) {
+    pub fn apply(&self, settings: &mut SettingsMap, warnings: &mut Vec<String>) {
         if !self.is_set() {
             return;
         }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn every_output_gets_the_same_events() {
-        let wanted = Wanted {
+        let wanted = OutputSelection {
             file: true,
             rotate: Rotate { keep: Some(3), ..Rotate::default() },
             socket: Some("/run/eve.sock".into()),
@@ -145,7 +145,7 @@ mod tests {
     fn nothing_wanted_leaves_the_settings_alone() {
         let mut settings = bartizan_config::suricata::shipped();
         let before: Vec<_> = settings.iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
-        Wanted::default().apply(&mut settings, &mut Vec::new());
+        OutputSelection::default().apply(&mut settings, &mut Vec::new());
         assert!(settings.iter().eq(before.iter().map(|(k, v)| (k.as_str(), v.as_str()))));
     }
 }

@@ -10,7 +10,7 @@ use crate::levels::Levels;
 use crate::reload::Terms;
 use crate::{control, input, outputs};
 use bartizan_api::content::{ContentKind, Contents};
-use bartizan_config::host::{self, HostFile, LinkKind, NamedPort, Offload, OffloadFail, Snap};
+use bartizan_config::host::{self, HostFile, LinkKind, NamedPort, OffloadFail, OffloadSection, Snap};
 use bartizan_config::kind::FileKind;
 use bartizan_config::policy::values::Share;
 use bartizan_ports::processors;
@@ -80,7 +80,7 @@ pub struct RunOptions {
 
 /// Interfaces of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ports {
+pub enum LinkPorts {
     /// Two interfaces, bridged.
     Inline {
         /// The first interface.
@@ -99,12 +99,12 @@ pub enum Ports {
     },
 }
 
-impl Ports {
+impl LinkPorts {
     /// The interfaces.
     pub fn interfaces(&self) -> Vec<&str> {
         match self {
-            Ports::Inline { a, b, .. } => vec![a, b],
-            Ports::Tap { interfaces, .. } => interfaces.iter().map(String::as_str).collect(),
+            LinkPorts::Inline { a, b, .. } => vec![a, b],
+            LinkPorts::Tap { interfaces, .. } => interfaces.iter().map(String::as_str).collect(),
         }
     }
 }
@@ -115,17 +115,17 @@ pub struct LinkPlan {
     /// Name in policies, events and counters.
     pub name: String,
     /// Ports.
-    pub ports: Ports,
+    pub ports: LinkPorts,
     /// Worker threads.
     pub workers: u16,
     /// Whether refusals are enforced.
     pub prevention: bool,
     /// Filter of the inspected packets.
-    pub filter: Option<Filter>,
+    pub filter: Option<FilterExpression>,
     /// Receive options.
     pub receive: Receive,
     /// A level below, for decided flows.
-    pub offload: Option<Offload>,
+    pub offload: Option<OffloadSection>,
 }
 
 /// Receive options of a link; absent ones have the ports' defaults.
@@ -142,7 +142,7 @@ pub struct Receive {
     /// Taps with several interfaces: time in milliseconds that frames of one wait for those of another.
     pub merge_wait: Option<u32>,
     /// Taps: source of the timestamps.
-    pub timestamps: host::Timestamps,
+    pub timestamps: host::TimestampSource,
 }
 
 impl Receive {
@@ -161,14 +161,14 @@ impl Receive {
 
 /// A packet filter in tcpdump's language.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub struct FilterExpression {
     /// The expression.
     pub expression: String,
     /// The filter's place, for messages.
     pub place: String,
 }
 
-impl Plan {
+impl RunPlan {
     /// Number of workers of all links.
     pub fn workers(&self) -> u16 {
         self.links.iter().map(|link| link.workers).sum()
@@ -184,13 +184,13 @@ impl LinkPlan {
     /// Whether the link's level has the rules that refuse packets without a flow: to refuse those early, or
     /// while the link is open.
     pub fn knows_refusals(&self) -> bool {
-        let open = |offload: &Offload| offload.fail == OffloadFail::Open;
+        let open = |offload: &OffloadSection| offload.fail == OffloadFail::Open;
         self.drops_early() || self.prevention && self.offload.as_ref().is_some_and(open)
     }
 
     /// Whether frames leave by the link.
     pub const fn is_inline(&self) -> bool {
-        matches!(self.ports, Ports::Inline { .. })
+        matches!(self.ports, LinkPorts::Inline { .. })
     }
 
     /// The link's interfaces in one word: `eth1-eth2`.
@@ -200,7 +200,7 @@ impl LinkPlan {
 }
 
 /// The plan; see the module.
-pub struct Plan {
+pub struct RunPlan {
     /// The links, by number.
     pub links: Vec<LinkPlan>,
     /// Ports that packets may be redirected to, by number.
@@ -220,13 +220,13 @@ pub struct Plan {
     /// Address that serves metrics.
     pub metrics: Option<SocketAddr>,
     /// The command socket, and the group that may use it.
-    pub control: control::Wanted,
+    pub control: control::ControlSocketSpec,
     /// File with the number of the process.
     pub pid_file: Option<PathBuf>,
     /// Whether standard output is an output of events.
     pub stdout_taken: bool,
     /// The controller that supplies the policy.
-    pub controller: Option<host::Controller>,
+    pub controller: Option<host::ControllerSection>,
 }
 
 /// The terms of a reload: from the command line, else from the host file in its present form.
@@ -246,18 +246,18 @@ pub fn terms(given: &RunOptions) -> Result<Terms, Failure> {
 }
 
 /// Merges command line and host file.
-pub fn plan(given: &RunOptions) -> Result<Plan, Failure> {
+pub fn plan(given: &RunOptions) -> Result<RunPlan, Failure> {
     let (mut options, mut out) = (given.options.clone(), given.out.clone());
     let file = given
         .config
         .as_deref()
         .map(|path| read_noting(path, &given.levels, &mut options.contents))
         .transpose()?;
-    let mut wanted = outputs::Wanted::default();
+    let mut wanted = outputs::OutputSelection::default();
     if let Some(file) = &file {
         take_options(&mut options, file);
         options.below_from = given.config.as_deref().map(places).transpose()?.unwrap_or_default();
-        wanted = outputs::Wanted::of(&file.outputs, out.is_some());
+        wanted = outputs::OutputSelection::of(&file.outputs, out.is_some());
         out = out.or_else(|| file.outputs.eve.as_ref().map(|eve| eve.dir.clone()));
     }
     if out.is_none() && (!wanted.is_set() || wanted.file) {
@@ -274,7 +274,7 @@ pub fn plan(given: &RunOptions) -> Result<Plan, Failure> {
     options.inline = links.iter().any(|link| link.prevention);
     options.early = links.iter().any(LinkPlan::knows_refusals);
     let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
-    Ok(Plan {
+    Ok(RunPlan {
         awake: links.iter().any(LinkPlan::is_inline)
             && !given.save_power
             && !file.as_ref().is_some_and(|f| f.save_power),
@@ -284,7 +284,7 @@ pub fn plan(given: &RunOptions) -> Result<Plan, Failure> {
         spin: spin.map(Duration::from_micros),
         options,
         out,
-        control: control::Wanted {
+        control: control::ControlSocketSpec {
             socket: given.control.clone().or_else(|| file.as_ref()?.control.socket.clone()),
             group: file.as_ref().and_then(|file| file.control.group.clone()),
         },
@@ -360,22 +360,22 @@ fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, F
     let per_processor = || u16::try_from(processors()).unwrap_or(u16::MAX).min(host::WORKERS);
     let of_file = file.map(|file| file.workers.unwrap_or_else(per_processor));
     let given_filter =
-        given.filter.clone().map(|expression| Filter { expression, place: "--filter".to_owned() });
+        given.filter.clone().map(|expression| FilterExpression { expression, place: "--filter".to_owned() });
     let one = |ports, name| {
         let workers = given.workers.or(of_file).unwrap_or(1);
         let receive = Receive { snap_length: given.snap_length, ..Receive::default() };
         let filter = given_filter.clone();
-        let offload = given.offload.as_deref().map(Offload::usual);
+        let offload = given.offload.as_deref().map(OffloadSection::usual);
         Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive, offload }])
     };
     if let Some(pair) = &given.inline {
         let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
-        let ports = Ports::Inline { a: a.clone(), b: b.clone(), fix_offloads: given.fix_offloads };
+        let ports = LinkPorts::Inline { a: a.clone(), b: b.clone(), fix_offloads: given.fix_offloads };
         return one(ports, pair.join("-"));
     }
     if let Some(tap) = &given.tap {
         let interfaces = vec![tap.clone()];
-        return one(Ports::Tap { interfaces, fix_offloads: given.fix_offloads }, tap.clone());
+        return one(LinkPorts::Tap { interfaces, fix_offloads: given.fix_offloads }, tap.clone());
     }
     let Some(file) = file else {
         return Err(Failure::usage(
@@ -406,7 +406,7 @@ fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, F
     let made = file.links.iter().zip(workers).enumerate().map(|(index, (link, workers))| {
         let ports = ports(link, given)?;
         let place = || place_in_file(given.config.as_deref(), &format!("links/{index}/filter"));
-        let filter = link.filter.clone().map(|expression| Filter { expression, place: place() });
+        let filter = link.filter.clone().map(|expression| FilterExpression { expression, place: place() });
         let (name, receive) = (link.name.clone(), Receive::of(link));
         let offload = link.inline.as_ref().and_then(|inline| inline.offload.clone());
         Ok(LinkPlan { name, ports, workers, prevention: false, filter, receive, offload })
@@ -444,14 +444,14 @@ fn share_workers(own: &[Option<u16>], all: u16) -> Vec<u16> {
 }
 
 /// The ports of a link of the host file.
-fn ports(link: &host::Link, given: &RunOptions) -> Result<Ports, Failure> {
+fn ports(link: &host::Link, given: &RunOptions) -> Result<LinkPorts, Failure> {
     match link.kind() {
-        Some(LinkKind::Inline(pair)) => Ok(Ports::Inline {
+        Some(LinkKind::Inline(pair)) => Ok(LinkPorts::Inline {
             a: pair.a.clone(),
             b: pair.b.clone(),
             fix_offloads: pair.fix_offloads || given.fix_offloads,
         }),
-        Some(LinkKind::Tap(tap)) => Ok(Ports::Tap {
+        Some(LinkKind::Tap(tap)) => Ok(LinkPorts::Tap {
             interfaces: tap.interface.to_vec(),
             fix_offloads: tap.fix_offloads || given.fix_offloads,
         }),
@@ -488,7 +488,7 @@ settings: {stream.midstream: yes, defrag.memcap: 3mb}
 cache: none
 ";
 
-    fn with(name: &str, text: &str, set: impl FnOnce(&mut RunOptions)) -> Result<Plan, Failure> {
+    fn with(name: &str, text: &str, set: impl FnOnce(&mut RunOptions)) -> Result<RunPlan, Failure> {
         let folder = std::env::temp_dir().join(format!("bartizan-plan-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("bartizan.yaml");
@@ -503,7 +503,7 @@ cache: none
     #[test]
     fn every_key_of_the_file_has_an_effect() {
         let plan = with("all", FILE, |_| {}).unwrap();
-        let ports = Ports::Inline { a: "eth1".into(), b: "eth2".into(), fix_offloads: true };
+        let ports = LinkPorts::Inline { a: "eth1".into(), b: "eth2".into(), fix_offloads: true };
         let receive = Receive { frames: Some(64), ..Receive::default() };
         let link = LinkPlan {
             name: "wan".into(),
@@ -549,7 +549,7 @@ cache: none
                 given.tap = own_tap.then(|| "e0".to_owned());
             };
             let plan = with("offloads", &file, set).unwrap();
-            let tap = Ports::Tap { interfaces: vec!["e0".into()], fix_offloads };
+            let tap = LinkPorts::Tap { interfaces: vec!["e0".into()], fix_offloads };
             assert_eq!(plan.links[0].ports, tap, "{file} {line_has} {own_tap}");
             let receive = plan.links[0].receive;
             let all = Receive {
@@ -595,7 +595,7 @@ cache: none
             given.pidfile = Some("other.pid".into());
         };
         let plan = with("line", FILE, set).unwrap();
-        let tap = Ports::Tap { interfaces: vec!["eth9".into()], fix_offloads: false };
+        let tap = LinkPorts::Tap { interfaces: vec!["eth9".into()], fix_offloads: false };
         let receive = Receive::default();
         let link = LinkPlan {
             name: "eth9".into(),
@@ -643,7 +643,7 @@ cache: none
             format!("links: [{{name: w, inline: {{a: e0, b: e1, offload: {{level: {level}}}}}}}]\n")
         };
         let plan = with("level", &link("xdp"), |_| {}).unwrap();
-        assert_eq!(plan.links[0].offload, Some(Offload::usual("xdp")));
+        assert_eq!(plan.links[0].offload, Some(OffloadSection::usual("xdp")));
         let error = with("no-level", &link("nic"), |_| {}).err().unwrap().to_string();
         assert!(
             error.contains("bartizan.yaml:1:59: link `w`: there is no level `nic`")
@@ -660,7 +660,7 @@ cache: none
   - {name: lan, inline: {a: e3, b: e4}}
 workers: 7
 ";
-        let of = |plan: &Plan| plan.links.iter().map(|l| (l.workers, l.prevention)).collect::<Vec<_>>();
+        let of = |plan: &RunPlan| plan.links.iter().map(|l| (l.workers, l.prevention)).collect::<Vec<_>>();
         let plan = with("several", file, |_| {}).unwrap();
         assert_eq!(of(&plan), [(3, true), (2, false), (2, true)]);
         assert_eq!(plan.options.links, ["wan", "mirror", "lan"]);

@@ -7,7 +7,7 @@ use crate::{descriptors, load, sections};
 use bartizan_agent::{AGENTS_OWN, order};
 use bartizan_controller::Settings;
 use bartizan_controller::server::CONNECTIONS_MAX;
-use bartizan_controller::start::{Config, Plane, Southbound, StartError};
+use bartizan_controller::start::{ControllerConfig, Plane, Southbound, StartError};
 use bartizan_flow::host::HostTable;
 use bartizan_functions::reference;
 use std::io::ErrorKind;
@@ -37,7 +37,7 @@ pub fn start(
             "{most} files may be open here; {wanted} are needed for all connections that may come: raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
         ));
     }
-    let config = Config {
+    let config = ControllerConfig {
         state: state.to_owned(),
         listen,
         southbound,

@@ -8,7 +8,7 @@ use crate::generation::BuildOptions;
 use crate::input;
 use crate::offline::OfflineGeneration;
 use bartizan_agent::replay::record::RECORD_BYTES;
-use bartizan_agent::replay::{Case, Fates, Headers, NotRead, Record, Report, Seen};
+use bartizan_agent::replay::{Case, Fates, Headers, NotRead, Record, ReplayFlow, ReplayReport};
 use bartizan_packet::capture::Decompressed;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub struct ReplayOptions {
 /// Result of a replay.
 pub struct Replayed {
     /// Flows by their verdicts.
-    pub report: Report,
+    pub report: ReplayReport,
     /// Number of captured flows that were not kept.
     pub left_out: u64,
 }
@@ -68,14 +68,14 @@ pub fn run(
 ) -> Result<Replayed, Failure> {
     let after = generation(options, policy)?;
     let before = base.map(|base| generation(options, base)).transpose()?;
-    let mut replayed = Replayed { report: Report::default(), left_out: 0 };
+    let mut replayed = Replayed { report: ReplayReport::default(), left_out: 0 };
     if !traffic.captures.is_empty() {
         if options.tenant.is_some() {
             return Err(Failure::usage(
                 "--tenant is for flow records; a capture's packets say it themselves",
             ));
         }
-        let mut seen = |generation: &OfflineGeneration| -> Result<Vec<Seen>, Failure> {
+        let mut seen = |generation: &OfflineGeneration| -> Result<Vec<ReplayFlow>, Failure> {
             let fates = fates(options, generation, &traffic.captures)?;
             replayed.left_out += fates.left_out;
             Ok(fates.seen)
@@ -145,7 +145,7 @@ fn replay_records(
     path: &Path,
     after: &OfflineGeneration,
     before: Option<&OfflineGeneration>,
-    report: &mut Report,
+    report: &mut ReplayReport,
 ) -> Result<(), Failure> {
     let (link, tenant) = (options.link.as_deref(), options.tenant.as_deref());
     let subject = after.subject()?;

@@ -5,19 +5,19 @@
 //! As in Suricata, a name without a matching file is a warning at a start, and an error in a test. Not done:
 //! classes of characters (`[a-z]`) in patterns.
 
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use std::path::{Component, Path, PathBuf};
 
 /// Default of `default-rule-path`.
 const FOLDER: &str = "/etc/suricata/rules";
 
 /// Whether the user's settings (not the built-in ones) name rule files.
-pub fn are_named(settings: &Settings) -> bool {
+pub fn are_named(settings: &SettingsMap) -> bool {
     settings.children("rule-files").any(|item| settings.origin(&format!("rule-files.{item}")).is_some())
 }
 
 /// The files that exist at present. Adds names without a matching file to `warnings`.
-pub fn of(settings: &Settings, warnings: &mut Vec<String>) -> Vec<PathBuf> {
+pub fn of(settings: &SettingsMap, warnings: &mut Vec<String>) -> Vec<PathBuf> {
     if !are_named(settings) {
         return Vec::new();
     }
@@ -125,7 +125,7 @@ mod tests {
         for name in ["b.rules", "a.rules", ".c.rules", "more/d.rules", "x.txt"] {
             std::fs::write(folder.join(name), "").unwrap();
         }
-        let mut settings = Settings::new();
+        let mut settings = SettingsMap::new();
         settings.set("rule-files.0", "shipped.rules");
         let mut warnings = Vec::new();
         assert!(of(&settings, &mut warnings).is_empty() && warnings.is_empty());

@@ -2,15 +2,15 @@
 //! Runs the stack on live traffic, on links that are inline between two interfaces or watch interfaces.
 
 use crate::channel::RunningGeneration;
-use crate::crew::{self, Parts, Stack};
+use crate::crew::{self, Stack, WorkerPoolParts};
 use crate::engines::Engines;
 use crate::error::Failure;
 use crate::functions::Functions;
 use crate::generation::{Builder, Built};
 use crate::links::Links;
 use crate::metrics::{self, Source};
-use crate::offload::{Below, LevelCounters};
-use crate::plan::{self, LinkPlan, Plan, RunOptions};
+use crate::offload::{Below, LevelPortCounters};
+use crate::plan::{self, LinkPlan, RunOptions, RunPlan};
 use crate::reload::Inventory;
 use crate::requests::Requests;
 use crate::southbound::{InForce, Workers};
@@ -35,7 +35,7 @@ use bartizan_ports::{AWAKE_DEVICE, Awake, Interface};
 use bartizan_rules::RuleSetReport;
 use bartizan_stages::record::Recorder as _;
 use bartizan_stages::settings::EngineSettings;
-use bartizan_stages::stats::Counters;
+use bartizan_stages::stats::NamedCounters;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +43,7 @@ use std::time::Duration;
 use tracing::{error, info, warn};
 
 /// Result of a run.
-pub struct Outcome {
+pub struct RunOutcome {
     /// Readable lines about frames, losses and events.
     pub summary: String,
     /// Whether events go to standard output.
@@ -58,7 +58,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// The run cannot begin, or a defect has ended it.
-pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<Outcome, Failure> {
+pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutcome, Failure> {
     let mut plan = plan::plan(options)?;
     // Conditions that need no rules are checked before rules are loaded, which takes time.
     let interfaces = interfaces(&plan)?;
@@ -72,7 +72,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<Outcome,
     let listener = plan.metrics.map(metrics::listen).transpose()?;
     let socket = control::open(&plan.control, builder.settings())?;
     let plane = southbound::here::start(plan.controller.as_mut())?;
-    let mut controller = plan.controller.as_ref().map(southbound::Opened::open).transpose()?;
+    let mut controller = plan.controller.as_ref().map(southbound::SouthboundSetup::open).transpose()?;
     let built = southbound::first(controller.as_mut(), &mut builder)?;
     let mut warnings: Vec<String> = builder.warnings().to_vec();
     let settings = settings_of(&plan, &builder, load::seed(), &mut warnings)?;
@@ -115,7 +115,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<Outcome,
     tell_first(&in_force, &report);
     let live = live_options(&plan);
     let below = Mutex::new(below);
-    let parts = Parts { links: of_links, chains, live, control: &control, board };
+    let parts = WorkerPoolParts { links: of_links, chains, live, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
     let handles = stores.handles();
     let for_worker = |link: usize, ring| {
@@ -141,7 +141,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<Outcome,
     let (threads, of_links) = ended.take_counters();
     statistics.warn(&of_links);
     let ports = statistics.ports(&ended.ports());
-    let last = Last { threads, of_links, ports: &ports };
+    let last = CounterBaseline { threads, of_links, ports: &ports };
     let (counters, of_links) = last_events(&mut recorder, &mut statistics, &ended, last);
     let mut problems = stores.finish();
     problems.extend(load::save_datasets(&shared, &rights));
@@ -149,7 +149,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<Outcome,
     let (summary, events_lost) = sum_up(&ended, &recorder);
     let parts = StatsParts { links: &of_links, ports: &ports };
     let written = plan.out.as_deref().map(|out| write_stats(out, &counters, &parts, &rights)).transpose();
-    Ok(Outcome {
+    Ok(RunOutcome {
         summary,
         stdout_taken: plan.stdout_taken,
         failure: written.err().or(ended.failure).or_else(|| links.end().map(Failure::stopped)),
@@ -157,15 +157,15 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<Outcome,
     })
 }
 
-fn live_options(plan: &Plan) -> LiveOptions {
+fn live_options(plan: &RunPlan) -> LiveOptions {
     let spin = plan.spin.unwrap_or_else(|| crew::spin(plan.workers()));
     LiveOptions { spin, awake: plan.awake, ..LiveOptions::default() }
 }
 
 /// Counters of the last `stats` event, beside the sums.
-struct Last<'p> {
-    threads: Vec<Counters>,
-    of_links: Vec<Counters>,
+struct CounterBaseline<'p> {
+    threads: Vec<NamedCounters>,
+    of_links: Vec<NamedCounters>,
     ports: &'p Named,
 }
 
@@ -174,12 +174,12 @@ struct Last<'p> {
 fn last_events(
     recorder: &mut EveRecorder,
     statistics: &mut Statistics,
-    ended: &crew::Ended,
-    last: Last<'_>,
-) -> (Counters, Named) {
+    ended: &crew::WorkerPoolReport,
+    last: CounterBaseline<'_>,
+) -> (NamedCounters, Named) {
     recorder.ending();
     recorder.settle();
-    let Last { threads, of_links, ports } = last;
+    let CounterBaseline { threads, of_links, ports } = last;
     let (mut counters, of_links) = statistics.write(ended.clock, &ended.stats, threads, of_links, ports);
     recorder.finish().iter().for_each(tell);
     statistics.refresh(&mut counters);
@@ -197,7 +197,7 @@ fn in_force_of(builder: &Builder, inventory: &Inventory, contents: &Contents) ->
 /// The recorder of a run with one worker on one link; with several workers, it writes the events of their
 /// recorders.
 fn recorder_of(
-    plan: &Plan,
+    plan: &RunPlan,
     builder: &Builder,
     runs: &[RunInfo],
     warnings: &mut Vec<String>,
@@ -210,7 +210,7 @@ fn recorder_of(
 }
 
 /// Readable lines about frames and events, and the number of lost events.
-fn sum_up(ended: &crew::Ended, recorder: &EveRecorder) -> (String, u64) {
+fn sum_up(ended: &crew::WorkerPoolReport, recorder: &EveRecorder) -> (String, u64) {
     let mut text = String::new();
     if ended.failure.is_none() {
         ended.print(&mut text);
@@ -220,7 +220,7 @@ fn sum_up(ended: &crew::Ended, recorder: &EveRecorder) -> (String, u64) {
 }
 
 /// Checks that all links prevent in firewall mode.
-fn fits_firewall(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
+fn fits_firewall(plan: &RunPlan, builder: &Builder) -> Result<(), Failure> {
     for link in &plan.links {
         let which = if plan.links.len() > 1 { format!("link `{}`: ", link.name) } else { String::new() };
         firewall::needs_prevention(builder.settings(), link.prevention, &which)?;
@@ -229,14 +229,14 @@ fn fits_firewall(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
 }
 
 /// Whether some link refuses connections that are open already.
-fn refuses_midstream(plan: &Plan, settings: &[EngineSettings]) -> bool {
+fn refuses_midstream(plan: &RunPlan, settings: &[EngineSettings]) -> bool {
     let mut links = plan.links.iter().zip(settings);
     links.any(|(link, own)| link.prevention && own.stream.midstream_policy.refuses())
 }
 
 /// Statistics of the links, at the interval of the settings.
 fn statistics_of(
-    plan: &Plan,
+    plan: &RunPlan,
     recorder: &EveRecorder,
     every: Option<Duration>,
     report: &RuleSetReport,
@@ -249,7 +249,7 @@ fn statistics_of(
 
 /// The view of the run that answers queries at any time.
 fn view_of(
-    plan: &Plan,
+    plan: &RunPlan,
     control: &Arc<Control>,
     source: &Arc<Source>,
     (statistics, in_force): (&Arc<Mutex<Statistics>>, &Arc<InForce>),
@@ -269,8 +269,8 @@ fn commands_of(
     socket: control::Opened,
     (channel, view): (channel::Channel, View),
     traces: &Arc<Traces>,
-    plan: &Plan,
-) -> Result<Option<control::Server>, Failure> {
+    plan: &RunPlan,
+) -> Result<Option<control::ControlServer>, Failure> {
     let place = match socket {
         control::Opened::Place(place) => place,
         control::Opened::None => return Ok(None),
@@ -281,7 +281,7 @@ fn commands_of(
     };
     let links = plan.links.iter().map(|link| link.name.clone()).collect();
     let desk = control::Desk::new(channel, view, Arc::clone(traces), links);
-    let server = control::Server::start(place, desk).map_err(|error| {
+    let server = control::ControlServer::start(place, desk).map_err(|error| {
         Failure::stopped(format!("cannot take commands: {error}; leave them out with --control none"))
     })?;
     info!("commands: {} (`bartizan ctl`)", server.path().display());
@@ -289,7 +289,7 @@ fn commands_of(
 }
 
 /// Facts about each link's run that events contain.
-fn runs_of(plan: &Plan, functions: &[&'static str]) -> Vec<RunInfo> {
+fn runs_of(plan: &RunPlan, functions: &[&'static str]) -> Vec<RunInfo> {
     let run = |link: &LinkPlan| RunInfo {
         own_fields: true,
         functions: functions.to_vec(),
@@ -301,11 +301,11 @@ fn runs_of(plan: &Plan, functions: &[&'static str]) -> Vec<RunInfo> {
 
 /// Source of the metrics.
 fn source_of(
-    plan: &Plan,
+    plan: &RunPlan,
     board: &Board,
     recorder: &EveRecorder,
     functions: Vec<&'static str>,
-    level: Option<LevelCounters>,
+    level: Option<LevelPortCounters>,
 ) -> Arc<Source> {
     let names = plan.links.iter().flat_map(|link| vec![link.name.clone(); link.workers.into()]);
     Arc::new(Source::new(board.clone(), names.collect(), recorder.watches(), functions, level))
@@ -323,7 +323,7 @@ fn tell_first(in_force: &InForce, report: &RuleSetReport) {
 }
 
 /// Logs the links, and notes about them.
-fn tell_what_runs(plan: &Plan, builder: &Builder, refuses_midstream: bool) {
+fn tell_what_runs(plan: &RunPlan, builder: &Builder, refuses_midstream: bool) {
     if refuses_midstream {
         info!(
             "note: TCP connections that are open already are refused until they open anew (stream_midstream); to reset them set stream.midstream-policy to reject, to pick them up set stream.midstream to yes"
@@ -355,7 +355,7 @@ fn tell_what_runs(plan: &Plan, builder: &Builder, refuses_midstream: bool) {
 }
 
 /// The interfaces of each link, all different, whatever names they are given by.
-fn interfaces(plan: &Plan) -> Result<Vec<Vec<Interface>>, Failure> {
+fn interfaces(plan: &RunPlan) -> Result<Vec<Vec<Interface>>, Failure> {
     let several = plan.links.len() > 1;
     let mut known: Vec<(u32, String, &str)> = Vec::new();
     let mut of_links = Vec::new();
@@ -396,7 +396,7 @@ fn twice(link: &LinkPlan, name: &str, other: &str, of: &str) -> String {
 
 /// Settings of the workers of each link.
 fn settings_of(
-    plan: &Plan,
+    plan: &RunPlan,
     builder: &Builder,
     seed: [u64; 2],
     warnings: &mut Vec<String>,
@@ -407,7 +407,7 @@ fn settings_of(
 /// Settings of a link's workers.
 fn engine_settings(
     builder: &Builder,
-    plan: &Plan,
+    plan: &RunPlan,
     link: &LinkPlan,
     seed: [u64; 2],
     warnings: &mut Vec<String>,
@@ -431,7 +431,7 @@ fn engine_settings(
 }
 
 /// One instance per output folder and per inline interface.
-fn locks(plan: &Plan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
+fn locks(plan: &RunPlan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
     let mut locks = Vec::new();
     locks.extend(plan.pid_file.as_deref().map(lock::pid_file).transpose()?);
     for link in plan.links.iter().filter(|link| link.is_inline()) {
@@ -453,7 +453,7 @@ fn locks(plan: &Plan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
 
 /// Reports settings without an effect: those that nothing has read by now. For settings of the host file this
 /// is an error.
-fn check_unread(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
+fn check_unread(plan: &RunPlan, builder: &Builder) -> Result<(), Failure> {
     let settings = builder.settings();
     if let Some(key) = settings.unread().iter().find(|key| plan.options.below.iter().any(|(k, _)| &k == key))
     {

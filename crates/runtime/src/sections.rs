@@ -4,7 +4,7 @@
 
 use crate::load;
 use bartizan_base::{FunctionId, Generation};
-use bartizan_config::policy::{Member, Policy, PolicyFile, Problem, Target, read};
+use bartizan_config::policy::{ConfigProblem, PolicyDefinition, PolicyFile, ResolvedMember, Target, read};
 use bartizan_controller::sections::{SectionFindings, Sections};
 use bartizan_flow::host::HostTable;
 use bartizan_function::contain::contained;
@@ -41,7 +41,7 @@ fn findings(
     kind: &dyn FunctionKind,
     common: &Arc<RulePart>,
     file: &PolicyFile,
-    policy: &Policy,
+    policy: &PolicyDefinition,
 ) -> SectionFindings {
     let classes = [Arc::new(RulePart::new(class_of(kind.spec().name, file, policy)))];
     let hosts = HostTables::new(HostTablesConfig { memory: HOST_BYTES, ..HostTablesConfig::default() });
@@ -58,7 +58,7 @@ fn findings(
     let problem = |place: &str, message: String| {
         let path =
             place.strip_prefix("classes/0/rules").unwrap_or_default().trim_start_matches('/').to_owned();
-        Problem { position: Default::default(), path, message }
+        ConfigProblem { position: Default::default(), path, message }
     };
     let problems = |errors: Vec<RulesError>| {
         errors.into_iter().map(|error| problem(&error.place, error.message)).collect::<Vec<_>>()
@@ -89,7 +89,7 @@ fn common_of(file: &PolicyFile) -> Value {
 }
 
 /// The data of one policy that a function receives.
-fn class_of(function: &str, file: &PolicyFile, policy: &Policy) -> Value {
+fn class_of(function: &str, file: &PolicyFile, policy: &PolicyDefinition) -> Value {
     let texts = |targets: &[Target]| members(&file.resolve(targets));
     let section = policy.sections.iter().find(|section| section.function == function);
     json!({
@@ -103,10 +103,10 @@ fn class_of(function: &str, file: &PolicyFile, policy: &Policy) -> Value {
 }
 
 /// Members in the form that functions receive; all DNS names have one number, since no packet is classified.
-fn members(all: &[Member]) -> Vec<String> {
-    let text = |member: &Member| match member {
-        Member::Prefix(prefix) => prefix.to_string(),
-        Member::Name(_) => "name/1".to_owned(),
+fn members(all: &[ResolvedMember]) -> Vec<String> {
+    let text = |member: &ResolvedMember| match member {
+        ResolvedMember::Prefix(prefix) => prefix.to_string(),
+        ResolvedMember::Name(_) => "name/1".to_owned(),
     };
     all.iter().map(text).collect()
 }

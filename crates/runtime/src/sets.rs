@@ -2,30 +2,30 @@
 //! Commands about data sets of a running program. Their answers begin with the words of Suricata, which tools
 //! search for.
 
-use crate::channel::{Answer, SetCommand, ValueCommand};
+use crate::channel::{CommandOutcome, SetCommand, ValueCommand};
 use crate::load;
 use bartizan_detect::shared::Shared;
-use bartizan_detect::state::dataset::{Dataset, Kind};
+use bartizan_detect::state::dataset::{Dataset, DatasetType};
 use bartizan_events::output::Rights;
 use std::sync::Arc;
 
 /// Carries out a command.
-pub fn carry_out(command: &SetCommand, shared: &Shared, rights: &Rights) -> Answer {
+pub fn carry_out(command: &SetCommand, shared: &Shared, rights: &Rights) -> CommandOutcome {
     match answer(command, shared, rights) {
         Ok(answer) => answer,
-        Err(why) => Answer::Refused(why),
+        Err(why) => CommandOutcome::Refused(why),
     }
 }
 
-fn answer(command: &SetCommand, shared: &Shared, rights: &Rights) -> Result<Answer, String> {
+fn answer(command: &SetCommand, shared: &Shared, rights: &Rights) -> Result<CommandOutcome, String> {
     match command {
         SetCommand::Dump => match load::save_datasets(shared, rights).as_slice() {
-            [] => Ok(Answer::Done),
+            [] => Ok(CommandOutcome::Done),
             problems => Err(problems.join("; ")),
         },
         SetCommand::Clear(name, kind) => {
             find(shared, name, kind)?.clear();
-            Ok(Answer::Done)
+            Ok(CommandOutcome::Done)
         }
         SetCommand::Value(what, name, kind, value) => {
             let set = find(shared, name, kind)?;
@@ -36,7 +36,7 @@ fn answer(command: &SetCommand, shared: &Shared, rights: &Rights) -> Result<Answ
             };
             let read = set.kind().read(value);
             let bytes = read.map_err(|wanted| format!("{failed}: `{value}` is no {wanted}"))?;
-            let text = |text: &str| Ok(Answer::Text(text.to_owned()));
+            let text = |text: &str| Ok(CommandOutcome::Text(text.to_owned()));
             match what {
                 ValueCommand::Add if set.get(&bytes).is_some() => text("data already in set"),
                 ValueCommand::Add if set.add(&bytes) => text("data added"),
@@ -52,7 +52,7 @@ fn answer(command: &SetCommand, shared: &Shared, rights: &Rights) -> Result<Answ
 
 /// The set with a name, if its values are of this kind.
 fn find(shared: &Shared, name: &str, kind: &str) -> Result<Arc<Dataset>, String> {
-    let kind = Kind::from_name(kind).ok_or_else(|| {
+    let kind = DatasetType::from_name(kind).ok_or_else(|| {
         format!(
             "unknown settype: `{kind}` is no type of data sets; there are string, md5, sha256, ipv4 and ip"
         )

@@ -6,14 +6,14 @@
 //! event has the time of the packet clock.
 
 use crate::error::Failure;
-use crate::offload::LevelCounters;
-use bartizan_base::{FunctionId, Settings, Timestamp};
+use crate::offload::LevelPortCounters;
+use bartizan_base::{FunctionId, SettingsMap, Timestamp};
 use bartizan_dataplane::board::{Amount, Board, DecisionKey, Snapshot};
 use bartizan_dataplane::eve::{RulesInForce, StatsNow, StatsWriter};
 use bartizan_packet::casts::{Casts, add_casts};
 use bartizan_ports::PortStats;
 use bartizan_rules::RuleSetReport;
-use bartizan_stages::stats::{Counters, Sum, mostly_wrong_checksums, visit_capture};
+use bartizan_stages::stats::{NamedCounters, Sum, mostly_wrong_checksums, visit_capture};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 use tracing::warn;
@@ -24,7 +24,7 @@ pub const ANSWER: Duration = Duration::from_millis(400);
 const INTERVAL: u64 = 8;
 
 /// The interval of `stats` events in the settings; `None`: disabled.
-pub fn interval(settings: &Settings) -> Result<Option<Duration>, Failure> {
+pub fn interval(settings: &SettingsMap) -> Result<Option<Duration>, Failure> {
     let wrong = Failure::setting(settings);
     let (enabled, seconds) =
         (settings.bool("stats.enabled", true), settings.number("stats.interval", INTERVAL));
@@ -113,9 +113,9 @@ pub struct Statistics {
     rules: RulesInForce,
     links: Vec<StatsLink>,
     /// Counters of each link that its workers do not have; empty without such counters.
-    beside: Vec<Counters>,
+    beside: Vec<NamedCounters>,
     /// Counters of ports at a level below.
-    level: Option<LevelCounters>,
+    level: Option<LevelPortCounters>,
     /// Names of all functions so far: their counters remain when no chain has them any more.
     functions: BTreeMap<FunctionId, &'static str>,
 }
@@ -137,7 +137,7 @@ impl Statistics {
     }
 
     /// Adds a level below that counts traffic of ports.
-    pub fn with_level(self, level: Option<LevelCounters>) -> Self {
+    pub fn with_level(self, level: Option<LevelPortCounters>) -> Self {
         Statistics { level, ..self }
     }
 
@@ -152,7 +152,7 @@ impl Statistics {
     }
 
     /// Sets the present counters of each link that its workers do not have.
-    pub fn counted_beside(&mut self, beside: Vec<Counters>) {
+    pub fn counted_beside(&mut self, beside: Vec<NamedCounters>) {
         self.beside = beside;
     }
 
@@ -205,12 +205,12 @@ impl Statistics {
         for link in &self.links {
             let (own, others) = rest.split_at(rest.len().min(link.workers.into()));
             rest = others;
-            let seen: &mut Seen = links.entry(link.name.clone()).or_default();
+            let seen: &mut TrafficStat = links.entry(link.name.clone()).or_default();
             own.iter().for_each(|snapshot| seen.add_worker(snapshot));
         }
         let mut reasons = Reasons::new();
         for snapshot in &shown {
-            Seen::add_policies(snapshot, &mut policies);
+            TrafficStat::add_policies(snapshot, &mut policies);
             self.functions.extend(snapshot.functions.iter().copied());
             add_reasons(snapshot, &self.functions, &mut reasons);
         }
@@ -258,7 +258,7 @@ impl Statistics {
             }
             sum.finish()
         };
-        let threads: Vec<Counters> = shown.chunks(1).map(sum_of).collect();
+        let threads: Vec<NamedCounters> = shown.chunks(1).map(sum_of).collect();
         let mut rest = shown;
         let mut links = Vec::new();
         for link in &self.links {
@@ -271,7 +271,7 @@ impl Statistics {
     }
 
     /// Logs once per link that most checksums are wrong.
-    pub fn warn(&mut self, links: &[Counters]) {
+    pub fn warn(&mut self, links: &[NamedCounters]) {
         for (link, counters) in self.links.iter_mut().zip(links) {
             let warning = checksum_warning(counters, Some(&link.interface));
             if let Some(warning) = warning.filter(|_| !link.warned) {
@@ -286,10 +286,10 @@ impl Statistics {
         &mut self,
         clock: Timestamp,
         totals: &[(&'static str, u64)],
-        threads: Vec<Counters>,
-        links: Vec<Counters>,
+        threads: Vec<NamedCounters>,
+        links: Vec<NamedCounters>,
         ports: &Named,
-    ) -> (Counters, Named) {
+    ) -> (NamedCounters, Named) {
         let (totals, threads, links) = self.with_names(totals, threads, links);
         let (uptime, rules) = (self.uptime(), self.rules);
         let now = StatsNow { clock, uptime, totals: &totals, threads: &threads, links: &links, ports, rules };
@@ -303,9 +303,9 @@ impl Statistics {
             let came = PortFrames { octets: stats.received_bytes, casts: stats.received_casts };
             ports.insert(name, [came, PortFrames { octets: stats.sent_bytes, casts: stats.sent_casts }]);
         }
-        let of_links = self.level.iter().flat_map(LevelCounters::ports);
+        let of_links = self.level.iter().flat_map(LevelPortCounters::ports);
         let of_links = of_links.map(|(port, counters)| (port.interface.as_str(), true, counters));
-        let exits = self.level.iter().flat_map(LevelCounters::exits);
+        let exits = self.level.iter().flat_map(LevelPortCounters::exits);
         let exits = exits.map(|(interface, counters)| (interface, false, counters));
         for (interface, receives, counters) in of_links.chain(exits) {
             let [came, left] = ports.entry(interface).or_default();
@@ -335,7 +335,7 @@ impl Statistics {
     }
 
     /// Updates the counters of outputs.
-    pub fn refresh(&self, counters: &mut Counters) {
+    pub fn refresh(&self, counters: &mut NamedCounters) {
         self.writer.refresh(counters);
     }
 
@@ -343,9 +343,9 @@ impl Statistics {
     fn with_names(
         &self,
         totals: &[(&'static str, u64)],
-        threads: Vec<Counters>,
-        mut links: Vec<Counters>,
-    ) -> (Counters, Named, Named) {
+        threads: Vec<NamedCounters>,
+        mut links: Vec<NamedCounters>,
+    ) -> (NamedCounters, Named, Named) {
         for (link, beside) in links.iter_mut().zip(&self.beside) {
             link.extend(beside.iter().copied());
         }
@@ -380,11 +380,11 @@ fn ports_of(shown: &[Snapshot]) -> BTreeMap<String, PortStats> {
 /// Counter values at one moment.
 pub struct Sums {
     /// All counters, by their names in EVE's `stats`.
-    pub totals: Counters,
+    pub totals: NamedCounters,
     /// Traffic of links.
-    pub links: BTreeMap<String, Seen>,
+    pub links: BTreeMap<String, TrafficStat>,
     /// Traffic of policies.
-    pub policies: BTreeMap<String, Seen>,
+    pub policies: BTreeMap<String, TrafficStat>,
     /// Packets of policies that were not forwarded, or would not have been, by reason.
     pub reasons: Reasons,
 }
@@ -405,7 +405,7 @@ fn add_reasons(snapshot: &Snapshot, functions: &BTreeMap<FunctionId, &'static st
 
 /// Traffic of a link or a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct TrafficStat {
     /// Packets.
     pub packets: u64,
     /// Captured bytes.
@@ -420,7 +420,7 @@ pub struct Seen {
     pub flows: u64,
 }
 
-impl Seen {
+impl TrafficStat {
     fn passed(&mut self, amount: Amount) {
         self.packets += amount.packets;
         self.bytes += amount.bytes;
@@ -440,9 +440,10 @@ impl Seen {
         self.flows += snapshot.flows.iter().sum::<u64>();
     }
 
-    fn add_policies(snapshot: &Snapshot, policies: &mut BTreeMap<String, Seen>) {
+    fn add_policies(snapshot: &Snapshot, policies: &mut BTreeMap<String, TrafficStat>) {
         let names = &snapshot.policies;
-        let mut of = |number: u32, add: &dyn Fn(&mut Seen)| match policies.get_mut(names.name(number)) {
+        let mut of = |number: u32, add: &dyn Fn(&mut TrafficStat)| match policies.get_mut(names.name(number))
+        {
             Some(seen) => add(seen),
             None => add(policies.entry(names.name(number).to_owned()).or_default()),
         };
@@ -468,18 +469,18 @@ impl Seen {
 }
 
 /// Counters by the name of their owner.
-pub type Named = Vec<(String, Counters)>;
+pub type Named = Vec<(String, NamedCounters)>;
 
 /// The workers' counters at one moment.
 struct Gathered {
     clock: Timestamp,
-    totals: Counters,
-    threads: Vec<Counters>,
-    links: Vec<Counters>,
+    totals: NamedCounters,
+    threads: Vec<NamedCounters>,
+    links: Vec<NamedCounters>,
 }
 
 /// The sums of all workers, with the counters that workers do not have.
-fn with_beside(totals: &[(&'static str, u64)], beside: &[Counters]) -> Counters {
+fn with_beside(totals: &[(&'static str, u64)], beside: &[NamedCounters]) -> NamedCounters {
     let mut all = totals.to_vec();
     for (name, value) in beside.iter().flatten() {
         match all.iter_mut().find(|(known, _)| known == name) {

@@ -3,7 +3,7 @@
 
 use crate::error::Failure;
 use bartizan_events::output::{Rights, Unfit};
-use bartizan_stages::stats::Counters;
+use bartizan_stages::stats::NamedCounters;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StatsParts<'s> {
     /// Links, where there are several.
-    pub links: &'s [(String, Counters)],
+    pub links: &'s [(String, NamedCounters)],
     /// Ports.
-    pub ports: &'s [(String, Counters)],
+    pub ports: &'s [(String, NamedCounters)],
 }
 
 /// Writes `stats.json`: every counter by its dotted name; those of several links under `links`, and those of
@@ -31,7 +31,7 @@ pub fn write_stats(
     };
     let mut map = object(counters);
     for (key, all) in [("links", parts.links), ("ports", parts.ports)] {
-        let of = |(name, counters): &(String, Counters)| (name.clone(), object(counters).into());
+        let of = |(name, counters): &(String, NamedCounters)| (name.clone(), object(counters).into());
         if !all.is_empty() {
             map.insert(key.to_owned(), serde_json::Value::Object(all.iter().map(of).collect()));
         }

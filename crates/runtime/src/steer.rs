@@ -6,7 +6,7 @@
 //! ([`crate::view`]) and links do not: the state of a killed run is taken over, a changed MTU is followed,
 //! and a program that was detached is attached again, however long a build takes.
 
-use crate::channel::{Answer, Asked, COMMANDS_WAITING, Command, Inbox, RunningGeneration};
+use crate::channel::{Asked, COMMANDS_WAITING, CommandOutcome, ControlCommand, Inbox, RunningGeneration};
 use crate::engines::Engines;
 use crate::error::Failure;
 use crate::generation::{Builder, Built, reported};
@@ -23,7 +23,7 @@ use crate::southbound::device::refused;
 use crate::stats::{self, Statistics};
 use crate::traces::Traces;
 use crate::view;
-use bartizan_agent::joined::Joined;
+use bartizan_agent::joined::JoinedPolicy;
 use bartizan_base::Generation;
 use bartizan_dataplane::driver::Control;
 use bartizan_events::output::Rights;
@@ -64,13 +64,13 @@ pub struct Steering<'r> {
 }
 
 /// State that changes while commands are carried out.
-struct Course<'s> {
+struct SteeringState<'s> {
     builder: &'s mut Builder,
     below: &'s Mutex<Below>,
     running: Arc<Inventory>,
     number: u64,
     /// A controller's generation that is built, and runs once it is stored.
-    ready: Option<(Arc<Joined>, Built)>,
+    ready: Option<(Arc<JoinedPolicy>, Built)>,
     /// Reloads that wait for this generation: a number belongs to one generation.
     waiting: Vec<Asked>,
 }
@@ -86,7 +86,7 @@ impl Steering<'_> {
         finished: &dyn Fn() -> bool,
     ) {
         let (ready, waiting) = (None, Vec::new());
-        let course = Course { builder, below, running, number: 1, ready, waiting };
+        let course = SteeringState { builder, below, running, number: 1, ready, waiting };
         let (control, ends) = (self.control, AtomicBool::new(false));
         std::thread::scope(|scope| {
             let keeper = scope.spawn(|| keep(links, below, control, &ends));
@@ -98,7 +98,7 @@ impl Steering<'_> {
         });
     }
 
-    fn steer(&self, mut course: Course<'_>, mut inbox: Inbox, finished: &dyn Fn() -> bool) {
+    fn steer(&self, mut course: SteeringState<'_>, mut inbox: Inbox, finished: &dyn Fn() -> bool) {
         let mut read_beside = Instant::now();
         let mut health = Health::default();
         while !finished() {
@@ -129,7 +129,7 @@ impl Steering<'_> {
     }
 
     /// Carries out arriving commands until the next check.
-    fn obey(&self, inbox: &mut Inbox, course: &mut Course<'_>) {
+    fn obey(&self, inbox: &mut Inbox, course: &mut SteeringState<'_>) {
         let end = Instant::now() + LOOK;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -142,21 +142,21 @@ impl Steering<'_> {
         }
     }
 
-    fn carry_out(&self, asked: Asked, course: &mut Course<'_>) {
-        let no = |why: &str| Answer::Refused(why.to_owned());
-        let reloads = matches!(asked.command, Command::Reload | Command::ReloadLater);
+    fn carry_out(&self, asked: Asked, course: &mut SteeringState<'_>) {
+        let no = |why: &str| CommandOutcome::Refused(why.to_owned());
+        let reloads = matches!(asked.command, ControlCommand::Reload | ControlCommand::ReloadLater);
         if reloads && course.ready.is_some() && course.waiting.len() < COMMANDS_WAITING {
             course.waiting.push(asked);
             return;
         }
         let answer = match &asked.command {
-            Command::ReloadLater => {
-                asked.answer_early(Answer::Done);
+            ControlCommand::ReloadLater => {
+                asked.answer_early(CommandOutcome::Done);
                 self.reload(course);
                 return;
             }
-            Command::Reload => self.reload(course),
-            Command::Reopen => {
+            ControlCommand::Reload => self.reload(course),
+            ControlCommand::Reopen => {
                 self.source.ask_reopen();
                 match asked.is_by_signal() {
                     true => {
@@ -164,33 +164,33 @@ impl Steering<'_> {
                     }
                     false => info!("outputs are opened again"),
                 }
-                Answer::Done
+                CommandOutcome::Done
             }
-            Command::Stop => {
+            ControlCommand::Stop => {
                 // Before the socket closes with the end of the workers.
-                asked.answer_early(Answer::Done);
+                asked.answer_early(CommandOutcome::Done);
                 view::lock(course.below).end_watch();
                 self.control.stop();
                 return;
             }
-            Command::FailedRules => {
+            ControlCommand::FailedRules => {
                 let (rules, more) = course.running.failed();
-                Answer::FailedRules(rules, more)
+                CommandOutcome::FailedRules(rules, more)
             }
-            Command::Setting(key) => match course.builder.settings().get(key) {
-                Some(value) => Answer::Text(value.to_owned()),
+            ControlCommand::Setting(key) => match course.builder.settings().get(key) {
+                Some(value) => CommandOutcome::Text(value.to_owned()),
                 None => no("Unable to get value"),
             },
-            Command::Configure(function, settings) => self.configure(function, settings, course),
-            Command::Set(command) => sets::carry_out(command, course.builder.shared(), self.rights),
-            Command::Build(joined) => self.build_held(joined, course),
-            Command::Swap => match course.ready.take() {
+            ControlCommand::Configure(function, settings) => self.configure(function, settings, course),
+            ControlCommand::Set(command) => sets::carry_out(command, course.builder.shared(), self.rights),
+            ControlCommand::Build(joined) => self.build_held(joined, course),
+            ControlCommand::Swap => match course.ready.take() {
                 Some(ready) => self.run_held(ready, course),
                 None => no("nothing is ready"),
             },
-            Command::Abandon => {
+            ControlCommand::Abandon => {
                 course.ready = None;
-                Answer::Done
+                CommandOutcome::Done
             }
         };
         asked.answer(answer);
@@ -200,31 +200,35 @@ impl Steering<'_> {
     }
 
     /// Builds a controller's generation beside the running one. Weaker rules are intended.
-    fn build_held(&self, joined: &Arc<Joined>, course: &mut Course<'_>) -> Answer {
+    fn build_held(&self, joined: &Arc<JoinedPolicy>, course: &mut SteeringState<'_>) -> CommandOutcome {
         course.ready = None;
         let number = Generation(course.number + 1);
         match reported(course.builder, |builder| builder.build_held(joined, number)) {
             Ok(built) => {
                 course.ready = Some((Arc::clone(joined), built));
-                Answer::Done
+                CommandOutcome::Done
             }
-            Err(error) => Answer::NotBuilt(Box::new(refused(joined, error))),
+            Err(error) => CommandOutcome::NotBuilt(Box::new(refused(joined, error))),
         }
     }
 
     /// Passes a controller's generation to the workers.
-    fn run_held(&self, (joined, built): (Arc<Joined>, Built), course: &mut Course<'_>) -> Answer {
+    fn run_held(
+        &self,
+        (joined, built): (Arc<JoinedPolicy>, Built),
+        course: &mut SteeringState<'_>,
+    ) -> CommandOutcome {
         let generation = joined.generation;
         course.builder.hold(Some(joined));
         self.source.reloaded(true);
         let said = self.swap(built, course);
         info!("generation {generation} of the controller runs: {said}");
-        Answer::Reloaded(self.in_force.newest())
+        CommandOutcome::Reloaded(self.in_force.newest())
     }
 
     /// Lets workers run a generation. Returns the log line.
-    fn swap(&self, built: Built, course: &mut Course<'_>) -> String {
-        let Course { builder, below, running, number, .. } = course;
+    fn swap(&self, built: Built, course: &mut SteeringState<'_>) -> String {
+        let SteeringState { builder, below, running, number, .. } = course;
         let before = Generation(*number);
         *number += 1;
         // The level has room for the lists of two generations: while it still uses the one before the last,
@@ -266,34 +270,39 @@ impl Steering<'_> {
 
     /// Builds a generation beside the running one, and swaps it if it is complete and does not weaken
     /// protection.
-    fn reload(&self, course: &mut Course<'_>) -> Answer {
-        let Course { builder, running, number, .. } = course;
+    fn reload(&self, course: &mut SteeringState<'_>) -> CommandOutcome {
+        let SteeringState { builder, running, number, .. } = course;
         let built = self.build(builder, Generation(*number + 1), running);
         self.source.reloaded(built.is_ok());
         match built {
             Ok(built) => {
                 let said = self.swap(built, course);
                 info!("generation {}: {said}", course.number);
-                Answer::Reloaded(self.in_force.newest())
+                CommandOutcome::Reloaded(self.in_force.newest())
             }
             Err(error) => {
                 let content = self.in_force.newest().content;
                 let said = format!("reload refused, generation {number} goes on ({content}): {error}");
                 info!("{said}");
-                Answer::Refused(said)
+                CommandOutcome::Refused(said)
             }
         }
     }
 
     /// Changes the settings of a function: a generation is built with them as by a reload, from the present
     /// files. A refused one has no effect.
-    fn configure(&self, function: &str, settings: &Map<String, Value>, course: &mut Course<'_>) -> Answer {
+    fn configure(
+        &self,
+        function: &str,
+        settings: &Map<String, Value>,
+        course: &mut SteeringState<'_>,
+    ) -> CommandOutcome {
         let before = match course.builder.configure(function, settings) {
             Ok(before) => before,
-            Err(why) => return Answer::Refused(why),
+            Err(why) => return CommandOutcome::Refused(why),
         };
         let answer = self.reload(course);
-        if matches!(answer, Answer::Refused(_)) {
+        if matches!(answer, CommandOutcome::Refused(_)) {
             course.builder.restore(before);
         }
         answer

@@ -3,16 +3,16 @@
 
 use crate::error::Failure;
 use crate::load;
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use bartizan_dataplane::eve::EveRecorder;
 use bartizan_detect::needs::Needs;
-use bartizan_events::file_store::{FileStore, FileStoreHandle, WhenBehind};
+use bartizan_events::file_store::{FileStoreHandle, FileStoreOutput, WhenBehind};
 use bartizan_events::tls_store::{TlsStore, TlsStoreHandle};
 use std::path::Path;
 
 /// The stores that the settings enable.
 pub struct Stores {
-    files: Option<FileStore>,
+    files: Option<FileStoreOutput>,
     certificates: Option<TlsStore>,
 }
 
@@ -29,7 +29,7 @@ impl Stores {
     /// # Errors
     /// A setting is malformed, or a folder cannot be made.
     pub fn open(
-        settings: &Settings,
+        settings: &SettingsMap,
         needs: &Needs,
         folder: &Path,
         behind: WhenBehind,
@@ -45,14 +45,14 @@ impl Stores {
     #[must_use]
     pub fn handles(&self) -> StoreHandles {
         StoreHandles {
-            files: self.files.as_ref().and_then(FileStore::handle),
+            files: self.files.as_ref().and_then(FileStoreOutput::handle),
             certificates: self.certificates.as_ref().and_then(TlsStore::handle),
         }
     }
 
     /// Waits until everything is written. Returns the failures.
     pub fn finish(&mut self) -> Vec<String> {
-        let files = self.files.as_mut().and_then(FileStore::finish);
+        let files = self.files.as_mut().and_then(FileStoreOutput::finish);
         let certificates = self.certificates.as_mut().and_then(TlsStore::finish);
         files.into_iter().chain(certificates).collect()
     }

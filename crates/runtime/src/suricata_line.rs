@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// The requests of a line of Suricata.
 #[derive(Debug, Default)]
-struct Line {
+struct SuricataCommandLine {
     /// Options that both of our commands have, in our form.
     options: Vec<String>,
     config: Option<String>,
@@ -55,9 +55,9 @@ const WITH_VALUE: [&str; 19] = [
     "--pcap-buffer-size",
 ];
 
-impl Line {
-    fn read(arguments: &[String]) -> Line {
-        let mut line = Line::default();
+impl SuricataCommandLine {
+    fn read(arguments: &[String]) -> SuricataCommandLine {
+        let mut line = SuricataCommandLine::default();
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             let (name, given) = match argument.split_once('=') {
@@ -231,12 +231,12 @@ fn quoted(word: &str) -> String {
 pub fn hint(arguments: &[String]) -> Option<String> {
     let (line, command) = match arguments.split_first() {
         Some((first, rest)) if matches!(first.as_str(), "run" | "inspect") => {
-            let mut line = Line::read(rest);
+            let mut line = SuricataCommandLine::read(rest);
             // For `run` and `inspect`, `-c` is the host file.
             line.config = None;
             (line, Some(first.as_str()))
         }
-        Some((first, _)) if first.starts_with('-') => (Line::read(arguments), None),
+        Some((first, _)) if first.starts_with('-') => (SuricataCommandLine::read(arguments), None),
         _ => return None,
     };
     if !line.is_suricatas {

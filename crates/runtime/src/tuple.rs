@@ -9,7 +9,7 @@ pub const ANY_PORT: u16 = 49_152;
 
 /// A flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tuple {
+pub struct FlowTuple {
     /// IP protocol.
     pub protocol: u8,
     /// Address and port of the side that opens the flow.
@@ -45,7 +45,7 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
 ///
 /// # Errors
 /// A message with the error and the right form.
-pub fn parse(text: &str) -> Result<Tuple, String> {
+pub fn parse(text: &str) -> Result<FlowTuple, String> {
     let all: Vec<&str> = words(text).collect();
     let (protocol, source, destination) = match all.as_slice() {
         [protocol, source, destination] => (*protocol, *source, *destination),
@@ -68,7 +68,7 @@ pub fn parse(text: &str) -> Result<Tuple, String> {
     if !matches!(protocol, 6 | 17 | 132) && (source.1.is_some() || destination.1.is_some()) {
         return Err(format!("only tcp, udp and sctp have ports; leave them out: {FORM}"));
     }
-    Ok(Tuple { protocol, source, destination, icmp })
+    Ok(FlowTuple { protocol, source, destination, icmp })
 }
 
 /// Parses a protocol, by name or number; ICMP with type and code.
@@ -159,7 +159,7 @@ mod tests {
             ("47 10.0.0.1 10.0.0.2", 47, ("10.0.0.1", None), ("10.0.0.2", None)),
         ];
         for (text, protocol, source, destination) in cases {
-            let expected = Tuple {
+            let expected = FlowTuple {
                 protocol,
                 source: (a(source.0), source.1),
                 destination: (a(destination.0), destination.1),

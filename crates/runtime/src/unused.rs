@@ -10,7 +10,7 @@ use crate::error::Failure;
 use crate::generation::BuildOptions;
 use crate::log;
 use bartizan_applayer::protocols;
-use bartizan_base::{Settings, parse_bool};
+use bartizan_base::{SettingsMap, parse_bool};
 use bartizan_config::suricata::{self, UnsupportedSetting, is_off, unsupported_settings};
 use bartizan_events::EveOutputs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,7 +63,7 @@ fn is_read_later(key: &str) -> bool {
 }
 
 /// Whether the value of a key is the name by which an item of a list is known (`outputs.1 = eve-log`).
-fn is_name(settings: &Settings, key: &str) -> bool {
+fn is_name(settings: &SettingsMap, key: &str) -> bool {
     settings.get(key).is_some_and(|name| settings.children(key).any(|child| child == name))
 }
 
@@ -73,7 +73,7 @@ fn is_written(kind: &str) -> bool {
 }
 
 /// The place that a list's item, or the first of its options, comes from.
-fn origin_of<'s>(settings: &'s Settings, key: &str) -> Option<&'s str> {
+fn origin_of<'s>(settings: &'s SettingsMap, key: &str) -> Option<&'s str> {
     let below = format!("{key}.");
     let mut keys = settings.iter().map(|(known, _)| known);
     settings
@@ -83,7 +83,7 @@ fn origin_of<'s>(settings: &'s Settings, key: &str) -> Option<&'s str> {
 
 impl Unused {
     /// The settings that nothing has read so far.
-    pub fn of(settings: &Settings) -> Self {
+    pub fn of(settings: &SettingsMap) -> Self {
         let mut found = Unused::default();
         // Before this function reads settings itself, which marks them as read.
         let unread = settings.unread();
@@ -114,7 +114,7 @@ impl Unused {
 
     /// Adds the event types that an output enables and that are not written. A malformed value was reported
     /// as an error earlier.
-    fn add_types(&mut self, settings: &Settings) {
+    fn add_types(&mut self, settings: &SettingsMap) {
         let outputs = EveOutputs::from_settings(settings).map(|all| all.outputs).unwrap_or_default();
         for output in outputs {
             let list = format!("outputs.{}.eve-log.types", output.index);
@@ -136,7 +136,7 @@ impl Unused {
     }
 
     /// Adds an unknown key. `what`: its readable name.
-    fn add_unknown(&mut self, origin: &str, key: &str, what: &str, settings: &Settings) {
+    fn add_unknown(&mut self, origin: &str, key: &str, what: &str, settings: &SettingsMap) {
         let near = suricata::nearest_known(key).filter(|near| settings.get(near).is_none());
         let hint = near.map_or_else(
             || "correct or remove it".to_owned(),
@@ -150,7 +150,7 @@ impl Unused {
     }
 
     /// Adds outputs that are enabled and not written, and unknown event types.
-    fn add_outputs(&mut self, settings: &Settings) {
+    fn add_outputs(&mut self, settings: &SettingsMap) {
         for item in settings.children("outputs") {
             let section = format!("outputs.{item}");
             let filetype = |name: &str| settings.get(&format!("{section}.eve-log.{name}"));
@@ -271,7 +271,7 @@ impl Unused {
 }
 
 /// Reports settings without an effect. With `--strict`, misspelt, weakening and unwritten ones are an error.
-pub fn tell(options: &BuildOptions, settings: &Settings) -> Result<(), Failure> {
+pub fn tell(options: &BuildOptions, settings: &SettingsMap) -> Result<(), Failure> {
     let unused = Unused::of(settings);
     if options.strict {
         unused.error()?;
@@ -282,7 +282,7 @@ pub fn tell(options: &BuildOptions, settings: &Settings) -> Result<(), Failure> 
 
 /// As [`tell`], for a check: lists all of them if `all`; returns whether something is an error with
 /// `--strict`.
-pub fn check(settings: &Settings, all: bool) -> bool {
+pub fn check(settings: &SettingsMap, all: bool) -> bool {
     let unused = Unused::of(settings);
     unused.lines(all).iter().for_each(|line| log::line(line));
     !unused.faults().is_empty()

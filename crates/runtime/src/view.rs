@@ -3,14 +3,14 @@
 //! state of workers, statistics, the rules in force. A query blocks only its caller, even while a reload is
 //! being built.
 
-use crate::channel::Answer;
+use crate::channel::CommandOutcome;
 use crate::metrics::Source;
 use crate::southbound::InForce;
 use crate::stats::{ANSWER, Statistics};
 use bartizan_base::Generation;
 use bartizan_dataplane::driver::Control;
 use bartizan_dataplane::driver::inquiry::{self, FlowsWanted};
-use bartizan_stages::lifecycle::Act;
+use bartizan_stages::lifecycle::LifecycleCommand;
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// A query.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Question {
+pub enum ControlQuery {
     /// All counters.
     Counters,
     /// Packets of an interface.
@@ -42,7 +42,7 @@ pub enum Question {
     /// Health of functions.
     Functions,
     /// An order about a function.
-    Order(Arc<str>, Act),
+    Order(Arc<str>, LifecycleCommand),
 }
 
 /// The view; see the module.
@@ -67,27 +67,29 @@ pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl View {
     /// Answers a query.
-    pub fn tell(&self, question: &Question) -> Answer {
+    pub fn tell(&self, question: &ControlQuery) -> CommandOutcome {
         match question {
-            Question::Counters => {
+            ControlQuery::Counters => {
                 self.wait_for_counters();
-                Answer::Counters(lock(&self.statistics).show())
+                CommandOutcome::Counters(lock(&self.statistics).show())
             }
-            Question::Interface(name) => self.interface(name),
-            Question::Interfaces => Answer::Names(self.interfaces.clone()),
-            Question::Rules => Answer::Rules(lock(&self.statistics).rules()),
-            Question::Status => Answer::Told(self.status()),
-            Question::Uptime => Answer::Number(lock(&self.statistics).uptime()),
-            Question::Controller => match self.source.controller() {
-                Some(shown) => Answer::Told(shown.told()),
-                None => Answer::Refused(
+            ControlQuery::Interface(name) => self.interface(name),
+            ControlQuery::Interfaces => CommandOutcome::Names(self.interfaces.clone()),
+            ControlQuery::Rules => CommandOutcome::Rules(lock(&self.statistics).rules()),
+            ControlQuery::Status => CommandOutcome::Told(self.status()),
+            ControlQuery::Uptime => CommandOutcome::Number(lock(&self.statistics).uptime()),
+            ControlQuery::Controller => match self.source.controller() {
+                Some(shown) => CommandOutcome::Told(shown.told()),
+                None => CommandOutcome::Refused(
                     "this run belongs to no controller; say `controller` in the host file".to_owned(),
                 ),
             },
-            Question::Levels => self.ask(inquiry::Question::Levels),
-            Question::Flows(wanted) => self.ask(inquiry::Question::Flows(*wanted)),
-            Question::Functions => self.ask(inquiry::Question::Functions),
-            Question::Order(function, act) => self.ask(inquiry::Question::Order(Arc::clone(function), *act)),
+            ControlQuery::Levels => self.ask(inquiry::Question::Levels),
+            ControlQuery::Flows(wanted) => self.ask(inquiry::Question::Flows(*wanted)),
+            ControlQuery::Functions => self.ask(inquiry::Question::Functions),
+            ControlQuery::Order(function, act) => {
+                self.ask(inquiry::Question::Order(Arc::clone(function), *act))
+            }
         }
     }
 
@@ -108,12 +110,12 @@ impl View {
         told
     }
 
-    fn ask(&self, question: inquiry::Question) -> Answer {
+    fn ask(&self, question: inquiry::Question) -> CommandOutcome {
         match self.control.ask(question) {
-            Some(collector) => Answer::Workers(collector),
-            None => {
-                Answer::Refused("workers have as many questions as they take; ask again later".to_owned())
-            }
+            Some(collector) => CommandOutcome::Workers(collector),
+            None => CommandOutcome::Refused(
+                "workers have as many questions as they take; ask again later".to_owned(),
+            ),
         }
     }
 
@@ -126,14 +128,16 @@ impl View {
         }
     }
 
-    fn interface(&self, name: &str) -> Answer {
+    fn interface(&self, name: &str) -> CommandOutcome {
         if !self.interfaces.iter().any(|known| known == name) {
             let known = self.interfaces.join(", ");
-            return Answer::Refused(format!("`{name}` is no interface of this run; there are {known}"));
+            return CommandOutcome::Refused(format!(
+                "`{name}` is no interface of this run; there are {known}"
+            ));
         }
         self.wait_for_counters();
         let mut stat = lock(&self.statistics).interface(name);
         stat.bypassed = self.source.handled_below(name);
-        Answer::Interface(stat)
+        CommandOutcome::Interface(stat)
     }
 }

@@ -2,7 +2,7 @@
 //! A kind of level that the runtime does not have: a program adds it by its driver, a host file names it, and
 //! decided flows of an inline link go to its devices.
 
-use bartizan_offload::level::{Fail, Side};
+use bartizan_offload::level::{Fail, PortSide};
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port as _, wait_any};
 use bartizan_runtime::generation::BuildOptions;
 use bartizan_runtime::levels::Levels;
@@ -83,8 +83,8 @@ fn decided_flows_go_to_the_devices_of_a_level_that_a_program_adds() {
     assert!(outcome.failure.is_none() && outcome.is_complete, "{}", outcome.summary);
     let state = driver.state();
     let [first, second] = state.attached.as_slice() else { panic!("{:?}", state.attached) };
-    assert_eq!((first.side, first.index, first.pair), (Side::First, 0, 1));
-    assert_eq!((second.side, second.index, second.pair), (Side::Second, 1, 0));
+    assert_eq!((first.side, first.index, first.pair), (PortSide::First, 0, 1));
+    assert_eq!((second.side, second.index, second.pair), (PortSide::Second, 1, 0));
     assert!([first, second].iter().all(|port| port.watch.is_some_and(|watch| watch.fail == Fail::Open)));
     assert_eq!((state.devices.len(), state.devices[0].entries, state.generation), (1, 64, 1));
     assert!(state.options.is_some_and(|options| options.flows == 64 && options.workers == 1));

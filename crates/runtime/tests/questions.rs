@@ -8,7 +8,7 @@ use bartizan_runtime::error::Exit;
 use bartizan_runtime::explain::flow::{self, CaptureFlow, FlowContext};
 use bartizan_runtime::explain::rule::{self, RuleOptions};
 use bartizan_runtime::generation::BuildOptions;
-use bartizan_runtime::headers::{HeaderRules, lookups};
+use bartizan_runtime::headers::{HeaderRuleSet, lookups};
 use bartizan_runtime::log::Report;
 use bartizan_runtime::offline::OfflineGeneration;
 use bartizan_runtime::replay::{self, ReplayOptions, Traffic};
@@ -182,14 +182,14 @@ fn headers_find_the_rules_of_a_file() {
 ";
     let rules = file(&folder, "acl.rules", rules);
     let trace = file(&folder, "headers.txt", "3221225985 1 4000 53 17\n3221225985 1 4000 80 6\n1 2 3 4 5\n");
-    let rules = HeaderRules::read(&rules, None, None, Report::default()).unwrap();
+    let rules = HeaderRuleSet::read(&rules, None, None, Report::default()).unwrap();
     let auto = Auto::new(core::slice::from_ref(&rules.entries), 1 << 20).unwrap();
     let headers = rules.trace(&trace).unwrap();
     assert_eq!(lookups::answers(auto.classifier.as_ref(), &headers), [0, 1, -1]);
     assert!(lookups::speed(auto.classifier.as_ref(), &headers) > 0.0);
     let policy = file(&folder, "p.yaml", POLICY);
-    let policies = HeaderRules::read(&policy, None, None, Report::default()).unwrap();
+    let policies = HeaderRuleSet::read(&policy, None, None, Report::default()).unwrap();
     assert_eq!(policies.count, 1);
-    assert!(HeaderRules::read(&policy, Some("none"), None, Report::default()).is_err());
+    assert!(HeaderRuleSet::read(&policy, Some("none"), None, Report::default()).is_err());
     std::fs::remove_dir_all(folder).unwrap();
 }

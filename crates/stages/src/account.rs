@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The last stage: counts verdicts by policy and measures the memory that flows hold.
 
-use crate::app_memory::{AppMemory, Charge, Held};
+use crate::app_memory::{AppMemory, Charge, PoolBytes};
 use crate::app_stats::AppStats;
 use crate::chain::Chains;
 use crate::counts::WorkerCounters;
@@ -73,7 +73,7 @@ impl Account {
             None => (0, None),
         };
         let remembered = slots.iter().fold(0usize, |sum, slot| sum.saturating_add(slot.held()));
-        let held = Held {
+        let held = PoolBytes {
             app: parsed.saturating_add(remembered) as u64,
             streams: streams.as_deref().map_or(0, StreamPair::held),
         };
@@ -83,7 +83,7 @@ impl Account {
 
     /// Ends the charge of a flow that moves to another worker, which charges the flow from now on.
     pub fn discharge_moved(&mut self, flows: &mut Flows, id: FlowId, of: TenantId, memory: &mut Charge) {
-        let moved = self.memory.set(id, memory, Held::default(), (of, None));
+        let moved = self.memory.set(id, memory, PoolBytes::default(), (of, None));
         note_moved(flows, moved);
     }
 
@@ -91,7 +91,7 @@ impl Account {
     pub fn discharge(&mut self, flows: &mut Flows, id: FlowId) {
         let Some(entry) = flows.get_mut(id) else { return };
         let of = (entry.tenant(), None);
-        let moved = self.memory.set(id, &mut entry.ext.memory, Held::default(), of);
+        let moved = self.memory.set(id, &mut entry.ext.memory, PoolBytes::default(), of);
         note_moved(flows, moved);
     }
 }

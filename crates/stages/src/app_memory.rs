@@ -19,14 +19,14 @@
 //! in turn. The list costs nothing per packet: a flow enters with its first byte and leaves with its last.
 
 use crate::quotas::{Quotas, StateCharge};
-use crate::victims::{Rank, Reach, VictimSearch};
+use crate::victims::{Rank, VictimBounds, VictimSearch};
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{FlowId, TenantId};
 use smallvec::SmallVec;
 
 /// The pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pool {
+pub enum MemoryPool {
     /// Application layers.
     App,
     /// Streams.
@@ -42,35 +42,35 @@ pub struct PerPool<T> {
     pub streams: T,
 }
 
-impl<T> core::ops::Index<Pool> for PerPool<T> {
+impl<T> core::ops::Index<MemoryPool> for PerPool<T> {
     type Output = T;
 
-    fn index(&self, pool: Pool) -> &T {
+    fn index(&self, pool: MemoryPool) -> &T {
         match pool {
-            Pool::App => &self.app,
-            Pool::Streams => &self.streams,
+            MemoryPool::App => &self.app,
+            MemoryPool::Streams => &self.streams,
         }
     }
 }
 
-impl<T> core::ops::IndexMut<Pool> for PerPool<T> {
-    fn index_mut(&mut self, pool: Pool) -> &mut T {
+impl<T> core::ops::IndexMut<MemoryPool> for PerPool<T> {
+    fn index_mut(&mut self, pool: MemoryPool) -> &mut T {
         match pool {
-            Pool::App => &mut self.app,
-            Pool::Streams => &mut self.streams,
+            MemoryPool::App => &mut self.app,
+            MemoryPool::Streams => &mut self.streams,
         }
     }
 }
 
 /// Bytes by pool.
-pub type Held = PerPool<u64>;
+pub type PoolBytes = PerPool<u64>;
 
-impl Held {
+impl PoolBytes {
     const fn is_nothing(&self) -> bool {
         self.app == 0 && self.streams == 0
     }
 
-    fn change(&mut self, before: &Held, after: &Held) {
+    fn change(&mut self, before: &PoolBytes, after: &PoolBytes) {
         self.app = self.app.saturating_add(after.app).saturating_sub(before.app);
         self.streams = self.streams.saturating_add(after.streams).saturating_sub(before.streams);
     }
@@ -80,7 +80,7 @@ impl Held {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charge {
     /// Bytes.
-    pub held: Held,
+    pub held: PoolBytes,
     /// The protocol whose bound counts the bytes of the application layer.
     protocol: Option<ProtocolId>,
     /// The tenant whose list holds the flow.
@@ -116,7 +116,7 @@ pub const STREAM_ROOM: u64 = 16;
 /// The flows of a tenant that hold memory.
 #[derive(Debug, Default)]
 struct Tenant {
-    used: Held,
+    used: PoolBytes,
     flows: Vec<FlowId>,
     /// Search for the flow that gives way next, by pool.
     searches: PerPool<VictimSearch>,
@@ -139,13 +139,13 @@ impl Tenant {
 
 /// The bound and the use of a protocol.
 #[derive(Clone, Copy, Debug, Default)]
-struct Bound {
+struct ProtocolMemory {
     limit: u64,
     used: u64,
     peak: u64,
 }
 
-impl Bound {
+impl ProtocolMemory {
     const fn is_passed(&self) -> bool {
         self.limit > 0 && self.used > self.limit
     }
@@ -161,15 +161,15 @@ pub enum Passed {
     /// The bound of streams, less the room that is kept free.
     Streams,
     /// The quota of a tenant, with the pool in which the tenant holds more.
-    Tenant(TenantId, Pool),
+    Tenant(TenantId, MemoryPool),
 }
 
 impl Passed {
     /// The pool in which flows have to give way.
-    pub const fn pool(self) -> Pool {
+    pub const fn pool(self) -> MemoryPool {
         match self {
-            Passed::Total | Passed::Protocol(_) => Pool::App,
-            Passed::Streams => Pool::Streams,
+            Passed::Total | Passed::Protocol(_) => MemoryPool::App,
+            Passed::Streams => MemoryPool::Streams,
             Passed::Tenant(_, pool) => pool,
         }
     }
@@ -193,10 +193,10 @@ pub struct AppMemoryCounters {
 /// The memory that a worker's flows hold, by pool, protocol and tenant, with its bounds.
 #[derive(Debug, Default)]
 pub struct AppMemory {
-    total: Bound,
-    streams: Bound,
+    total: ProtocolMemory,
+    streams: ProtocolMemory,
     peak: u64,
-    protocols: Vec<Bound>,
+    protocols: Vec<ProtocolMemory>,
     tenants: Vec<Tenant>,
     /// Tenants that hold something.
     active: u64,
@@ -218,7 +218,7 @@ impl AppMemory {
     /// An empty account with these bounds. `streams`: bytes that buffers of streams may take, 0 for no bound.
     #[must_use]
     pub fn new(limits: &AppMemoryLimits, streams: u64) -> Self {
-        let bound = |limit: u64| Bound { limit, ..Bound::default() };
+        let bound = |limit: u64| ProtocolMemory { limit, ..ProtocolMemory::default() };
         AppMemory {
             total: bound(limits.total),
             streams: bound(streams - streams / STREAM_ROOM),
@@ -271,7 +271,7 @@ impl AppMemory {
         &mut self,
         id: FlowId,
         charge: &mut Charge,
-        held: Held,
+        held: PoolBytes,
         (tenant, protocol): (TenantId, Option<ProtocolId>),
     ) -> Option<(FlowId, u32)> {
         if charge.held == held && charge.protocol == protocol {
@@ -295,12 +295,12 @@ impl AppMemory {
             self.over = Some(at);
         }
         let used = tenant.used;
-        for pool in [Pool::App, Pool::Streams] {
+        for pool in [MemoryPool::App, MemoryPool::Streams] {
             if self.heaviest(pool).is_none_or(|t| t.used[pool] < used[pool]) {
                 self.heaviest[pool] = at;
             }
         }
-        let mut all = Held { app: self.total.used, streams: self.streams.used };
+        let mut all = PoolBytes { app: self.total.used, streams: self.streams.used };
         all.change(&before, &held);
         (self.total.used, self.streams.used) = (all.app, all.streams);
         self.peak = self.peak.max(self.total.used);
@@ -308,7 +308,7 @@ impl AppMemory {
     }
 
     /// The tenant that holds most of a pool, as far as changes have shown.
-    fn heaviest(&self, pool: Pool) -> Option<&Tenant> {
+    fn heaviest(&self, pool: MemoryPool) -> Option<&Tenant> {
         self.tenants.get(self.heaviest[pool])
     }
 
@@ -358,7 +358,7 @@ impl AppMemory {
         if !self.checks_protocols {
             return None;
         }
-        let at = self.protocols.iter().position(Bound::is_passed)?;
+        let at = self.protocols.iter().position(ProtocolMemory::is_passed)?;
         Some(Passed::Protocol(ProtocolId(u8::try_from(at).ok()?)))
     }
 
@@ -366,7 +366,7 @@ impl AppMemory {
     fn tenant_passed(&self) -> Option<Passed> {
         let at = self.over?;
         let tenant = self.tenants.get(at).filter(|tenant| tenant.is_over())?;
-        let pool = if tenant.used.app >= tenant.used.streams { Pool::App } else { Pool::Streams };
+        let pool = if tenant.used.app >= tenant.used.streams { MemoryPool::App } else { MemoryPool::Streams };
         Some(Passed::Tenant(TenantId(u16::try_from(at).ok()?), pool))
     }
 
@@ -415,13 +415,13 @@ impl AppMemory {
     /// pages, which return to the system when all of it is freed.
     pub fn next_to_give_way(
         &mut self,
-        pool: Pool,
+        pool: MemoryPool,
         flows: usize,
         rank: impl Fn(FlowId) -> Option<Rank>,
     ) -> Option<FlowId> {
         let whole = match pool {
-            Pool::App => self.total,
-            Pool::Streams => self.streams,
+            MemoryPool::App => self.total,
+            MemoryPool::Streams => self.streams,
         };
         // If the bound of everything is passed, some tenant holds more than its share.
         let aimed = self.aimed;
@@ -434,15 +434,15 @@ impl AppMemory {
             self.heaviest[pool] = heaviest.map_or(0, |(at, _)| at);
         }
         let at = aimed.unwrap_or(self.heaviest[pool]);
-        let reach = Reach { flows, at_once: aimed.is_some() || !self.is_there_time(pool) };
+        let reach = VictimBounds { flows, at_once: aimed.is_some() || !self.is_there_time(pool) };
         let tenant = self.tenants.get_mut(at)?;
         tenant.searches[pool].next(&tenant.flows, reach, rank)
     }
 
     /// Whether the search may continue with the next packet: half of the room kept free is still free.
-    const fn is_there_time(&self, pool: Pool) -> bool {
+    const fn is_there_time(&self, pool: MemoryPool) -> bool {
         let half = self.streams.limit / (STREAM_ROOM - 1) / 2;
-        matches!(pool, Pool::Streams) && self.streams.used <= self.streams.limit.saturating_add(half)
+        matches!(pool, MemoryPool::Streams) && self.streams.used <= self.streams.limit.saturating_add(half)
     }
 
     /// Takes the list of flows whose memory grew since the last call.
@@ -490,7 +490,7 @@ mod tests {
             let charge = self.charges.entry(id).or_default();
             let flow = FlowId(id);
             let of = (TenantId(tenant), Some(ProtocolId(protocol)));
-            let held = Held { app: bytes, ..charge.held };
+            let held = PoolBytes { app: bytes, ..charge.held };
             if let Some((moved, place)) = self.memory.set(flow, charge, held, of) {
                 self.charges.get_mut(&moved.0).unwrap().moved(place);
             }
@@ -503,7 +503,7 @@ mod tests {
                 let weight = charges.get(&id.0)?.held.app;
                 id.0.is_multiple_of(2).then_some(Rank { weight, ..Rank::default() })
             };
-            self.memory.next_to_give_way(Pool::App, 128, rank).map(|id| id.0)
+            self.memory.next_to_give_way(MemoryPool::App, 128, rank).map(|id| id.0)
         }
     }
 
@@ -556,7 +556,7 @@ mod tests {
         let mut charges = [Charge::default(); 2];
         let mut set = |memory: &mut AppMemory, n: usize, app, streams| {
             let of = (TenantId(n as u16), None);
-            memory.set(FlowId(n as u32), &mut charges[n], Held { app, streams }, of);
+            memory.set(FlowId(n as u32), &mut charges[n], PoolBytes { app, streams }, of);
         };
         set(&mut memory, 0, 900, 0);
         set(&mut memory, 1, 10, 1500);
@@ -564,7 +564,7 @@ mod tests {
         // New flows have room when the first gives way.
         set(&mut memory, 1, 10, 1501);
         assert_eq!(memory.passed(), Some(Passed::Streams));
-        for (pool, id) in [(Pool::Streams, 1), (Pool::App, 0)] {
+        for (pool, id) in [(MemoryPool::Streams, 1), (MemoryPool::App, 0)] {
             let next = memory.next_to_give_way(pool, 9, |_| Some(Rank::default()));
             assert_eq!(next, Some(FlowId(id)), "{pool:?}");
         }

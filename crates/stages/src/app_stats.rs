@@ -5,7 +5,7 @@
 //! protocol changes; a transaction when it begins. Each is counted with the packet that caused it.
 
 use crate::flow_ext::FlowExt;
-use bartizan_applayer::flow::{AppLayer, Known};
+use bartizan_applayer::flow::{AppLayer, DetectedProtocol};
 use bartizan_applayer::protocol::{ProtocolSpec, Transport};
 use bartizan_applayer::protocols::TABLE;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ const TRANSPORTS: usize = 2;
 const OVER_BOTH: [Transport; TRANSPORTS] = [Transport::Tcp, Transport::Udp];
 
 /// Names of a protocol's counters over one transport.
-struct Names {
+struct AppCounterNames {
     flow: String,
     tx: String,
     error: String,
@@ -25,11 +25,11 @@ struct Names {
 
 /// Counter names by protocol and transport. A protocol whose counters do not differ by transport has the same
 /// names twice.
-static NAMES: LazyLock<Vec<[Names; TRANSPORTS]>> = LazyLock::new(|| {
+static NAMES: LazyLock<Vec<[AppCounterNames; TRANSPORTS]>> = LazyLock::new(|| {
     let of = |spec: &ProtocolSpec, ending: &str| {
         let name = spec.name;
         let ending = if spec.counters.by_transport { ending } else { "" };
-        Names {
+        AppCounterNames {
             flow: format!("app_layer.flow.{name}{ending}"),
             tx: format!("app_layer.tx.{name}{ending}"),
             error: format!("app_layer.error.{name}{ending}.parser"),
@@ -62,16 +62,16 @@ impl AppStats {
         let begun = begun(ext.earlier_tx, app);
         let counted = &mut ext.counted;
         let of = |counts: &mut [[u64; TRANSPORTS]; KINDS], more: u64| {
-            if let Known::Protocol(id) = known
+            if let DetectedProtocol::Protocol(id) = known
                 && let Some(count) = counts.get_mut(usize::from(id.0)).and_then(|c| c.get_mut(transport))
             {
                 *count += more;
             }
         };
-        if known != Known::Pending && counted.protocol != Some(known) {
+        if known != DetectedProtocol::Pending && counted.protocol != Some(known) {
             counted.protocol = Some(known);
             of(&mut self.flows, 1);
-            if known == Known::Failed
+            if known == DetectedProtocol::Failed
                 && let Some(count) = self.failed.get_mut(transport)
             {
                 *count += 1;
@@ -107,7 +107,7 @@ impl AppStats {
     fn visit_one(
         &self,
         counts: &[[u64; TRANSPORTS]; KINDS],
-        name: impl Fn(&'static Names) -> &'static String,
+        name: impl Fn(&'static AppCounterNames) -> &'static String,
         over: &[Transport],
         each: &mut impl FnMut(&'static str, u64),
     ) {

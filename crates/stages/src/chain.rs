@@ -2,13 +2,13 @@
 //! The functions of a generation and the chains that policies make of them.
 
 use crate::early::Early;
-use crate::enough::Enough;
+use crate::enough::InspectionLimit;
 use crate::overload::Overload;
 use crate::quotas::Quotas;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId, Timestamp};
 use bartizan_classify::Header;
 use bartizan_flow::EspFlows;
-use bartizan_function::{Function, HostKeeper, Model, Together, VariableNames, WorkerState};
+use bartizan_function::{Function, FunctionModel, HostKeeper, Together, VariableNames, WorkerState};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -83,14 +83,14 @@ pub struct ClassTraits {
     /// capacity.
     pub overload: Overload,
     /// The limits after which payload functions are done with its flows.
-    pub enough: Enough,
+    pub enough: InspectionLimit,
     /// Functions without which its packets are forwarded while the function has failed or is stopped; for
     /// want of any other function packets are refused.
     pub goes_on_without: Path,
 }
 
 /// Results of a flow's lookup in the header rules of functions: each function with the number of its rule.
-pub type Matches = SmallVec<[(FunctionId, u32); 2]>;
+pub type HeaderRuleMatches = SmallVec<[(FunctionId, u32); 2]>;
 
 /// The result of a header lookup, for people.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -143,7 +143,7 @@ pub trait FlowClassifier: Send + Sync {
     /// The class and the chain of a flow by the header of its first packet at a time of the packet clock.
     /// Writes the results of functions' header rules to `matches`; earlier results are removed, except for
     /// the names of the flow's addresses.
-    fn classify(&self, header: &Header, now: Timestamp, matches: &mut Matches) -> Class;
+    fn classify(&self, header: &Header, now: Timestamp, matches: &mut HeaderRuleMatches) -> Class;
 
     /// The tenant of a packet, equal for both directions of a flow; 0 without tenants.
     fn tenant_of(&self, packet: &bartizan_packet::Decoded, link: LinkId) -> TenantId {
@@ -191,7 +191,7 @@ pub struct PolicyMap {
     /// Names by number; the first is for classes without a policy.
     names: Arc<[Arc<str>]>,
     by_fid: Vec<Option<ClassTraits>>,
-    /// Some class has an [`Enough`].
+    /// Some class has an [`InspectionLimit`].
     ends_early: bool,
     /// The least and the greatest enforcement of the classes that traffic can have.
     enforcement: (Enforcement, Enforcement),
@@ -281,7 +281,7 @@ impl PolicyMap {
     /// The limits after which payload functions are done with flows of a class. `None`: the functions decide.
     #[inline]
     #[must_use]
-    pub fn enough(&self, fid: Fid) -> Option<Enough> {
+    pub fn enough(&self, fid: Fid) -> Option<InspectionLimit> {
         if !self.ends_early {
             return None;
         }
@@ -367,7 +367,7 @@ pub struct Class {
 pub struct OneClass(pub Class);
 
 impl FlowClassifier for OneClass {
-    fn classify(&self, _header: &Header, _: Timestamp, matches: &mut Matches) -> Class {
+    fn classify(&self, _header: &Header, _: Timestamp, matches: &mut HeaderRuleMatches) -> Class {
         matches.clear();
         self.0
     }
@@ -391,7 +391,7 @@ impl Chains {
             if let Some(place) = by_bit.get_mut(bit) {
                 *place = Some(Arc::clone(function));
             }
-            if function.spec().model != Model::Payload {
+            if function.spec().model != FunctionModel::Payload {
                 header = header.with(function.id());
             } else {
                 payload = payload.with(function.id());
@@ -511,7 +511,7 @@ impl Chains {
     /// The limits after which payload functions are done with flows of a class. `None`: the functions decide.
     #[inline]
     #[must_use]
-    pub fn enough(&self, fid: Fid) -> Option<Enough> {
+    pub fn enough(&self, fid: Fid) -> Option<InspectionLimit> {
         self.policies.enough(fid)
     }
 

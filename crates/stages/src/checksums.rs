@@ -2,7 +2,7 @@
 //! Whether packets with wrong checksums count, and the sample that decides where the settings leave it open.
 
 use crate::settings::{ChecksumMode, EngineSettings};
-use bartizan_packet::{PacketFlags, PacketView, Transport};
+use bartizan_packet::{PacketFlags, PacketView, TransportLayer};
 
 /// The number of checked packets after which `auto` mode decides (Suricata's sample).
 const SAMPLE: u64 = 1_000;
@@ -76,8 +76,10 @@ impl ChecksumSample {
     /// when their packets are checked (`stream.checksum-validation` and the capture's checksum setting). For
     /// TCP, the session decides.
     pub fn is_thrown_away(&self, settings: &EngineSettings, view: &PacketView<'_>) -> bool {
-        let counts =
-            matches!(view.decoded().transport, Transport::Udp(_) | Transport::Icmp(_) | Transport::Icmpv6(_));
+        let counts = matches!(
+            view.decoded().transport,
+            TransportLayer::Udp(_) | TransportLayer::Icmp(_) | TransportLayer::Icmpv6(_)
+        );
         counts
             && settings.has_real_receivers()
             && settings.stream.checksum_validation

@@ -6,10 +6,10 @@ use crate::chain::{Chains, Enforcement};
 use crate::checksums::ChecksumSample;
 use crate::leaving::{Leaving, Replaced};
 use crate::notice::{Notice, QuotaKind};
-use crate::record::{Entry, Fate, Occasion, Recorder};
+use crate::record::{Entry, EventContext, PacketVerdict, Recorder};
 use crate::settings::EngineSettings;
 use crate::shedding::Shedding;
-use bartizan_base::turns::Turn;
+use bartizan_base::turns::CaptureTurn;
 use bartizan_base::{Decision, Generation, TenantId, Timestamp};
 use bartizan_flow::FlowFlags;
 use bartizan_function::{Edit, Finding, FindingAction, would_refuse};
@@ -17,20 +17,20 @@ use bartizan_packet::{PacketView, TcpFlags};
 
 /// A worker's position in the run.
 #[derive(Default)]
-pub struct Position {
+pub struct RunPosition {
     /// The packet clock.
     pub clock: Timestamp,
     /// Number of the frame, with the number of the packet in the frame in the lowest byte.
     pub place: u64,
     /// The turn of this worker among several that share captures: shared state is touched in packet order.
-    pub turn: Option<Turn>,
+    pub turn: Option<CaptureTurn>,
     /// The last generation announced to the recorder.
     pub announced: Option<Generation>,
     /// Tenant of the latest packet with a flow.
     pub tenant: TenantId,
 }
 
-impl Position {
+impl RunPosition {
     /// Advances the packet clock; an earlier time is ignored.
     pub fn advance(&mut self, now: Timestamp) {
         self.clock = self.clock.max(now);
@@ -45,11 +45,11 @@ impl Position {
 }
 
 /// The worker's state that every stage needs for a frame, borrowed for that frame.
-pub struct Context<'w> {
+pub struct FrameContext<'w> {
     /// The worker's settings.
     pub settings: &'w EngineSettings,
     /// The worker's position in the run.
-    pub position: &'w mut Position,
+    pub position: &'w mut RunPosition,
     /// Whether checksums count.
     pub checksums: &'w mut ChecksumSample,
     /// Counters and memory.
@@ -62,7 +62,7 @@ pub struct Context<'w> {
     pub recorder: &'w mut dyn Recorder,
 }
 
-impl Context<'_> {
+impl FrameContext<'_> {
     /// Counts the decision on a frame and returns the decision to carry out.
     pub fn decided(&mut self, decision: &Decision) -> Decision {
         self.account.counters.decided(decision, self.settings.prevention)
@@ -106,9 +106,9 @@ impl Context<'_> {
     pub fn refused(
         &mut self,
         chains: &Chains,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         entry: Option<&mut Entry>,
-        fate: &Fate,
+        fate: &PacketVerdict,
         findings: &[Finding],
     ) {
         if self.enforces(chains) {
@@ -131,7 +131,7 @@ impl Context<'_> {
     pub fn would_refuse(
         &mut self,
         chains: &Chains,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         entry: &mut Entry,
         decision: &Decision,
     ) {
@@ -149,7 +149,7 @@ impl Context<'_> {
     pub fn report_would_be(
         &mut self,
         chains: &Chains,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         mut entry: Option<&mut Entry>,
         decision: &Decision,
     ) {
@@ -166,7 +166,7 @@ impl Context<'_> {
         // A packet without a flow has no tenant, as in the record of a dropped packet.
         let tenant = entry.as_deref().map(Entry::tenant);
         if tenant.is_none_or(|tenant| chains.quotas.writes_alert(tenant, occasion.now)) {
-            let fate = Fate::from(Decision::CONTINUE);
+            let fate = PacketVerdict::from(Decision::CONTINUE);
             self.recorder.alert(occasion, entry.map(|entry| &*entry), &finding, &fate, None);
         } else if let Some(tenant) = tenant
             && let Some(exceeded) = chains.quotas.exceeded(tenant, QuotaKind::Alerts, occasion.now)

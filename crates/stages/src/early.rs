@@ -20,12 +20,12 @@ pub struct Early {
     /// it.
     pub outcomes: Vec<(Fid, Decision)>,
     /// The source of each rule, by its number in the list.
-    pub origins: Vec<Origin>,
+    pub origins: Vec<EarlyOrigin>,
 }
 
 /// The source of a rule of the list, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct EarlyOrigin {
     /// A class of the rule's policy.
     pub fid: Fid,
     /// The function that has the rule, the first of its policy; `None`: the policy has no function and

@@ -10,7 +10,7 @@ use bartizan_base::PerDirection;
 /// The limits after which payload functions are done with flows of a class; the first that is reached
 /// applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Enough {
+pub struct InspectionLimit {
     /// When the flow's parser reports that only encrypted data follows.
     pub encrypted: bool,
     /// After this number of packets of both directions.
@@ -19,7 +19,7 @@ pub struct Enough {
     pub bytes: Option<u64>,
 }
 
-impl Enough {
+impl InspectionLimit {
     /// Whether no limit is set.
     #[must_use]
     pub const fn is_never(&self) -> bool {

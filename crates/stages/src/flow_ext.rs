@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The data plane's state of a flow, kept in the flow's entry beside the flow table's own part.
 
-use crate::chain::Matches;
-use crate::quotas::Counted;
-use crate::standing::Standing;
-use bartizan_applayer::flow::{AppLayer, Known};
+use crate::chain::HeaderRuleMatches;
+use crate::quotas::QuotaReservation;
+use crate::standing::FlowDisposition;
+use bartizan_applayer::flow::{AppLayer, DetectedProtocol};
 use bartizan_base::FunctionId;
 use bartizan_base::{Direction, PerDirection};
-use bartizan_flow::rate::Rate;
+use bartizan_flow::rate::FlowRate;
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpFlags, TcpSession};
-use bartizan_function::{FlowDescription, Slot, SlotState};
-use bartizan_offload::{Mark, Stays};
+use bartizan_function::{FlowDescription, SlotState, StateSlot};
+use bartizan_offload::{Mark, OffloadDenied};
 use bartizan_packet::VlanIds;
 
 /// The state of a flow for one function.
 #[derive(Default)]
 pub struct FunctionSlot {
     /// The function's own state.
-    pub own: Slot,
+    pub own: StateSlot,
     /// See `PacketContext::staged`.
     pub staged: u64,
 }
@@ -40,7 +40,7 @@ impl FunctionSlot {
 /// The part of a flow that the statistics of protocols have counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppCounted {
-    pub(crate) protocol: Option<Known>,
+    pub(crate) protocol: Option<DetectedProtocol>,
     pub(crate) transactions: u64,
     pub(crate) error: bool,
     pub(crate) gap: bool,
@@ -64,7 +64,7 @@ pub struct FlowExt {
     /// The latest start of a function at the last check of the slots (`runner/lifecycle.rs`).
     pub begun: u32,
     /// Results of the generation's lookup in the header rules of functions.
-    pub matches: Matches,
+    pub matches: HeaderRuleMatches,
     /// ICMP: type and code to which `matches` applies, as the opener would send them.
     pub matched_icmp: (u16, u16),
     /// Least and greatest TTL or hop limit by direction.
@@ -81,7 +81,7 @@ pub struct FlowExt {
     /// Exception policies applied, without repetitions.
     pub exceptions: Vec<(ExceptionTarget, ExceptionPolicy)>,
     /// The verdict that applies to the flow's next packet without running any function.
-    pub standing: Standing,
+    pub standing: FlowDisposition,
     /// Reassembly was ended because no payload function was left on the path.
     pub reading_stopped: bool,
     /// Flags of TCP packets that no session took, of both directions.
@@ -95,18 +95,18 @@ pub struct FlowExt {
     /// The memory charged to the flow.
     pub memory: crate::app_memory::Charge,
     /// Bytes of the latest seconds, if rates are tracked.
-    pub rate: Option<Box<Rate>>,
+    pub rate: Option<Box<FlowRate>>,
     /// An end-of-flow inspection took place.
     pub ended: bool,
     /// The flow's place in its tenant's quota, if there is one.
-    pub quota: Option<Counted>,
+    pub quota: Option<QuotaReservation>,
     /// The mark of a flow on a link where a level below refuses packets without a flow; exempts the flow's
     /// packets.
     pub mark: Option<Mark>,
     /// Payload functions are on the path of its class, so decisions on the flow may depend on its content.
     pub by_content: bool,
     /// The reason why no lower level has the flow, if this generation has tried to offload it.
-    pub stays: Option<Stays>,
+    pub stays: Option<OffloadDenied>,
 }
 
 /// Most Ethernet addresses kept for one side of a flow (as in Suricata).

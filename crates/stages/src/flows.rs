@@ -6,15 +6,15 @@ use crate::chain::Chains;
 use crate::class::look_up;
 use crate::early::Credit;
 use crate::flow_ext::FlowExt;
-use crate::guests::{Guest, Guests};
+use crate::guests::{ForeignFlows, Guest};
 use crate::identity::icmp_of;
-use crate::quotas::{Counted, Gives, IDLE, Opened};
+use crate::quotas::{Gives, IDLE, QuotaFlows, QuotaReservation};
 use crate::record::Entry;
 use crate::settings::EngineSettings;
 use bartizan_base::{Direction, Fid, FlowId, Level, TenantId, Timestamp, WorkerId};
 use bartizan_flow::counters::Elephants;
-use bartizan_flow::level::Amounts;
-use bartizan_flow::rate::{Rate, RateLimit};
+use bartizan_flow::level::FlowLevelCounts;
+use bartizan_flow::rate::{FlowRate, RateLimit};
 use bartizan_flow::{
     Accounted, Find, FlowFlags, FlowHasher, FlowKey, FlowState, FlowTable, FlowTableConfig, Insert,
     TableError,
@@ -31,13 +31,13 @@ pub struct Flows {
     /// The rate above which a flow counts as an elephant flow.
     rate: Option<RateLimit>,
     /// Flows that other workers have moved here.
-    pub guests: Guests,
+    pub guests: ForeignFlows,
     /// Buffer for flows that are due to end: the place where each began, and its id.
     due: Vec<(u64, FlowId)>,
     /// Offloads decided flows to a lower level, if there is one.
     pub manager: Option<Box<FlowManager>>,
     /// Flows of tenants with quotas, in the order of their opening.
-    opened: Opened,
+    opened: QuotaFlows,
     /// The credit for packets that a lower level refused without a flow.
     pub early: Credit,
     /// Until this time, packets have been forwarded without passing this worker.
@@ -54,7 +54,7 @@ pub struct Before {
 }
 
 /// The result of making a flow.
-pub enum Made {
+pub enum FlowAdmission {
     /// The flow is made.
     Flow(FlowId),
     /// This flow has to end first, to make room.
@@ -82,10 +82,10 @@ impl Flows {
             table,
             next: 1,
             rate: settings.flow_rate,
-            guests: Guests::default(),
+            guests: ForeignFlows::default(),
             due: Vec::new(),
             manager: None,
-            opened: Opened::default(),
+            opened: QuotaFlows::default(),
             early: Credit::default(),
             missed: None,
         })
@@ -182,7 +182,7 @@ impl Flows {
 
     /// Amounts that the levels below the host have counted for a flow: XDP, and RTL. `None`: no level below
     /// ever had it.
-    pub fn below(&self, id: FlowId) -> Option<[Amounts; 2]> {
+    pub fn below(&self, id: FlowId) -> Option<[FlowLevelCounts; 2]> {
         if !self.table.was_below(id) {
             return None;
         }
@@ -192,9 +192,10 @@ impl Flows {
 
     /// Marks a bypassed flow that ends as bypassed in capture if a level below has handled packets of it: its
     /// record reports this even if the host handled the last packets.
-    pub fn note_bypassed_below(&mut self, id: FlowId, below: Option<&[Amounts; 2]>) {
-        let handled =
-            |amounts: &Amounts| Direction::BOTH.iter().any(|direction| amounts.packets[*direction] > 0);
+    pub fn note_bypassed_below(&mut self, id: FlowId, below: Option<&[FlowLevelCounts; 2]>) {
+        let handled = |amounts: &FlowLevelCounts| {
+            Direction::BOTH.iter().any(|direction| amounts.packets[*direction] > 0)
+        };
         if below.is_some_and(|below| below.iter().any(handled))
             && self.get(id).is_some_and(|entry| entry.state() == FlowState::LocalBypassed)
         {
@@ -219,14 +220,14 @@ impl Flows {
         chains: &Chains,
         packet: &Decoded,
         (now, began): (Timestamp, u64),
-    ) -> Made {
+    ) -> FlowAdmission {
         let Ok(place) = chains.quotas.place(key.tenant()) else {
-            return Made::OverQuota { gives_way: self.gives_way(key.tenant(), now) };
+            return FlowAdmission::OverQuota { gives_way: self.gives_way(key.tenant(), now) };
         };
         let id = match self.table.insert(key, now) {
             Insert::Created { id } => id,
-            Insert::Evict { id } => return Made::Evict(id),
-            Insert::Full => return Made::Full,
+            Insert::Evict { id } => return FlowAdmission::Evict(id),
+            Insert::Full => return FlowAdmission::Full,
         };
         let number = self.next;
         self.next += 1;
@@ -243,7 +244,7 @@ impl Flows {
             entry.ext.icmp = icmp_of(packet);
         }
         self.note_counted(id);
-        Made::Flow(id)
+        FlowAdmission::Flow(id)
     }
 
     /// Enters a flow that was opened, or came from another worker, in the list from which its tenant's quota
@@ -251,7 +252,7 @@ impl Flows {
     #[inline]
     pub fn note_counted(&mut self, id: FlowId) {
         let Some(entry) = self.table.get(id) else { return };
-        if entry.ext.quota.as_ref().is_some_and(Counted::may_give_way) {
+        if entry.ext.quota.as_ref().is_some_and(QuotaReservation::may_give_way) {
             let (tenant, flow, table) = (entry.tenant(), (id, entry.serial()), &self.table);
             let is_there = |id, serial| table.get(id).is_some_and(|entry| entry.serial() == serial);
             self.opened.push(tenant, flow, is_there);
@@ -355,7 +356,7 @@ impl Flows {
         limit: RateLimit,
     ) {
         let Some(entry) = self.table.get_mut(id) else { return };
-        let rate = entry.ext.rate.get_or_insert_with(|| Box::new(Rate::new(limit)));
+        let rate = entry.ext.rate.get_or_insert_with(|| Box::new(FlowRate::new(limit)));
         let mark = FlowFlags::elephant(direction);
         if rate.add(direction, length, now) < limit.bytes || entry.flags.contains(mark) {
             return;

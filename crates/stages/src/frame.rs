@@ -3,7 +3,7 @@
 //! report.
 
 use bartizan_base::{Decision, LinkId, Reason, Timestamp, Verdict};
-use bartizan_packet::{Decoded, LinkType, PacketSource, Transport};
+use bartizan_packet::{Decoded, LinkType, PacketSource, TransportLayer};
 use core::net::IpAddr;
 
 /// A frame as a port or capture hands it over.
@@ -38,7 +38,7 @@ pub const MAX_DEPTH: u8 = 4;
 
 /// The outer packet of a tunnel or of fragments.
 #[derive(Clone, Copy, Debug)]
-pub struct Around {
+pub struct OuterHeader {
     /// Source and destination.
     pub addresses: (IpAddr, IpAddr),
     /// Ports, if its protocol has ports.
@@ -51,16 +51,16 @@ pub struct Around {
     pub source: PacketSource,
 }
 
-impl Around {
+impl OuterHeader {
     /// The outer packet's data for the records of its inner packets. `None`: it has no addresses.
-    pub fn of(packet: &Decoded, number: Option<u64>) -> Option<Around> {
+    pub fn of(packet: &Decoded, number: Option<u64>) -> Option<OuterHeader> {
         let ports = match &packet.transport {
-            Transport::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
-            Transport::Udp(udp) => Some((udp.sport, udp.dport)),
+            TransportLayer::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
+            TransportLayer::Udp(udp) => Some((udp.sport, udp.dport)),
             _ => None,
         };
         let addresses = (packet.src()?, packet.dst()?);
-        Some(Around { addresses, ports, protocol: packet.proto()?, number, source: packet.source })
+        Some(OuterHeader { addresses, ports, protocol: packet.proto()?, number, source: packet.source })
     }
 }
 
@@ -88,11 +88,11 @@ impl From<Decision> for Inside {
 
 /// The position of a packet in its frame.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place<'a> {
+pub struct PacketPosition<'a> {
     /// The packet is not a packet of the capture: it was found in a tunnel or reassembled from fragments.
     pub made: bool,
     /// The outer packet.
-    pub around: Option<&'a Around>,
+    pub around: Option<&'a OuterHeader>,
     /// The packet carries other packets, which were handled first.
     pub carries: bool,
     /// The decision on the packets that the packet carries.
@@ -101,8 +101,8 @@ pub struct Place<'a> {
     pub refused: Option<Reason>,
 }
 
-impl From<bool> for Place<'_> {
+impl From<bool> for PacketPosition<'_> {
     fn from(made: bool) -> Self {
-        Place { made, ..Place::default() }
+        PacketPosition { made, ..PacketPosition::default() }
     }
 }

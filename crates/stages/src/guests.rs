@@ -84,7 +84,7 @@ pub struct Guest {
 /// Guests of a worker, and those that may have ended. Bounded by the number of flows that homes may have away
 /// (`handover::away::AWAY_MAX` each).
 #[derive(Default)]
-pub struct Guests {
+pub struct ForeignFlows {
     known: HashMap<FlowKey, Guest>,
     /// Keys whose flow ended; a packet may have opened a new flow since.
     ended: Vec<FlowKey>,
@@ -92,7 +92,7 @@ pub struct Guests {
     pub taken_in: u64,
 }
 
-impl Guests {
+impl ForeignFlows {
     /// Adds a guest, or notes its latest packet.
     pub fn insert(&mut self, key: FlowKey, guest: Guest) {
         self.known.insert(key, guest);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The operating system that a host is assumed to run: `host-os-policy` of the settings.
 
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use bartizan_flow::tcp::HostPolicy;
 use bartizan_packet::defrag::OverlapPolicy;
 use core::net::IpAddr;
 
 /// A network and the overlap policies of its hosts' operating system.
 #[derive(Clone, Debug)]
-struct Network {
+struct HostPolicyNetwork {
     address: IpAddr,
     bits: u8,
     stream: Option<HostPolicy>,
@@ -19,14 +19,14 @@ struct Network {
 #[derive(Clone, Debug, Default)]
 pub struct HostPolicies {
     /// Longest prefixes first.
-    networks: Vec<Network>,
+    networks: Vec<HostPolicyNetwork>,
 }
 
 impl HostPolicies {
     /// Reads `host-os-policy`: for each system a list of addresses and networks. Also returns the entries
     /// that cannot be parsed, for a warning.
     #[must_use]
-    pub fn from_settings(settings: &Settings) -> (Self, Vec<String>) {
+    pub fn from_settings(settings: &SettingsMap) -> (Self, Vec<String>) {
         let mut networks = Vec::new();
         let mut unread = Vec::new();
         for system in settings.children("host-os-policy") {
@@ -41,7 +41,7 @@ impl HostPolicies {
             };
             for item in items {
                 match parse(&item) {
-                    Some((address, bits)) => networks.push(Network {
+                    Some((address, bits)) => networks.push(HostPolicyNetwork {
                         address,
                         bits,
                         stream: HostPolicy::from_name(system),
@@ -55,7 +55,7 @@ impl HostPolicies {
         (HostPolicies { networks }, unread)
     }
 
-    fn find(&self, address: IpAddr) -> Option<&Network> {
+    fn find(&self, address: IpAddr) -> Option<&HostPolicyNetwork> {
         self.networks.iter().find(|n| within(address, n.address, n.bits))
     }
 
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_counts() {
-        let mut settings = Settings::new();
+        let mut settings = SettingsMap::new();
         settings.set("host-os-policy.windows.0", "0.0.0.0/0");
         settings.set("host-os-policy.linux.0", "10.0.0.0/8");
         settings.set("host-os-policy.linux.1", "fe80::/10");

@@ -5,12 +5,12 @@ use crate::settings::EngineSettings;
 use bartizan_base::{LinkId, TenantId};
 use bartizan_flow::tcp::{Segment, SegmentOptions, Seq, TcpFlags};
 use bartizan_flow::{EspFlows, FlowKey, FlowScope, FlowSide};
-use bartizan_packet::{Decoded, PacketView, Transport};
+use bartizan_packet::{Decoded, PacketView, TransportLayer};
 
 /// The tenant of a packet and the way by which it arrived: the part of a flow's identity that is not in the
 /// header.
 #[derive(Clone, Copy, Debug)]
-pub struct Whence {
+pub struct PacketOrigin {
     /// The tenant of the packet.
     pub tenant: TenantId,
     /// The link on which the packet arrived.
@@ -21,7 +21,7 @@ pub struct Whence {
     pub esp_flows: EspFlows,
 }
 
-impl Whence {
+impl PacketOrigin {
     fn scope(&self, settings: &EngineSettings, packet: &Decoded) -> FlowScope {
         FlowScope {
             tunnel: if settings.tunnel_in_key { packet.tunnel.key() } else { 0 },
@@ -60,14 +60,14 @@ impl Whence {
 /// Type and code of an ICMP packet.
 pub fn icmp_of(packet: &Decoded) -> Option<(u8, u8)> {
     match &packet.transport {
-        Transport::Icmp(icmp) | Transport::Icmpv6(icmp) => Some((icmp.kind, icmp.code)),
+        TransportLayer::Icmp(icmp) | TransportLayer::Icmpv6(icmp) => Some((icmp.kind, icmp.code)),
         _ => None,
     }
 }
 
 /// The packet as a segment for the stream engine. `checksum_ok`: whether its checksum lets it count.
 pub fn segment<'a>(view: &PacketView<'a>, checksum_ok: impl FnOnce() -> bool) -> Option<Segment<'a>> {
-    let Transport::Tcp(tcp) = &view.decoded().transport else { return None };
+    let TransportLayer::Tcp(tcp) = &view.decoded().transport else { return None };
     let checksum_ok = checksum_ok();
     let header = view.l4_header().unwrap_or_default();
     let start = usize::from(tcp.options.sack_offset);

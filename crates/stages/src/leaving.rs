@@ -7,7 +7,7 @@ use crate::settings::EngineSettings;
 use bartizan_flow::stream::Stream;
 use bartizan_flow::tcp::{Seq, UrgentPolicy};
 use bartizan_function::Edit;
-use bartizan_packet::{Decoded, PacketFlags, PacketSource, PacketView, TcpFlags, Transport};
+use bartizan_packet::{Decoded, PacketFlags, PacketSource, PacketView, TcpFlags, TransportLayer};
 
 /// The change to the frame in hand before it leaves, collected while the frame is judged.
 #[derive(Default)]
@@ -142,7 +142,7 @@ impl Leaving {
 /// receiver must read them in their place too.
 pub fn has_urgent_to_clear(settings: &EngineSettings, packet: &Decoded) -> bool {
     let reads_in_place = settings.stream.reassembly.urgent == UrgentPolicy::Inline;
-    let Transport::Tcp(tcp) = &packet.transport else { return false };
+    let TransportLayer::Tcp(tcp) = &packet.transport else { return false };
     settings.prevention && reads_in_place && tcp.flags.contains(TcpFlags::URG)
 }
 
@@ -156,7 +156,7 @@ pub fn has_multipath_to_clear(settings: &EngineSettings, packet: &Decoded) -> bo
 /// Writes a packet's frame to `into`, with the inspected bytes in place of bytes that differ. `false`: no
 /// byte differs.
 pub fn restore(packet: &PacketView<'_>, stream: &Stream, into: &mut Vec<u8>) -> bool {
-    let Transport::Tcp(tcp) = &packet.decoded().transport else { return false };
+    let TransportLayer::Tcp(tcp) = &packet.decoded().transport else { return false };
     let mut change = Rewrite::default();
     change.take_up(packet);
     into.clear();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// The condition of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Condition {
+pub enum FunctionCondition {
     /// The function is called.
     #[default]
     Running,
@@ -18,21 +18,21 @@ pub enum Condition {
     Failed,
 }
 
-impl Condition {
+impl FunctionCondition {
     /// Name in answers, events and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Condition::Running => "running",
-            Condition::Stopped => "stopped",
-            Condition::Failed => "failed",
+            FunctionCondition::Running => "running",
+            FunctionCondition::Stopped => "stopped",
+            FunctionCondition::Failed => "failed",
         }
     }
 }
 
 /// An order for a function, which a worker carries out between two batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum LifecycleCommand {
     /// Starts the function without its earlier state; no effect on a running one.
     Start,
     /// Stops calling the function: packets are forwarded without it or refused, by policy.
@@ -86,7 +86,7 @@ pub struct FunctionNow {
     /// Its bit in paths.
     pub id: FunctionId,
     /// Condition.
-    pub condition: Condition,
+    pub condition: FunctionCondition,
     /// Start of this condition by the packet clock; 0: the start of the worker.
     pub since: Timestamp,
     /// Number of failures.
@@ -145,8 +145,8 @@ pub const NEWS_MAX: usize = 64;
 
 /// The history of a function that has failed or got an order.
 #[derive(Clone, Debug, Default)]
-struct Record {
-    condition: Condition,
+struct LifecycleRecord {
+    condition: FunctionCondition,
     since: Timestamp,
     failures: u64,
     restarts: u64,
@@ -167,7 +167,7 @@ pub struct Lifecycle {
     /// Functions that an order has stopped; a part of `away`.
     stopped: Path,
     /// By bit, as far as there is a history.
-    records: Vec<Record>,
+    records: Vec<LifecycleRecord>,
     /// Number of starts of functions; slots of flows that were checked at a lower number may be out of date.
     begun: u32,
     /// Time of the next restart.
@@ -230,10 +230,10 @@ impl Lifecycle {
             .fold(Path::EMPTY, |path, (id, _)| path.with(id))
     }
 
-    fn record(&mut self, id: FunctionId) -> Option<&mut Record> {
+    fn record(&mut self, id: FunctionId) -> Option<&mut LifecycleRecord> {
         let place = usize::from(id.0);
         if self.records.len() <= place {
-            self.records.resize(place + 1, Record::default());
+            self.records.resize(place + 1, LifecycleRecord::default());
         }
         self.records.get_mut(place)
     }
@@ -257,7 +257,7 @@ impl Lifecycle {
         record.failures += 1;
         record.panicked = Some(Arc::clone(&panicked));
         record.restart_at = wait.map(|wait| now + wait);
-        (record.condition, record.since) = (Condition::Failed, now);
+        (record.condition, record.since) = (FunctionCondition::Failed, now);
         self.note_due();
         self.tell(function, FunctionEventKind::Failed(panicked, wait), now);
     }
@@ -276,7 +276,7 @@ impl Lifecycle {
         if forgives {
             record.attempts = 0;
         }
-        (record.condition, record.since) = (Condition::Running, now);
+        (record.condition, record.since) = (FunctionCondition::Running, now);
         self.note_due();
         self.tell(function, FunctionEventKind::Started, now);
     }
@@ -289,7 +289,7 @@ impl Lifecycle {
         let begun = self.begun;
         let Some(record) = self.record(id) else { return };
         (record.begun, record.restart_at, record.attempts) = (begun, None, 0);
-        record.condition = Condition::Running;
+        record.condition = FunctionCondition::Running;
         self.note_due();
     }
 
@@ -299,7 +299,7 @@ impl Lifecycle {
         self.stopped = self.stopped.with(id);
         let Some(record) = self.record(id) else { return };
         record.restart_at = None;
-        (record.condition, record.since) = (Condition::Stopped, now);
+        (record.condition, record.since) = (FunctionCondition::Stopped, now);
         self.note_due();
         self.tell(function, FunctionEventKind::Stopped, now);
     }
@@ -357,8 +357,8 @@ impl Lifecycle {
 
     /// Failures and restarts of all functions, and the number of functions that are failed now.
     pub fn sums(&self) -> (u64, u64, u64) {
-        let sum = |of: fn(&Record) -> u64| self.records.iter().map(of).sum();
-        let failed = |record: &Record| u64::from(record.condition == Condition::Failed);
+        let sum = |of: fn(&LifecycleRecord) -> u64| self.records.iter().map(of).sum();
+        let failed = |record: &LifecycleRecord| u64::from(record.condition == FunctionCondition::Failed);
         (sum(|record| record.failures), sum(|record| record.restarts), sum(failed))
     }
 }
@@ -393,7 +393,7 @@ mod tests {
         lifecycle.failed(PFW, Panicked::default(), now);
         assert!(lifecycle.is_due(now + bounds.first));
         let said = lifecycle.now(PFW.0, PFW.1);
-        assert_eq!((said.condition, said.failures, said.restarts), (Condition::Failed, 5, 4));
+        assert_eq!((said.condition, said.failures, said.restarts), (FunctionCondition::Failed, 5, 4));
         assert_eq!(lifecycle.take_news().len(), 9);
     }
 

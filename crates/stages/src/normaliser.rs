@@ -327,7 +327,7 @@ fn put_checksum(out: &mut [u8], at: usize, sum: u16) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_packet::{DecodeOutput, Decoder, LinkType, Transport};
+    use bartizan_packet::{DecodeOutput, Decoder, LinkType, TransportLayer};
     use bartizan_testkit::hosts;
     use bartizan_testkit::packet::{self, Datagram, End, Ip, Packet, Segment, address};
 
@@ -372,7 +372,7 @@ mod tests {
         assert!(rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
         decode(&frame, |view| {
             assert_eq!(view.payload(), b"good");
-            let Transport::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
+            let TransportLayer::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
             assert_eq!((tcp.flags, tcp.urgent), (TcpFlags::SYN, 0));
             assert_eq!(view.l4_checksum_ok(), Some(true));
         });
@@ -438,7 +438,7 @@ mod tests {
             let (mut counters, mut longer) = (NormaliserCounters::default(), vec![9]);
             assert!(rewrite(&mut frame, &change, &mut longer, &mut counters));
             decode(&longer, |view| {
-                let Transport::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
+                let TransportLayer::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
                 // Over the wrap of the numbers.
                 assert_eq!((tcp.seq, view.payload()), (u32::MAX - 1, &b"headbody"[..]));
                 assert_eq!((view.l4_checksum_ok(), view.decoded().events.as_slice()), (Some(true), &[][..]));
@@ -477,7 +477,7 @@ mod tests {
             let (mut counters, mut shorter) = (NormaliserCounters::default(), vec![9]);
             assert!(rewrite(&mut frame, &change, &mut shorter, &mut counters));
             decode(&shorter, |view| {
-                let Transport::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
+                let TransportLayer::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
                 assert_eq!((tcp.seq, view.payload()), (seq, &b"body"[trim..]));
                 assert_eq!((tcp.flags.bits(), tcp.urgent), (left, 0));
                 assert_eq!((view.l4_checksum_ok(), view.decoded().events.as_slice()), (Some(true), &[][..]));

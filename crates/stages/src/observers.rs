@@ -5,7 +5,9 @@
 //! An observed worker runs chains of its own, with wrappers in place of the observed functions. Packets need
 //! no test for observers, which cost nothing while there are none.
 
-use crate::chain::{Chains, Class, FlowClassifier, LookupExplained, Matches, NameExplained, PolicyMap};
+use crate::chain::{
+    Chains, Class, FlowClassifier, HeaderRuleMatches, LookupExplained, NameExplained, PolicyMap,
+};
 use crate::quotas::Quotas;
 use bartizan_base::{Generation, LinkId, TenantId, Timestamp, WorkerId};
 use bartizan_classify::Header;
@@ -109,7 +111,7 @@ struct BorrowedClassifier {
 }
 
 impl FlowClassifier for BorrowedClassifier {
-    fn classify(&self, header: &Header, now: Timestamp, matches: &mut Matches) -> Class {
+    fn classify(&self, header: &Header, now: Timestamp, matches: &mut HeaderRuleMatches) -> Class {
         self.chains.classifier.classify(header, now, matches)
     }
 
@@ -147,12 +149,12 @@ mod tests {
     use super::*;
     use crate::early::Early;
     use bartizan_base::{Fid, FunctionId};
-    use bartizan_function::{FunctionSpec, Model};
+    use bartizan_function::{FunctionModel, FunctionSpec};
 
     static SPEC: FunctionSpec = FunctionSpec {
         name: "one",
         summary: "",
-        model: Model::Payload,
+        model: FunctionModel::Payload,
         runs_after: &[],
         runs_before: &[],
         header_half: None,
@@ -221,7 +223,7 @@ mod tests {
             tenant: TenantId(0),
             link: LinkId(0),
         };
-        let class = observed.classifier.classify(&header, Timestamp::ZERO, &mut Matches::new());
+        let class = observed.classifier.classify(&header, Timestamp::ZERO, &mut HeaderRuleMatches::new());
         assert_eq!((class.fid, class.path.contains(FunctionId(3))), (Fid(0), true));
         assert!(observers.around(&chains, WorkerId(3)).is_none());
         assert!(Observers::default().is_empty() && Observers::default().around(&chains, here).is_none());

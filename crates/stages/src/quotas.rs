@@ -3,10 +3,10 @@
 //!
 //! A tenant with a quota has a [`Meter`], which all workers share and which outlives generations. A flow is
 //! counted when it is made, by one atomic step that refuses a flow above the quota, so the sum over the
-//! workers never exceeds the quota; the flow holds its place ([`Counted`]) until it ends, also when it moves
-//! to another worker. At the quota, one of the tenant's own flows on the same worker gives way: among the
-//! oldest ones, half-open flows before idle ones (`Opened::victim`). Flows of other tenants are untouched. If
-//! no flow may give way, the new flow is refused, as where the table is full.
+//! workers never exceeds the quota; the flow holds its place ([`QuotaReservation`]) until it ends, also when
+//! it moves to another worker. At the quota, one of the tenant's own flows on the same worker gives way:
+//! among the oldest ones, half-open flows before idle ones (`QuotaFlows::victim`). Flows of other tenants are
+//! untouched. If no flow may give way, the new flow is refused, as where the table is full.
 //!
 //! Tenants without quotas cost a list lookup when a flow is made and when an alert is written, and nothing
 //! for a packet.
@@ -58,7 +58,7 @@ pub struct Meter {
 
 /// A snapshot of a meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct QuotaUsage {
     /// Flows now.
     pub flows: u64,
     /// Flows that ended to make room for others of the tenant.
@@ -93,9 +93,9 @@ impl Meter {
 
     /// A snapshot of the use.
     #[must_use]
-    pub fn used(&self) -> Used {
+    pub fn used(&self) -> QuotaUsage {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Used {
+        QuotaUsage {
             flows: of(&self.flows),
             gave_way: of(&self.gave_way),
             flows_refused: of(&self.flows_refused),
@@ -106,12 +106,12 @@ impl Meter {
     }
 
     /// Counts a flow, if there are fewer than `most`.
-    fn count(self: &Arc<Self>, most: u64) -> Option<Counted> {
+    fn count(self: &Arc<Self>, most: u64) -> Option<QuotaReservation> {
         // Captures: workers touch shared state in the order of the packets.
         wait_for_turn();
         let one_more = |flows| (flows < most).then_some(flows + 1);
         let counted = self.flows.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        counted.ok().map(|_| Counted { meter: Arc::clone(self), may_give_way: true })
+        counted.ok().map(|_| QuotaReservation { meter: Arc::clone(self), may_give_way: true })
     }
 
     /// Whether an alert may be written: one of the first `most` of its second. A worker whose clock lags
@@ -133,12 +133,12 @@ impl Meter {
 
 /// The place that a flow holds in its tenant's quota; dropped with the flow.
 #[derive(Debug)]
-pub struct Counted {
+pub struct QuotaReservation {
     meter: Arc<Meter>,
     may_give_way: bool,
 }
 
-impl Counted {
+impl QuotaReservation {
     /// Whether the flow may end for another one of its tenant: only flows opened under a quota may.
     #[must_use]
     pub const fn may_give_way(&self) -> bool {
@@ -146,7 +146,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for QuotaReservation {
     fn drop(&mut self) {
         // Captures: a worker that is ahead must not free places for earlier packets.
         wait_for_turn();
@@ -254,7 +254,7 @@ impl Quotas {
     }
 
     /// The tenants with quotas, by name, with their use.
-    pub fn used(&self) -> impl Iterator<Item = (&Arc<str>, Quota, Used)> {
+    pub fn used(&self) -> impl Iterator<Item = (&Arc<str>, Quota, QuotaUsage)> {
         self.names.iter().filter_map(|(tenant, name)| {
             let (quota, meter) = self.of(*tenant)?;
             Some((name, *quota, meter.used()))
@@ -265,13 +265,13 @@ impl Quotas {
     ///
     /// # Errors The quota is used up.
     #[inline]
-    pub fn place(&self, tenant: TenantId) -> Result<Option<Counted>, FlowsUsedUp> {
+    pub fn place(&self, tenant: TenantId) -> Result<Option<QuotaReservation>, FlowsUsedUp> {
         let Some((Quota { flows: Some(most), .. }, meter)) = self.of(tenant) else { return Ok(None) };
         meter.count(*most).map(Some).ok_or(FlowsUsedUp)
     }
 
     /// The place of an existing flow, whatever the quota. This flow never gives way to another.
-    pub fn place_of_known(&self, tenant: TenantId) -> Option<Counted> {
+    pub fn place_of_known(&self, tenant: TenantId) -> Option<QuotaReservation> {
         let (Quota { flows: Some(_), .. }, meter) = self.of(tenant)? else { return None };
         let mut counted = meter.count(u64::MAX)?;
         counted.may_give_way = false;
@@ -323,11 +323,11 @@ pub enum Gives {
 
 /// A worker's flows of tenants with quotas, in the order of opening: number in the table and serial number.
 #[derive(Debug, Default)]
-pub struct Opened {
+pub struct QuotaFlows {
     by_tenant: HashMap<TenantId, VecDeque<(FlowId, u64)>>,
 }
 
-impl Opened {
+impl QuotaFlows {
     /// Adds an opened flow. `is_there`: whether a flow still exists.
     pub fn push(&mut self, tenant: TenantId, flow: (FlowId, u64), is_there: impl Fn(FlowId, u64) -> bool) {
         let flows = self.by_tenant.entry(tenant).or_default();
@@ -367,14 +367,14 @@ impl Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_base::turns::Turns;
+    use bartizan_base::turns::CaptureTurns;
 
     fn quotas(flows: u64, alerts: u32) -> Quotas {
         let quota = Quota { flows: Some(flows), alerts: Some(alerts), state: Some(1_000) };
         Quotas::new(vec![(TenantId(3), Arc::from("acme"), quota, Arc::default())])
     }
 
-    fn used(quotas: &Quotas) -> Used {
+    fn used(quotas: &Quotas) -> QuotaUsage {
         quotas.used().next().unwrap().2
     }
 
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_place_that_a_worker_ahead_gives_back_is_not_there_for_packets_before() {
-        let (quotas, turns) = (quotas(1, 1), Turns::new(2));
+        let (quotas, turns) = (quotas(1, 1), CaptureTurns::new(2));
         let (behind, ahead) = (turns.take_part(0), AtomicU64::new(0));
         behind.at(2, 0);
         std::thread::scope(|scope| {
@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn state_is_counted_in_the_order_of_the_packets() {
-        let (quotas, turns) = (quotas(1, 1), Turns::new(2));
+        let (quotas, turns) = (quotas(1, 1), CaptureTurns::new(2));
         let (behind, ahead) = (turns.take_part(0), AtomicU64::new(0));
         let charge = || quotas.state_charge(TenantId(3)).unwrap();
         let mut own = charge();
@@ -519,7 +519,7 @@ mod tests {
 
     #[test]
     fn the_oldest_half_open_flow_gives_way_then_the_one_idle_longest() {
-        let mut opened = Opened::default();
+        let mut opened = QuotaFlows::default();
         for n in 0..6u32 {
             opened.push(TenantId(1), (FlowId(n), 1), |_, _| true);
         }

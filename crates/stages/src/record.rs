@@ -2,13 +2,13 @@
 //! The events that the data plane reports, and the interface of the recorder that writes them.
 
 use crate::flow_ext::FlowExt;
-pub use crate::frame::Around;
+pub use crate::frame::OuterHeader;
 use crate::notice::Notice;
-use bartizan_applayer::frames::{Frame, Frames};
+use bartizan_applayer::frames::{Frames, ProtocolFrame};
 use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_base::{Decision, Direction, Generation, Reason, Timestamp};
-use bartizan_flow::level::Amounts;
+use bartizan_flow::level::FlowLevelCounts;
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_flow::{EndReason, FlowEntry};
 use bartizan_function::{Finding, RejectTo};
@@ -31,7 +31,7 @@ pub enum Cause<'a> {
 
 /// The context of an event: its packet, time, generation and direction.
 #[derive(Clone, Copy)]
-pub struct Occasion<'a> {
+pub struct EventContext<'a> {
     /// The cause of the call to functions.
     pub cause: Cause<'a>,
     /// Number of the frame in the capture, from 1; `None` without a packet of the capture.
@@ -43,12 +43,12 @@ pub struct Occasion<'a> {
     /// Direction within the flow.
     pub direction: Direction,
     /// The outer packet of the capture in which the packet was found.
-    pub around: Option<&'a Around>,
+    pub around: Option<&'a OuterHeader>,
     /// Variables that rules have set for the packet.
     pub variables: &'a [(String, Vec<u8>)],
 }
 
-impl<'a> Occasion<'a> {
+impl<'a> EventContext<'a> {
     /// The context of a packet of the capture's frame `number`.
     pub const fn of(
         packet: &'a PacketView<'a>,
@@ -56,12 +56,12 @@ impl<'a> Occasion<'a> {
         now: Timestamp,
         generation: Generation,
     ) -> Self {
-        Occasion { number, ..Occasion::by_itself(Cause::Packet(packet), now, generation) }
+        EventContext { number, ..EventContext::by_itself(Cause::Packet(packet), now, generation) }
     }
 
     /// The context of an event without a packet of a capture.
     pub const fn by_itself(cause: Cause<'a>, now: Timestamp, generation: Generation) -> Self {
-        Occasion {
+        EventContext {
             cause,
             number: None,
             now,
@@ -74,7 +74,7 @@ impl<'a> Occasion<'a> {
 
     /// This context with another direction.
     pub const fn going(self, direction: Direction) -> Self {
-        Occasion { direction, ..self }
+        EventContext { direction, ..self }
     }
 
     /// The packet, if there is one.
@@ -141,21 +141,21 @@ pub struct EndOfFlow {
     pub now: Timestamp,
     /// Amounts that the levels below the host have counted, XDP and RTL; `None`: no level below ever had the
     /// flow. The entry has the sums over all levels.
-    pub below: Option<[Amounts; 2]>,
+    pub below: Option<[FlowLevelCounts; 2]>,
 }
 
 /// The verdict on a packet, over all rules.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Fate {
+pub struct PacketVerdict {
     /// The decision.
     pub decision: Decision,
     /// The sides that get an answer when rules reject; set in detection as well.
     pub reject: Option<RejectTo>,
 }
 
-impl From<Decision> for Fate {
+impl From<Decision> for PacketVerdict {
     fn from(decision: Decision) -> Self {
-        Fate { decision, reject: None }
+        PacketVerdict { decision, reject: None }
     }
 }
 
@@ -200,27 +200,27 @@ pub enum RecorderEvent<'a> {
     /// A rule matched and an alert is due.
     Alert {
         /// The context of the packet.
-        occasion: &'a Occasion<'a>,
+        occasion: &'a EventContext<'a>,
         /// The packet's flow.
         flow: Option<&'a Entry>,
         /// The match.
         finding: &'a Finding,
         /// The packet's verdict.
-        fate: &'a Fate,
+        fate: &'a PacketVerdict,
         /// The transaction that matched.
         tx: Option<TxRecord<'a>>,
     },
     /// A packet of a flow or host that a rule has tagged.
     Tagged {
         /// The packet.
-        occasion: &'a Occasion<'a>,
+        occasion: &'a EventContext<'a>,
         /// Its flow.
         flow: Option<&'a Entry>,
     },
     /// Rules set variables for a packet.
     Variables {
         /// The packet.
-        occasion: &'a Occasion<'a>,
+        occasion: &'a EventContext<'a>,
         /// Its flow.
         flow: Option<&'a Entry>,
         /// The finding that holds them.
@@ -229,7 +229,7 @@ pub enum RecorderEvent<'a> {
     /// A protocol frame of the packet's direction is complete.
     Frame {
         /// The packet that completes it.
-        occasion: &'a Occasion<'a>,
+        occasion: &'a EventContext<'a>,
         /// Its flow.
         flow: &'a Entry,
         /// The protocol.
@@ -237,19 +237,19 @@ pub enum RecorderEvent<'a> {
         /// The frames of the flow.
         frames: &'a Frames,
         /// The frame.
-        frame: &'a Frame,
+        frame: &'a ProtocolFrame,
     },
     /// A packet of ARP.
     Arp {
         /// The context of the packet.
-        occasion: &'a Occasion<'a>,
+        occasion: &'a EventContext<'a>,
         /// The ARP message.
         arp: &'a bartizan_packet::Arp,
     },
     /// An anomaly of a packet, a stream or an application protocol.
     Anomaly {
         /// The packet.
-        occasion: &'a Occasion<'a>,
+        occasion: &'a EventContext<'a>,
         /// Its flow.
         flow: Option<&'a Entry>,
         /// The anomaly.
@@ -258,11 +258,11 @@ pub enum RecorderEvent<'a> {
     /// A packet was refused, or would have been.
     Refused {
         /// The packet.
-        occasion: &'a Occasion<'a>,
+        occasion: &'a EventContext<'a>,
         /// Its flow.
         flow: Option<&'a Entry>,
         /// The verdict.
-        fate: &'a Fate,
+        fate: &'a PacketVerdict,
         /// Matches with the packet.
         findings: &'a [Finding],
     },
@@ -278,14 +278,14 @@ pub enum RecorderEvent<'a> {
     /// Frames could not leave, the occasion's and others. Their port counts them.
     Unsent {
         /// One of the frames.
-        occasion: &'a Occasion<'a>,
+        occasion: &'a EventContext<'a>,
         /// Port, cause and number.
         unsent: &'a Unsent<'a>,
     },
     /// A transaction is complete.
     Transaction {
         /// The packet that completes it.
-        occasion: &'a Occasion<'a>,
+        occasion: &'a EventContext<'a>,
         /// Its flow.
         flow: &'a Entry,
         /// The transaction.
@@ -294,7 +294,7 @@ pub enum RecorderEvent<'a> {
     /// A file of a transaction is complete.
     File {
         /// The packet that completes it.
-        occasion: &'a Occasion<'a>,
+        occasion: &'a EventContext<'a>,
         /// Its flow.
         flow: &'a Entry,
         /// The transaction.
@@ -307,7 +307,7 @@ pub enum RecorderEvent<'a> {
     /// The certificates of a side of a session are to be stored ([`Transaction::certificates`]).
     Certificates {
         /// The packet.
-        occasion: &'a Occasion<'a>,
+        occasion: &'a EventContext<'a>,
         /// Its flow.
         flow: &'a Entry,
         /// The transaction.
@@ -340,7 +340,7 @@ pub trait Recorder {
     /// among the direction's files. Returns the result.
     fn store(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: &Entry,
         tx: TxRecord<'_>,
         direction: Direction,
@@ -366,53 +366,53 @@ impl dyn Recorder + '_ {
     /// [`RecorderEvent::Alert`].
     pub fn alert(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: Option<&Entry>,
         finding: &Finding,
-        fate: &Fate,
+        fate: &PacketVerdict,
         tx: Option<TxRecord<'_>>,
     ) {
         self.record(RecorderEvent::Alert { occasion, flow, finding, fate, tx });
     }
 
     /// [`RecorderEvent::Tagged`].
-    pub fn tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
+    pub fn tagged(&mut self, occasion: &EventContext<'_>, flow: Option<&Entry>) {
         self.record(RecorderEvent::Tagged { occasion, flow });
     }
 
     /// [`RecorderEvent::Variables`].
-    pub fn variables(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, variables: &Finding) {
+    pub fn variables(&mut self, occasion: &EventContext<'_>, flow: Option<&Entry>, variables: &Finding) {
         self.record(RecorderEvent::Variables { occasion, flow, variables });
     }
 
     /// [`RecorderEvent::Frame`].
     pub fn frame(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: &Entry,
         spec: &'static ProtocolSpec,
         frames: &Frames,
-        frame: &Frame,
+        frame: &ProtocolFrame,
     ) {
         self.record(RecorderEvent::Frame { occasion, flow, spec, frames, frame });
     }
 
     /// [`RecorderEvent::Arp`].
-    pub fn arp(&mut self, occasion: &Occasion<'_>, arp: &bartizan_packet::Arp) {
+    pub fn arp(&mut self, occasion: &EventContext<'_>, arp: &bartizan_packet::Arp) {
         self.record(RecorderEvent::Arp { occasion, arp });
     }
 
     /// [`RecorderEvent::Anomaly`].
-    pub fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
+    pub fn anomaly(&mut self, occasion: &EventContext<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
         self.record(RecorderEvent::Anomaly { occasion, flow, anomaly });
     }
 
     /// [`RecorderEvent::Refused`].
     pub fn refused(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: Option<&Entry>,
-        fate: &Fate,
+        fate: &PacketVerdict,
         findings: &[Finding],
     ) {
         self.record(RecorderEvent::Refused { occasion, flow, fate, findings });
@@ -424,19 +424,19 @@ impl dyn Recorder + '_ {
     }
 
     /// [`RecorderEvent::Unsent`].
-    pub fn unsent(&mut self, occasion: &Occasion<'_>, unsent: &Unsent<'_>) {
+    pub fn unsent(&mut self, occasion: &EventContext<'_>, unsent: &Unsent<'_>) {
         self.record(RecorderEvent::Unsent { occasion, unsent });
     }
 
     /// [`RecorderEvent::Transaction`].
-    pub fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>) {
+    pub fn transaction(&mut self, occasion: &EventContext<'_>, flow: &Entry, tx: TxRecord<'_>) {
         self.record(RecorderEvent::Transaction { occasion, flow, tx });
     }
 
     /// [`RecorderEvent::File`].
     pub fn file(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: &Entry,
         tx: TxRecord<'_>,
         direction: Direction,
@@ -446,7 +446,13 @@ impl dyn Recorder + '_ {
     }
 
     /// [`RecorderEvent::Certificates`].
-    pub fn certificates(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>, side: Direction) {
+    pub fn certificates(
+        &mut self,
+        occasion: &EventContext<'_>,
+        flow: &Entry,
+        tx: TxRecord<'_>,
+        side: Direction,
+    ) {
         self.record(RecorderEvent::Certificates { occasion, flow, tx, side });
     }
 

@@ -6,7 +6,7 @@ use crate::hosts::HostPolicies;
 use crate::lifecycle::RestartBounds;
 use bartizan_applayer::flow::HoldBounds;
 use bartizan_applayer::protocols;
-use bartizan_base::{PacketDuration, SettingError, Settings, Spread};
+use bartizan_base::{PacketDuration, SettingError, SettingsMap, Spread};
 use bartizan_flow::rate::RateLimit;
 use bartizan_flow::tcp::{ExceptionPolicy, StreamConfig, StreamMode, UrgentPolicy};
 use bartizan_flow::{FlowTimeouts, WhenFull};
@@ -97,7 +97,7 @@ impl EngineSettings {
     ///
     /// # Errors A value is malformed.
     pub fn from_settings(
-        settings: &Settings,
+        settings: &SettingsMap,
         prevention: bool,
         seed: [u64; 2],
     ) -> Result<(Self, Vec<String>), SettingError> {
@@ -209,7 +209,7 @@ fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
     SettingError { key: key.to_owned(), value: value.to_owned(), expected }
 }
 
-fn restarts(settings: &Settings) -> Result<RestartBounds, SettingError> {
+fn restarts(settings: &SettingsMap) -> Result<RestartBounds, SettingError> {
     let usual = RestartBounds::default();
     let seconds = |key: &str, usual: PacketDuration| {
         settings.number(key, usual.as_secs()).map(PacketDuration::from_secs)
@@ -222,7 +222,7 @@ fn restarts(settings: &Settings) -> Result<RestartBounds, SettingError> {
     })
 }
 
-fn keep_macs(settings: &Settings) -> Result<bool, SettingError> {
+fn keep_macs(settings: &SettingsMap) -> Result<bool, SettingError> {
     for item in settings.children("outputs") {
         if settings.bool(&format!("outputs.{item}.eve-log.ethernet"), false)? {
             return Ok(true);
@@ -231,7 +231,7 @@ fn keep_macs(settings: &Settings) -> Result<bool, SettingError> {
     Ok(false)
 }
 
-fn checksums(settings: &Settings) -> Result<ChecksumMode, SettingError> {
+fn checksums(settings: &SettingsMap) -> Result<ChecksumMode, SettingError> {
     let key = "capture.checksum-validation";
     match settings.get(key) {
         Some("none") => return Ok(ChecksumMode::Ignore),
@@ -250,7 +250,7 @@ fn checksums(settings: &Settings) -> Result<ChecksumMode, SettingError> {
     }
 }
 
-fn decoder(settings: &Settings) -> Result<DecoderConfig, SettingError> {
+fn decoder(settings: &SettingsMap) -> Result<DecoderConfig, SettingError> {
     let built_in = DecoderConfig::built_in();
     let tunnel = |name: &str, default: TunnelPorts| -> Result<TunnelPorts, SettingError> {
         let enabled = settings.bool(&format!("decoder.{name}.enabled"), default.enabled)?;
@@ -279,7 +279,7 @@ fn decoder(settings: &Settings) -> Result<DecoderConfig, SettingError> {
 }
 
 /// Ports of a list with `$VARIABLES` resolved. `None` for `any`.
-fn ports(settings: &Settings, key: &str) -> Result<Option<Vec<u16>>, SettingError> {
+fn ports(settings: &SettingsMap, key: &str) -> Result<Option<Vec<u16>>, SettingError> {
     let listed = || {
         let items: Vec<_> =
             settings.children(key).filter_map(|i| settings.get(&format!("{key}.{i}"))).collect();
@@ -306,7 +306,7 @@ fn ports(settings: &Settings, key: &str) -> Result<Option<Vec<u16>>, SettingErro
     list.map(Some).map_err(|_| error(key, &given, "a list of ports such as [4789, 4790]"))
 }
 
-fn defrag(settings: &Settings, prevention: bool, seed: [u64; 2]) -> Result<DefragConfig, SettingError> {
+fn defrag(settings: &SettingsMap, prevention: bool, seed: [u64; 2]) -> Result<DefragConfig, SettingError> {
     let default = DefragConfig::default();
     let memory = settings.size("defrag.memcap", default.memory as u64)?;
     Ok(DefragConfig {
@@ -323,7 +323,7 @@ fn defrag(settings: &Settings, prevention: bool, seed: [u64; 2]) -> Result<Defra
 /// A timeout of 0 means "at the next sweep" in Suricata, which sweeps about once a second.
 const TIMEOUT_MIN: u64 = 1;
 
-fn timeouts(settings: &Settings) -> Result<FlowTimeouts, SettingError> {
+fn timeouts(settings: &SettingsMap) -> Result<FlowTimeouts, SettingError> {
     let mut timeouts = FlowTimeouts::BUILT_IN;
     for protocol in ["default", "tcp", "udp", "icmp"] {
         for state in ["closed", "emergency-closed"] {
@@ -349,13 +349,13 @@ pub const FLOWS_LEAST: u32 = 1024;
 /// Largest capacity of a worker's flow table, whatever `flow.memcap`.
 pub const FLOWS_MOST: u32 = 1 << 24;
 
-fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
+fn flow_capacity(settings: &SettingsMap) -> Result<u32, SettingError> {
     let memcap = settings.size("flow.memcap", 32 << 20)?;
     let flows = memcap / SURICATA_FLOW_BYTES;
     Ok(u32::try_from(flows).unwrap_or(u32::MAX).clamp(FLOWS_LEAST, FLOWS_MOST))
 }
 
-fn flow_rate(settings: &Settings) -> Result<Option<RateLimit>, SettingError> {
+fn flow_rate(settings: &SettingsMap) -> Result<Option<RateLimit>, SettingError> {
     let (bytes, interval) = ("flow.rate-tracking.bytes", "flow.rate-tracking.interval");
     if settings.get(bytes).is_none() && settings.get(interval).is_none() {
         return Ok(None);
@@ -373,14 +373,14 @@ fn flow_rate(settings: &Settings) -> Result<Option<RateLimit>, SettingError> {
 /// Default of `app-layer.memcap`: memory of all application layers together.
 pub const APP_MEMORY: u64 = 256 << 20;
 
-fn app_memory(settings: &Settings) -> Result<AppMemoryLimits, SettingError> {
+fn app_memory(settings: &SettingsMap) -> Result<AppMemoryLimits, SettingError> {
     let key = |name: &str| format!("app-layer.protocols.{name}.memcap");
     let by_protocol: Result<Vec<u64>, SettingError> =
         protocols::TABLE.iter().map(|spec| settings.size(&key(spec.name), 0)).collect();
     Ok(AppMemoryLimits { total: settings.size("app-layer.memcap", APP_MEMORY)?, by_protocol: by_protocol? })
 }
 
-fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionPolicy, SettingError> {
+fn policy(settings: &SettingsMap, key: &str, prevention: bool) -> Result<ExceptionPolicy, SettingError> {
     let general = "exception-policy";
     let own = settings.get(key).map(|text| (key, text));
     let (named, text) =
@@ -417,7 +417,7 @@ pub const HTTP2_POLICY: &str = "app-layer.protocols.http2.policy";
 /// and streams apply.
 ///
 /// # Errors The value is unknown.
-pub fn http2(settings: &Settings, prevention: bool) -> Result<ExceptionPolicy, SettingError> {
+pub fn http2(settings: &SettingsMap, prevention: bool) -> Result<ExceptionPolicy, SettingError> {
     let chosen = match settings.get(HTTP2_POLICY) {
         None | Some("inspect") => ExceptionPolicy::Ignore,
         Some("drop-flow") => ExceptionPolicy::DropFlow,
@@ -428,7 +428,7 @@ pub fn http2(settings: &Settings, prevention: bool) -> Result<ExceptionPolicy, S
     Ok(if prevention { chosen } else { ExceptionPolicy::Ignore })
 }
 
-fn urgent(settings: &Settings, key: &str, default: UrgentPolicy) -> Result<UrgentPolicy, SettingError> {
+fn urgent(settings: &SettingsMap, key: &str, default: UrgentPolicy) -> Result<UrgentPolicy, SettingError> {
     Ok(match settings.get(key) {
         None => default,
         Some("oob") => UrgentPolicy::OutOfBand,
@@ -439,7 +439,7 @@ fn urgent(settings: &Settings, key: &str, default: UrgentPolicy) -> Result<Urgen
     })
 }
 
-fn stream(settings: &Settings, prevention: bool) -> Result<StreamConfig, SettingError> {
+fn stream(settings: &SettingsMap, prevention: bool) -> Result<StreamConfig, SettingError> {
     let d = StreamConfig::default();
     let inline = match settings.get("stream.inline") {
         None | Some("auto") => prevention,

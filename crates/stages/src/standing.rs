@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A flow's disposition: the verdict that applies to its next packet without running any function. The chain,
-//! trains, the end of a flow, overload and records use [`Standing::course`], and so does the offload of
-//! flows: a lower level forwards bypassed flows and drops refused ones.
+//! trains, the end of a flow, overload and records use [`FlowDisposition::course`], and so does the offload
+//! of flows: a lower level forwards bypassed flows and drops refused ones.
 //!
 //! The path (the functions that are left) and its generation are in the flow table's part of the entry.
 //! `settled.rs` renews the disposition in another generation.
@@ -12,7 +12,7 @@ use core::num::NonZeroU32;
 
 /// The disposition of a flow's next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Course {
+pub enum PacketDisposition {
     /// The functions of the path judge it.
     Judged,
     /// An exception policy exempts the flow from inspection: header functions judge it, payload functions do
@@ -35,14 +35,14 @@ pub struct Allowed {
 
 /// The functions that are done with a flow and allow it, collected while one packet passes them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Done {
+pub struct ChainCompletion {
     /// The last answer that decides on the flow.
     allowed: Option<Decision>,
     /// The last answer that only needs no more packets, without a decision on the flow.
     finished: Option<Decision>,
 }
 
-impl Done {
+impl ChainCompletion {
     /// Notes that a function is done. An answer with the function's name decides.
     pub fn note(&mut self, function: FunctionId, decision: Decision) {
         let of = if decision.function == function { &mut self.allowed } else { &mut self.finished };
@@ -52,7 +52,7 @@ impl Done {
 
 /// The first refusal of a flow that a staged policy did not enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WouldBe {
+pub struct StagedRefusal {
     /// The function that would have refused it.
     pub function: FunctionId,
     /// The verdict that was not enforced.
@@ -79,9 +79,9 @@ enum Behind {
 
 /// Flags of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Flags(u8);
+struct DispositionFlags(u8);
 
-impl Flags {
+impl DispositionFlags {
     /// A refusal was recorded in this direction since the flow is refused.
     const TOLD_TO_SERVER: u8 = 1;
     const TOLD_TO_CLIENT: u8 = 1 << 1;
@@ -100,24 +100,24 @@ impl Flags {
     }
 
     const fn with(self, flag: u8) -> Self {
-        Flags(self.0 | flag)
+        DispositionFlags(self.0 | flag)
     }
 
     const fn without(self, flags: u8) -> Self {
-        Flags(self.0 & !flags)
+        DispositionFlags(self.0 & !flags)
     }
 
     const fn told(direction: Direction) -> u8 {
         match direction {
-            Direction::ToServer => Flags::TOLD_TO_SERVER,
-            Direction::ToClient => Flags::TOLD_TO_CLIENT,
+            Direction::ToServer => DispositionFlags::TOLD_TO_SERVER,
+            Direction::ToClient => DispositionFlags::TOLD_TO_CLIENT,
         }
     }
 }
 
 /// The disposition of one flow: refusals, allowances and exemptions so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct FlowDisposition {
     /// The latest refusal, of the flow or of one of its packets.
     refused: Option<Decision>,
     /// The function that allowed the flow for good; `allowed_rule`: its rule. (Separate fields save padding
@@ -128,7 +128,7 @@ pub struct Standing {
     egress: Option<PortIndex>,
     /// The effect of the latest refusal on further packets.
     behind: Behind,
-    flags: Flags,
+    flags: DispositionFlags,
     /// Reasons of the engine that were reported as would-be, a bit each ([`Reason`]'s number).
     reported: [u32; 2],
     /// The first refusal that a staged policy did not enforce: function and reason; `would_be_rule`: the
@@ -137,25 +137,25 @@ pub struct Standing {
     would_be_rule: Option<NonZeroU32>,
 }
 
-impl Standing {
+impl FlowDisposition {
     /// The disposition of the next packet of a flow in this state.
     #[inline]
     #[must_use]
-    pub fn course(&self, state: FlowState) -> Course {
+    pub fn course(&self, state: FlowState) -> PacketDisposition {
         if state == FlowState::LocalBypassed {
-            return Course::Bypassed;
+            return PacketDisposition::Bypassed;
         }
         match self.refusal() {
-            Some(decision) => Course::Refused(decision),
-            None if self.flags.has(Flags::PASSED) => Course::Uninspected,
-            None => Course::Judged,
+            Some(decision) => PacketDisposition::Refused(decision),
+            None if self.flags.has(DispositionFlags::PASSED) => PacketDisposition::Uninspected,
+            None => PacketDisposition::Judged,
         }
     }
 
     /// Whether payload functions still inspect the packets of a flow in this state.
     #[must_use]
     pub fn is_read(&self, state: FlowState) -> bool {
-        self.course(state) == Course::Judged && !self.is_payload_ended()
+        self.course(state) == PacketDisposition::Judged && !self.is_payload_ended()
     }
 
     /// Whether all further packets are refused.
@@ -197,29 +197,29 @@ impl Standing {
     /// Lifts the refusal of a flow in another generation.
     pub const fn lift(&mut self) {
         self.behind = Behind::Nothing;
-        self.flags = self.flags.without(Flags::TOLD_TO_SERVER | Flags::TOLD_TO_CLIENT);
+        self.flags = self.flags.without(DispositionFlags::TOLD_TO_SERVER | DispositionFlags::TOLD_TO_CLIENT);
     }
 
     /// Exempts the flow from inspection.
     pub const fn pass(&mut self) {
-        self.flags = self.flags.with(Flags::PASSED);
+        self.flags = self.flags.with(DispositionFlags::PASSED);
     }
 
     /// Whether an exception policy exempts the flow from inspection.
     #[must_use]
     pub const fn is_passed(&self) -> bool {
-        self.flags.has(Flags::PASSED)
+        self.flags.has(DispositionFlags::PASSED)
     }
 
     /// Ends inspection of the payload for good.
     pub const fn end_payload(&mut self) {
-        self.flags = self.flags.with(Flags::PAYLOAD_ENDED);
+        self.flags = self.flags.with(DispositionFlags::PAYLOAD_ENDED);
     }
 
     /// Whether inspection of the payload has ended for good.
     #[must_use]
     pub const fn is_payload_ended(&self) -> bool {
-        self.flags.has(Flags::PAYLOAD_ENDED)
+        self.flags.has(DispositionFlags::PAYLOAD_ENDED)
     }
 
     /// Stores the refusal of a packet for the flow's record. A refusal that applies to each packet is kept,
@@ -233,13 +233,13 @@ impl Standing {
 
     /// Notes that a segment was forwarded that the engine would have refused.
     pub const fn note_stray(&mut self) {
-        self.flags = self.flags.with(Flags::STRAY);
+        self.flags = self.flags.with(DispositionFlags::STRAY);
     }
 
     /// Whether segments were forwarded that the engine would have refused.
     #[must_use]
     pub const fn is_stray(&self) -> bool {
-        self.flags.has(Flags::STRAY)
+        self.flags.has(DispositionFlags::STRAY)
     }
 
     /// Notes that a would-be refusal of the engine is reported. Returns whether it is the flow's first for
@@ -260,17 +260,18 @@ impl Standing {
         if self.would_be.is_none() {
             (self.would_be, self.would_be_rule) = (Some((function, reason)), rule);
             if verdict == Verdict::Reject {
-                self.flags = self.flags.with(Flags::WOULD_REJECT);
+                self.flags = self.flags.with(DispositionFlags::WOULD_REJECT);
             }
         }
     }
 
     /// The first refusal of the flow that a staged policy did not enforce.
     #[must_use]
-    pub fn would_be(&self) -> Option<WouldBe> {
+    pub fn would_be(&self) -> Option<StagedRefusal> {
         let (function, reason) = self.would_be?;
-        let verdict = if self.flags.has(Flags::WOULD_REJECT) { Verdict::Reject } else { Verdict::Drop };
-        Some(WouldBe { function, verdict, reason, rule: self.would_be_rule })
+        let verdict =
+            if self.flags.has(DispositionFlags::WOULD_REJECT) { Verdict::Reject } else { Verdict::Drop };
+        Some(StagedRefusal { function, verdict, reason, rule: self.would_be_rule })
     }
 
     /// The refusal that a function repeats for each packet of the flow.
@@ -296,7 +297,7 @@ impl Standing {
 
     /// Stores the answers of functions that are done with the flow and allow it. The first answer with a port
     /// decides on the port.
-    pub fn note_done(&mut self, done: &Done) {
+    pub fn note_done(&mut self, done: &ChainCompletion) {
         for decision in [&done.allowed, &done.finished].into_iter().flatten() {
             self.egress = self.egress.or(decision.egress);
         }
@@ -321,7 +322,7 @@ impl Standing {
     }
 
     /// Keeps the origin of an allowance over a generation, for a flow without further packets to judge.
-    pub const fn keep_allowed(&mut self, before: &Standing) {
+    pub const fn keep_allowed(&mut self, before: &FlowDisposition) {
         (self.allowed_by, self.allowed_rule) = (before.allowed_by, before.allowed_rule);
     }
 
@@ -329,7 +330,7 @@ impl Standing {
     /// record.
     pub fn note_told(&mut self, direction: Direction) {
         if self.is_refused() {
-            self.flags = self.flags.with(Flags::told(direction));
+            self.flags = self.flags.with(DispositionFlags::told(direction));
         }
     }
 
@@ -351,7 +352,7 @@ impl Standing {
     /// Whether a refusal in a direction was recorded since the flow is refused.
     #[must_use]
     pub fn is_told(&self, direction: Direction) -> bool {
-        self.flags.has(Flags::told(direction))
+        self.flags.has(DispositionFlags::told(direction))
     }
 }
 
@@ -365,22 +366,22 @@ mod tests {
 
     #[test]
     fn each_fact_decides_of_the_next_packet() {
-        let new = Standing::default();
-        assert_eq!(new.course(FlowState::Established), Course::Judged);
-        assert_eq!(new.course(FlowState::LocalBypassed), Course::Bypassed);
+        let new = FlowDisposition::default();
+        assert_eq!(new.course(FlowState::Established), PacketDisposition::Judged);
+        assert_eq!(new.course(FlowState::LocalBypassed), PacketDisposition::Bypassed);
         assert!(new.is_read(FlowState::New) && !new.is_read(FlowState::LocalBypassed));
         let mut ended = new;
         ended.end_payload();
-        assert_eq!(ended.course(FlowState::Established), Course::Judged, "header functions go on");
+        assert_eq!(ended.course(FlowState::Established), PacketDisposition::Judged, "header functions go on");
         assert!(!ended.is_read(FlowState::Established));
         let mut passed = new;
         passed.pass();
-        assert_eq!(passed.course(FlowState::Established), Course::Uninspected);
+        assert_eq!(passed.course(FlowState::Established), PacketDisposition::Uninspected);
         assert!(!passed.is_read(FlowState::Established));
         passed.refuse(refusal());
         assert_eq!(
             passed.course(FlowState::Established),
-            Course::Refused(refusal()),
+            PacketDisposition::Refused(refusal()),
             "a refusal is stronger"
         );
     }
@@ -388,22 +389,22 @@ mod tests {
     #[test]
     fn who_decides_is_named_before_who_only_needs_no_more() {
         let of = |said: &[(u8, Decision)]| {
-            let mut done = Done::default();
+            let mut done = ChainCompletion::default();
             said.iter().for_each(|(function, decision)| done.note(FunctionId(*function), *decision));
             done
         };
-        let by = |standing: &Standing| {
+        let by = |standing: &FlowDisposition| {
             standing.allowed(false).map(|by| (by.function.map(|id| id.0), by.rule.map(NonZeroU32::get)))
         };
         let rule = Decision { function: FunctionId(1), rule: NonZeroU32::new(2), ..Decision::CONTINUE };
         // A packet filter's rule, followed by a firewall that does not track the flow; and one packet later.
-        let mut standing = Standing::default();
+        let mut standing = FlowDisposition::default();
         standing.note_done(&of(&[(1, rule), (2, Decision::CONTINUE)]));
         assert_eq!(by(&standing), Some((Some(1), Some(2))));
         standing.note_done(&of(&[(3, Decision::CONTINUE)]));
         assert_eq!(by(&standing), Some((Some(1), Some(2))));
         // No other function has decided; a later decision is named.
-        let mut standing = Standing::default();
+        let mut standing = FlowDisposition::default();
         standing.note_done(&of(&[(2, Decision::CONTINUE)]));
         assert_eq!(by(&standing), Some((Some(2), None)));
         standing.note_done(&of(&[]));
@@ -413,7 +414,7 @@ mod tests {
 
     #[test]
     fn what_nobody_decided_and_nobody_refused_goes_on_by_default() {
-        let mut standing = Standing::default();
+        let mut standing = FlowDisposition::default();
         assert_eq!(standing.allowed(true), None, "functions still look");
         assert_eq!(standing.allowed(false), Some(Allowed { function: None, rule: None }));
         let mut packet = standing;
@@ -424,15 +425,19 @@ mod tests {
 
     #[test]
     fn the_first_refusal_that_is_not_carried_out_is_kept() {
-        let mut standing = Standing::default();
+        let mut standing = FlowDisposition::default();
         assert_eq!(standing.would_be(), None);
         let rule = NonZeroU32::new(7);
         let goes_on = Decision { verdict: Verdict::Continue, rule, ..refusal() };
         standing.note_would_be(&Decision::CONTINUE, Verdict::Drop);
         assert_eq!(standing.would_be(), None, "without a reason nobody would refuse it");
         standing.note_would_be(&goes_on, Verdict::Reject);
-        let first =
-            WouldBe { function: FunctionId(3), verdict: Verdict::Reject, reason: Reason::IdsRule, rule };
+        let first = StagedRefusal {
+            function: FunctionId(3),
+            verdict: Verdict::Reject,
+            reason: Reason::IdsRule,
+            rule,
+        };
         standing.note_would_be(
             &Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE),
             Verdict::Drop,
@@ -443,7 +448,7 @@ mod tests {
 
     #[test]
     fn what_comes_behind_is_dropped_for_the_flow() {
-        let mut standing = Standing::default();
+        let mut standing = FlowDisposition::default();
         standing.refuse_behind(&refusal());
         let decision = standing.refusal().unwrap();
         assert_eq!((decision.verdict, decision.reason), (Verdict::Drop, Some(Reason::IdsFlow)));
@@ -454,7 +459,7 @@ mod tests {
 
     #[test]
     fn a_direction_is_told_once_until_the_refusal_is_lifted() {
-        let mut standing = Standing::default();
+        let mut standing = FlowDisposition::default();
         standing.note_told(Direction::ToServer);
         assert!(!standing.is_told(Direction::ToServer), "a packet's refusal is not the flow's");
         standing.refuse(refusal());
@@ -466,7 +471,7 @@ mod tests {
 
     #[test]
     fn the_record_tells_of_the_flows_refusal_before_a_packets() {
-        let mut standing = Standing::default();
+        let mut standing = FlowDisposition::default();
         let packet = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
         standing.note_refusal(&packet);
         assert_eq!(standing.last_refusal(), Some(packet));

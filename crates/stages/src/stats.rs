@@ -4,7 +4,7 @@
 use bartizan_ports::PortStats;
 
 /// Counters by name.
-pub type Counters = Vec<(&'static str, u64)>;
+pub type NamedCounters = Vec<(&'static str, u64)>;
 
 /// Whether a counter is a maximum, or belongs to a table that workers share: the sum is the largest value.
 fn is_largest(name: &str) -> bool {
@@ -17,7 +17,7 @@ const MEAN: &str = "decoder.avg_pkt_size";
 /// in the same order each time cost least.
 #[derive(Debug, Default)]
 pub struct Sum {
-    counters: Counters,
+    counters: NamedCounters,
     at: usize,
 }
 
@@ -43,7 +43,7 @@ impl Sum {
 
     /// The sums.
     #[must_use]
-    pub fn finish(mut self) -> Counters {
+    pub fn finish(mut self) -> NamedCounters {
         let of =
             |wanted| self.counters.iter().find(|(name, _)| *name == wanted).map_or(0, |(_, value)| *value);
         let mean = of("decoder.bytes").checked_div(of("decoder.pkts")).unwrap_or(0);

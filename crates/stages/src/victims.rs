@@ -53,7 +53,7 @@ impl Ord for Rank {
 
 /// The bounds of a search in one call.
 #[derive(Clone, Copy, Debug)]
-pub struct Reach {
+pub struct VictimBounds {
     /// Most flows that the call visits.
     pub flows: usize,
     /// Whether the first in rank of the visited flows gives way even if the round is not over.
@@ -79,7 +79,7 @@ impl VictimSearch {
     pub fn next(
         &mut self,
         flows: &[FlowId],
-        reach: Reach,
+        reach: VictimBounds,
         rank: impl Fn(FlowId) -> Option<Rank>,
     ) -> Option<FlowId> {
         for _ in 0..reach.flows.min(flows.len()) {
@@ -129,8 +129,8 @@ impl VictimSearch {
 mod tests {
     use super::*;
 
-    const PATIENT: Reach = Reach { flows: 16, at_once: false };
-    const URGENT: Reach = Reach { flows: 16, at_once: true };
+    const PATIENT: VictimBounds = VictimBounds { flows: 16, at_once: false };
+    const URGENT: VictimBounds = VictimBounds { flows: 16, at_once: true };
 
     /// Flows by number, with their memory.
     struct Flows {
@@ -146,7 +146,7 @@ mod tests {
             Flows { ids, held, search: VictimSearch::default() }
         }
 
-        fn next(&mut self, reach: Reach) -> Option<usize> {
+        fn next(&mut self, reach: VictimBounds) -> Option<usize> {
             let held = &self.held;
             let rank = |id: FlowId| {
                 let weight = *held.get(id.0 as usize)?;
@@ -159,7 +159,7 @@ mod tests {
         }
 
         /// The flows that give way in `calls` calls.
-        fn run(&mut self, calls: usize, reach: Reach) -> Vec<usize> {
+        fn run(&mut self, calls: usize, reach: VictimBounds) -> Vec<usize> {
             (0..calls).filter_map(|_| self.next(reach)).collect()
         }
     }
@@ -210,7 +210,7 @@ mod tests {
         // Each holds three quarters of what the one before it holds.
         let flood = core::iter::successors(Some(1u64 << 30), |held| Some(held / 4 * 3)).take(60);
         let mut flows = Flows::new(flood.chain([900; 60]).chain([1 << 29; 60]));
-        let gone = flows.run(90, Reach { flows: 512, at_once: false });
+        let gone = flows.run(90, VictimBounds { flows: 512, at_once: false });
         assert!(gone.iter().filter(|n| **n >= 120).count() == 60, "{gone:?}");
         assert!(!gone.iter().any(|n| (60..120).contains(n)), "{gone:?}");
     }

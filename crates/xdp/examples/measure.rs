@@ -8,12 +8,13 @@
 
 use bartizan_base::{LinkId, Spread};
 use bartizan_packet::DecoderConfig;
-use bartizan_packet::windows::{Side as WindowsOf, Windows};
+use bartizan_packet::windows::{WindowSide as WindowsOf, Windows};
 use bartizan_testkit::packet::{End, tcp, udp};
 use bartizan_testkit::random::Random;
 use bartizan_testkit::tunnels::Tunnel;
 use bartizan_xdp::{
-    Action, Control, Fail, Key, ModeChoice, Options, PortSetup, Program, Side, Watch, monotonic_time,
+    Fail, FlowSlotControl, Key, ModeChoice, PortSetup, PortSide, Watch, XdpFlowAction, XdpOptions,
+    XdpProgram, monotonic_time,
 };
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -98,14 +99,14 @@ fn rate(count: usize, begin: Instant) -> f64 {
 }
 
 /// Nanoseconds of a run on one frame again and again.
-fn warm(program: &mut Program, frame: &[u8], lan: u32) -> Result<String, Failed> {
+fn warm(program: &mut XdpProgram, frame: &[u8], lan: u32) -> Result<String, Failed> {
     let runs = (0..ROUNDS).map(|_| program.run_on(frame, lan, REPEAT).map(|run| f64::from(run.nanoseconds)));
     Ok(median(runs.collect::<Result<_, _>>()?))
 }
 
 /// A segment that its connection's numbers pass, and the same without comparing. (It is repeated, so no
 /// number moves.)
-fn compared(program: &mut Program, lan: u32) -> Result<(), Failed> {
+fn compared(program: &mut XdpProgram, lan: u32) -> Result<(), Failed> {
     let (tables, (client, server)) = (program.tables(), ends(0));
     let segment = tcp(client, server, (1_000, 5_000), 16, b"").frame();
     let mut key = key(0);
@@ -113,18 +114,20 @@ fn compared(program: &mut Program, lan: u32) -> Result<(), Failed> {
     let side = |at| WindowsOf { sent: at, acknowledged: at, edge: at + 60_000, ..WindowsOf::default() };
     tables.set_windows(0, &Windows { sides: [side(1_000), side(5_000)], timestamps: false });
     tables.insert(&key, 0)?;
-    for (what, action) in [("forward", Action::Forward), ("compare and forward", Action::Compare)] {
-        tables.set_control(0, Control { action, generation: 0 });
+    for (what, action) in
+        [("forward", XdpFlowAction::Forward), ("compare and forward", XdpFlowAction::Compare)]
+    {
+        tables.set_control(0, FlowSlotControl { action, generation: 0 });
         println!("{what}, a segment, ns a packet: {}", warm(program, &segment, lan)?);
     }
     tables.remove(&key);
     Ok(())
 }
 
-const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
+const FORWARD: FlowSlotControl = FlowSlotControl { action: XdpFlowAction::Forward, generation: 0 };
 
 /// Nanoseconds of single runs on frames of different flows, including two readings of the kernel's clock.
-fn single(program: &mut Program, flows: u32, lan: u32) -> Result<String, Failed> {
+fn single(program: &mut XdpProgram, flows: u32, lan: u32) -> Result<String, Failed> {
     let mut random = Random::new(1);
     let mut times = Vec::new();
     for _ in 0..20_000 {
@@ -150,10 +153,10 @@ fn ports() -> Result<(), Failed> {
 }
 
 /// Attaches the program to both ports; it watches two workers, neither of which is ever late.
-fn attach(program: &mut Program) -> Result<(), Failed> {
+fn attach(program: &mut XdpProgram) -> Result<(), Failed> {
     let (fail, stale) = (Fail::Closed, Duration::from_secs(3_600));
     let watch = Watch { fail, stale, spread: Spread::new([1, 2], 2), first: 0 };
-    for (name, side, own, pair) in [("lan", Side::First, 0, 1), ("wan", Side::Second, 1, 0)] {
+    for (name, side, own, pair) in [("lan", PortSide::First, 0, 1), ("wan", PortSide::Second, 1, 0)] {
         program.attach(&PortSetup {
             ifindex: index(name)?,
             link: LinkId(1),
@@ -170,7 +173,7 @@ fn attach(program: &mut Program) -> Result<(), Failed> {
 }
 
 /// Packets that go up to the host: no flow is decided.
-fn undecided(program: &mut Program, frame: &[u8], lan: u32) -> Result<(), Failed> {
+fn undecided(program: &mut XdpProgram, frame: &[u8], lan: u32) -> Result<(), Failed> {
     println!("no port, ns a packet: {}", warm(program, frame, 1)?);
     println!("no flow, watched, ns a packet: {}", warm(program, frame, lan)?);
     for worker in 0..2 {
@@ -186,7 +189,7 @@ fn undecided(program: &mut Program, frame: &[u8], lan: u32) -> Result<(), Failed
 }
 
 /// One flow in the tables, then one inside a tunnel.
-fn one_flow(program: &mut Program, frame: &[u8], lan: u32) -> Result<(), Failed> {
+fn one_flow(program: &mut XdpProgram, frame: &[u8], lan: u32) -> Result<(), Failed> {
     let tables = program.tables();
     tables.set_control(0, FORWARD);
     tables.insert(&key(0), 0)?;
@@ -207,7 +210,7 @@ fn one_flow(program: &mut Program, frame: &[u8], lan: u32) -> Result<(), Failed>
 }
 
 /// Tables full of flows: added and removed one at a time and in bulk, counted, and visited by packets.
-fn many_flows(program: &mut Program, flows: u32, frame: &[u8], lan: u32) -> Result<(), Failed> {
+fn many_flows(program: &mut XdpProgram, flows: u32, frame: &[u8], lan: u32) -> Result<(), Failed> {
     let tables = program.tables();
     let begin = Instant::now();
     for slot in 0..flows {
@@ -239,7 +242,7 @@ fn main() -> Result<(), Failed> {
     let flows: u32 = std::env::args().nth(1).map_or(Ok(1_000_000), |text| text.parse())?;
     ports()?;
     let begin = Instant::now();
-    let mut program = Program::load(&Options {
+    let mut program = XdpProgram::load(&XdpOptions {
         flows,
         mode: ModeChoice::Auto,
         tunnels: DecoderConfig::default(),

@@ -3,7 +3,7 @@
 
 use bartizan_offload::level::PortCounters;
 use bartizan_packet::slots::{CarrierLine, PortLine, SEEN_SHIFT, SlotLine};
-use bartizan_packet::windows::End;
+use bartizan_packet::windows::DataEnd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The time within which lines of processors count as of one time, in units of [`SEEN_SHIFT`]: of those the
@@ -13,7 +13,7 @@ const AT_ONCE: u32 = 128;
 
 /// The progress of one side of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct XdpProgress {
     /// The sequence number after all that it has sent.
     pub sent: u32,
     /// Its latest acknowledgement of what the other side has sent.
@@ -22,15 +22,15 @@ pub struct Progress {
 
 /// One side of a flow in the lines of several processors.
 #[derive(Clone, Copy)]
-struct Side {
+struct SideReading {
     /// The time since it was seen, in units of [`SEEN_SHIFT`].
     age: u32,
-    progress: Progress,
+    progress: XdpProgress,
 }
 
-impl Side {
+impl SideReading {
     /// Merges another processor's state of the side.
-    fn join(self, other: Side) -> Side {
+    fn join(self, other: SideReading) -> SideReading {
         let (latest, earlier) = if self.age <= other.age { (self, other) } else { (other, self) };
         if earlier.age - latest.age > AT_ONCE {
             return latest;
@@ -38,15 +38,15 @@ impl Side {
         let ahead = |a: u32, b: u32| if a.wrapping_sub(b).cast_signed() > 0 { a } else { b };
         let (a, b) = (latest.progress, earlier.progress);
         let progress =
-            Progress { sent: ahead(a.sent, b.sent), acknowledged: ahead(a.acknowledged, b.acknowledged) };
-        Side { age: latest.age, progress }
+            XdpProgress { sent: ahead(a.sent, b.sent), acknowledged: ahead(a.acknowledged, b.acknowledged) };
+        SideReading { age: latest.age, progress }
     }
 }
 
 /// Counts of a flow's slot since it was cleared. Index 0: packets from the lower endpoint of the key, 1: from
 /// the higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct XdpFlowCounts {
     /// Packets that left or were dropped here.
     pub packets: [u64; 2],
     /// Bytes of their frames, without the checksum of a frame.
@@ -56,19 +56,19 @@ pub struct Counts {
     pub last_seen: [u64; 2],
     /// The progress of each side of a TCP connection with these packets; `None` where no packet came.
     /// Without meaning for other protocols.
-    pub progress: [Option<Progress>; 2],
+    pub progress: [Option<XdpProgress>; 2],
     /// The ends of a TCP connection that arrived with these packets.
-    pub ends: [Option<End>; 2],
+    pub ends: [Option<DataEnd>; 2],
     /// Packets and bytes of those that were dropped because of their inner packet. Without meaning for TCP,
     /// which carries no packets.
     pub refused_inside: (u64, u64),
 }
 
-impl Counts {
+impl XdpFlowCounts {
     /// The sum over lines; `now` in nanoseconds of CLOCK_BOOTTIME.
     pub(crate) fn of(lines: impl Iterator<Item = [u8; SlotLine::LEN]>, now: u64) -> Self {
-        let mut counts = Counts::default();
-        let mut sides: [Option<Side>; 2] = [None, None];
+        let mut counts = XdpFlowCounts::default();
+        let mut sides: [Option<SideReading>; 2] = [None, None];
         let now = now >> SEEN_SHIFT;
         for bytes in lines {
             let (line, carrier) = (SlotLine::read(&bytes), CarrierLine::read(&bytes));
@@ -76,7 +76,7 @@ impl Counts {
                 // A packet that came after the clock was read has age 0.
                 let age = (now as u32).wrapping_sub(seen);
                 let age = if age.cast_signed() < 0 { 0 } else { age };
-                (packets > 0).then_some(Side { age, progress: Progress { sent, acknowledged } })
+                (packets > 0).then_some(SideReading { age, progress: XdpProgress { sent, acknowledged } })
             };
             let new = [
                 of_side(line.packets_low, line.seen_low, line.sent_low, line.acknowledged_low),
@@ -171,8 +171,8 @@ mod tests {
         }
     }
 
-    fn sum(lines: &[SlotLine], now: u64) -> Counts {
-        Counts::of(lines.iter().map(SlotLine::write), now)
+    fn sum(lines: &[SlotLine], now: u64) -> XdpFlowCounts {
+        XdpFlowCounts::of(lines.iter().map(SlotLine::write), now)
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         ] {
             let counts = sum(&lines, now);
             assert_eq!((counts.packets, counts.bytes, counts.last_seen), ([0, 7], [0, 700], [0, late]));
-            let progress = Progress { sent: 100, acknowledged: 20 };
+            let progress = XdpProgress { sent: 100, acknowledged: 20 };
             assert_eq!(counts.progress, [None, Some(progress)], "the circle was gone round");
         }
     }
@@ -196,7 +196,7 @@ mod tests {
         let now = 77 * UNIT;
         let lines = [line(1, now, u32::MAX - 9, 500), line(1, now - 50 * UNIT, 10, 400), line(0, 0, 0, 0)];
         let counts = sum(&lines, now);
-        assert_eq!(counts.progress[1], Some(Progress { sent: 10, acknowledged: 500 }));
+        assert_eq!(counts.progress[1], Some(XdpProgress { sent: 10, acknowledged: 500 }));
         assert_eq!(counts.last_seen, [0, now]);
     }
 
@@ -210,7 +210,7 @@ mod tests {
             refused_bytes: u64::from(u32::MAX) + 7,
             ..CarrierLine::default()
         };
-        let counts = Counts::of([line.write(), line.write()].into_iter(), 77 * UNIT);
+        let counts = XdpFlowCounts::of([line.write(), line.write()].into_iter(), 77 * UNIT);
         assert_eq!((counts.packets, counts.bytes, counts.last_seen), ([18, 0], [1_800, 0], [70 * UNIT, 0]));
         assert_eq!(counts.refused_inside, (10, 2 * (u64::from(u32::MAX) + 7)));
     }

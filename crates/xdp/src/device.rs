@@ -8,19 +8,19 @@
 
 use crate::counters;
 use crate::early::EarlyCounted;
-use crate::error::InsertError;
-use crate::tables::{self, Control, Key, Tables, boot_time, boot_to_real, monotonic_time};
+use crate::error::FlowInsertError;
+use crate::tables::{self, FlowSlotControl, Key, Tables, boot_time, boot_to_real, monotonic_time};
 use bartizan_base::{Generation, Level, Timestamp};
-use bartizan_flow::level::{Answer, SunkId};
-use bartizan_flow::tcp::{Fin, Progress, Seq};
+use bartizan_flow::level::{LevelReply, SunkId};
+use bartizan_flow::tcp::{Fin, Seq, TcpProgress};
 use bartizan_offload::device::{
-    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Endpoint, Install, Request, Said,
-    Sides, Wish,
+    Action, Actions, Answered, Capabilities, Counting, Counts, Device, DeviceReply, DeviceRequest, Endpoint,
+    Install, Sides, Wish,
 };
-use bartizan_offload::key::{DeviceKey, Field, Fields};
+use bartizan_offload::key::{DeviceKey, Fields, KeyField};
 use bartizan_offload::level::{Fail, Watch};
 use bartizan_offload::marks::Mark;
-use bartizan_offload::stays::Stays;
+use bartizan_offload::stays::OffloadDenied;
 use bartizan_packet::TunnelKind;
 use bartizan_packet::windows::Windows;
 use std::sync::Arc;
@@ -57,11 +57,11 @@ const BEATS: u64 = 8;
 
 /// The entry in a place.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct XdpEntry {
     sunk: SunkId,
     key: Key,
     /// The handling of its packets.
-    action: tables::Action,
+    action: tables::XdpFlowAction,
     /// Whether the flow is refused.
     refuses: bool,
     /// Whether its segments are compared with numbers.
@@ -77,10 +77,10 @@ pub struct XdpDevice {
     /// The numbers of named ports in the tables, by their own; `None` where the program cannot send by them.
     exits: Vec<Option<u8>>,
     /// Entries by place.
-    entries: Vec<Option<Entry>>,
-    said: Vec<(u32, SunkId, Said)>,
+    entries: Vec<Option<XdpEntry>>,
+    said: Vec<(u32, SunkId, DeviceReply)>,
     heart: Option<Heart>,
-    early: Option<Early>,
+    early: Option<XdpEarlyCounts>,
     /// The program's clock, and the difference from it to that of packets, in nanoseconds; read once for all
     /// requests of a call.
     now: u64,
@@ -91,7 +91,7 @@ pub struct XdpDevice {
 
 /// The device's part in counting packets without a flow that are refused early.
 #[derive(Clone, Debug)]
-struct Early {
+struct XdpEarlyCounts {
     link: u8,
     counts: bool,
     /// The counts already reported for each outcome, by tables of even and odd generations.
@@ -104,18 +104,18 @@ const TCP: u8 = 6;
 /// Protocols whose packets are judged early without a flow.
 const EARLY_PROTOCOLS: [u8; 4] = [TCP, 17, 1, 58];
 
-fn sides(counts: &counters::Counts) -> Sides {
+fn sides(counts: &counters::XdpFlowCounts) -> Sides {
     let mut ends = counts.ends.iter();
     counts.progress.map(|side| {
         let end = ends.next().copied().flatten();
-        let counters::Progress { sent, acknowledged } = side?;
+        let counters::XdpProgress { sent, acknowledged } = side?;
         let fin = end.map(|end| Fin { number: Seq(end.number), second: end.second });
-        Some(Progress { sent: Seq(sent), acknowledged: Seq(acknowledged), fin })
+        Some(TcpProgress { sent: Seq(sent), acknowledged: Seq(acknowledged), fin })
     })
 }
 
-const fn control(action: tables::Action, generation: Generation) -> Control {
-    Control { action, generation: generation.0 as u32 }
+const fn control(action: tables::XdpFlowAction, generation: Generation) -> FlowSlotControl {
+    FlowSlotControl { action, generation: generation.0 as u32 }
 }
 
 impl XdpDevice {
@@ -130,7 +130,7 @@ impl XdpDevice {
             protocols: &[6, 17],
             tunnels: &TUNNELS,
             // The program does not know keys of one direction (ESP).
-            fields: Fields::ALL.without(Field::OneWay),
+            fields: Fields::ALL.without(KeyField::OneWay),
             windows: true,
             actions: Actions::ALL,
             exits: 0,
@@ -195,7 +195,7 @@ impl XdpDevice {
                 (0..early.outcomes()).map(|outcome| early.counted(odd, link, outcome)).collect()
             })
         });
-        self.early = Some(Early { link, counts, given });
+        self.early = Some(XdpEarlyCounts { link, counts, given });
         self
     }
 
@@ -230,13 +230,13 @@ impl XdpDevice {
         self.first + place
     }
 
-    fn entry(&self, request: &Request) -> Option<&Key> {
+    fn entry(&self, request: &DeviceRequest) -> Option<&Key> {
         let entry = self.entries.get(request.place as usize)?.as_ref()?;
         (entry.sunk == request.sunk).then_some(&entry.key)
     }
 
     /// Makes an entry, and measures the rate.
-    fn insert(&mut self, key: &Key, slot: u32) -> Result<(), InsertError> {
+    fn insert(&mut self, key: &Key, slot: u32) -> Result<(), FlowInsertError> {
         let begun = monotonic_time();
         let result = self.tables.insert(key, slot);
         let (inserts, nanos) = &mut self.inserts;
@@ -246,18 +246,18 @@ impl XdpDevice {
         result
     }
 
-    fn install(&mut self, request: &Request, install: &Install) -> Answered {
+    fn install(&mut self, request: &DeviceRequest, install: &Install) -> Answered {
         let slot = self.slot(request.place);
         let action = match (install.action, &install.windows) {
-            (Action::Forward, None) => tables::Action::Forward,
-            (Action::Forward, Some(_)) => tables::Action::Compare,
+            (Action::Forward, None) => tables::XdpFlowAction::Forward,
+            (Action::Forward, Some(_)) => tables::XdpFlowAction::Compare,
             (Action::Redirect(port), _) => match self.exits.get(usize::from(port.0)).copied().flatten() {
-                Some(exit) => tables::Action::Redirect(exit),
-                None => return Answered::Refused(Stays::Egress),
+                Some(exit) => tables::XdpFlowAction::Redirect(exit),
+                None => return Answered::Refused(OffloadDenied::Egress),
             },
-            (Action::Drop(reason), _) => tables::Action::Drop(reason),
+            (Action::Drop(reason), _) => tables::XdpFlowAction::Drop(reason),
             (Action::DropFrom(reason, endpoint), _) => {
-                tables::Action::DropFrom(reason, endpoint == Endpoint::High)
+                tables::XdpFlowAction::DropFrom(reason, endpoint == Endpoint::High)
             }
         };
         // The control is written before the key, since a processor that finds the key reads the control.
@@ -268,9 +268,9 @@ impl XdpDevice {
         self.tables.set_control(slot, control(action, install.generation));
         match self.insert(&install.key.0, slot) {
             Ok(()) => {}
-            Err(InsertError::Exists) => return Answered::Refused(Stays::Taken),
-            Err(InsertError::Full) => return Answered::Refused(Stays::Full),
-            Err(_) => return Answered::Refused(Stays::Refused),
+            Err(FlowInsertError::Exists) => return Answered::Refused(OffloadDenied::Taken),
+            Err(FlowInsertError::Full) => return Answered::Refused(OffloadDenied::Full),
+            Err(_) => return Answered::Refused(OffloadDenied::Refused),
         }
         let at = request.place as usize;
         if self.entries.len() <= at {
@@ -278,16 +278,17 @@ impl XdpDevice {
         }
         if let Some(entry) = self.entries.get_mut(at) {
             let refuses = install.action.drops().is_some();
-            let compares = action == tables::Action::Compare;
-            *entry = Some(Entry { sunk: request.sunk, key: install.key.0, action, refuses, compares });
+            let compares = action == tables::XdpFlowAction::Compare;
+            *entry = Some(XdpEntry { sunk: request.sunk, key: install.key.0, action, refuses, compares });
         }
-        Answered::Done(Answer::Installed)
+        Answered::Done(LevelReply::Installed)
     }
 
     /// Updates the numbers and the control word. The entry passes packets up, so no processor moves its
     /// numbers meanwhile; a processor that sees the new word sees the numbers as the host has them.
-    fn update(&mut self, request: &Request, generation: Generation, windows: Option<Windows>) {
-        let Some(Entry { action, .. }) = self.entries.get(request.place as usize).copied().flatten() else {
+    fn update(&mut self, request: &DeviceRequest, generation: Generation, windows: Option<Windows>) {
+        let Some(XdpEntry { action, .. }) = self.entries.get(request.place as usize).copied().flatten()
+        else {
             return;
         };
         if let Some(windows) = &windows {
@@ -315,15 +316,15 @@ impl XdpDevice {
             sides: if windows.is_some() || refuses { Sides::default() } else { sides(&counts) },
             windows,
         };
-        self.said.push((place, sunk, Said::Counts(counts)));
+        self.said.push((place, sunk, DeviceReply::Counts(counts)));
     }
 
-    fn say(&mut self, request: &Request, answer: Answer) {
-        self.said.push((request.place, request.sunk, Said::Answer(Answered::Done(answer))));
+    fn say(&mut self, request: &DeviceRequest, answer: LevelReply) {
+        self.said.push((request.place, request.sunk, DeviceReply::Answer(Answered::Done(answer))));
     }
 
     /// Removes an entry, and reports its counts.
-    fn delete(&mut self, request: &Request) {
+    fn delete(&mut self, request: &DeviceRequest) {
         if let Some(key) = self.entry(request).copied() {
             self.tables.mark(self.slot(request.place));
             self.tables.remove(&key);
@@ -332,7 +333,7 @@ impl XdpDevice {
                 *entry = None;
             }
         }
-        self.say(request, Answer::Deleted);
+        self.say(request, LevelReply::Deleted);
     }
 }
 
@@ -341,31 +342,31 @@ impl Device for XdpDevice {
         &self.capabilities
     }
 
-    fn submit(&mut self, requests: &[Request], _now: Timestamp) {
+    fn submit(&mut self, requests: &[DeviceRequest], _now: Timestamp) {
         self.read_clocks();
         for request in requests {
             match request.wish {
                 Wish::Install(install) => {
                     let answer = self.install(request, &install);
-                    self.said.push((request.place, request.sunk, Said::Answer(answer)));
+                    self.said.push((request.place, request.sunk, DeviceReply::Answer(answer)));
                 }
-                _ if self.entry(request).is_none() => self.say(request, Answer::Deleted),
+                _ if self.entry(request).is_none() => self.say(request, LevelReply::Deleted),
                 Wish::Update { generation, windows } => self.update(request, generation, windows),
                 Wish::Mark => {
                     self.tables.mark(self.slot(request.place));
-                    self.say(request, Answer::Marked);
+                    self.say(request, LevelReply::Marked);
                 }
                 Wish::Read => self.say_counts(request.place, request.sunk),
                 Wish::Last => {
                     self.say_counts(request.place, request.sunk);
-                    self.say(request, Answer::Read);
+                    self.say(request, LevelReply::Read);
                 }
                 Wish::Delete => self.delete(request),
             }
         }
     }
 
-    fn poll(&mut self, _now: Timestamp, said: &mut Vec<(u32, SunkId, Said)>) {
+    fn poll(&mut self, _now: Timestamp, said: &mut Vec<(u32, SunkId, DeviceReply)>) {
         self.beat();
         said.append(&mut self.said);
     }
@@ -409,7 +410,7 @@ impl Device for XdpDevice {
     }
 
     fn early(&mut self, generation: Generation, outcomes: u32, each: &mut dyn FnMut(u32, u64, u64)) {
-        let (Some(Early { link, counts: true, given }), Some(tables)) =
+        let (Some(XdpEarlyCounts { link, counts: true, given }), Some(tables)) =
             (&mut self.early, self.tables.early())
         else {
             return;
@@ -436,7 +437,7 @@ impl Device for XdpDevice {
     /// not, since the run has failed and the link fails open, the flow stays refused.
     fn close(&mut self, _now: Timestamp) {
         let places = (0u32..).zip(&self.entries);
-        let entries: Vec<(u32, Entry)> =
+        let entries: Vec<(u32, XdpEntry)> =
             places.filter_map(|(place, entry)| Some((place, (*entry)?))).collect();
         if entries.is_empty() {
             return;
@@ -446,11 +447,11 @@ impl Device for XdpDevice {
         }
         std::thread::sleep(GRACE);
         self.read_clocks();
-        for (place, Entry { sunk, refuses, .. }) in entries {
-            let request = Request { place, sunk, wish: Wish::Delete };
+        for (place, XdpEntry { sunk, refuses, .. }) in entries {
+            let request = DeviceRequest { place, sunk, wish: Wish::Delete };
             if refuses {
                 self.say_counts(place, sunk);
-                self.say(&request, Answer::Deleted);
+                self.say(&request, LevelReply::Deleted);
             } else {
                 self.delete(&request);
             }

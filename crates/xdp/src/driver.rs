@@ -6,13 +6,13 @@ use crate::error::XdpError;
 use crate::left::{pinned, remove_left};
 use crate::pin::PINS;
 use crate::port::{Mode, ModeChoice};
-use crate::program::{Options, Program};
+use crate::program::{XdpOptions, XdpProgram};
 use crate::tables::{Tables, monotonic_time};
 use bartizan_base::Generation;
 use bartizan_offload::Device;
 use bartizan_offload::level::{
-    AttachMode, AttachedPort, DeviceSetup, Left, LeftOn, LevelDriver, LevelError, LevelFault, LevelOptions,
-    LevelView, OpenLevel, PortCounters, PortNews, PortSetup,
+    AttachMode, AttachedPort, DeviceSetup, LeftOn, LevelDriver, LevelError, LevelFault, LevelOptions,
+    LevelView, OpenLevel, PortCounters, PortNews, PortSetup, StalePrograms,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl LevelDriver for XdpDriver {
             AttachMode::Native => ModeChoice::Only(Mode::Native),
             AttachMode::Generic => ModeChoice::Only(Mode::Generic),
         };
-        let program = Program::load(&Options { flows, mode, tunnels, workers, early, seed })?;
+        let program = XdpProgram::load(&XdpOptions { flows, mode, tunnels, workers, early, seed })?;
         Ok(Box::new(program))
     }
 
@@ -70,13 +70,13 @@ impl LevelDriver for XdpDriver {
     }
 }
 
-impl OpenLevel for Program {
+impl OpenLevel for XdpProgram {
     fn check(&mut self, interfaces: &[u32]) -> Result<(), LevelError> {
-        Ok(Program::check(self, interfaces)?)
+        Ok(XdpProgram::check(self, interfaces)?)
     }
 
     fn attach(&mut self, port: &PortSetup) -> Result<AttachedPort, LevelError> {
-        let attached = Program::attach(self, port)?;
+        let attached = XdpProgram::attach(self, port)?;
         let name = self.port_name(port.index).unwrap_or_default();
         let note = (attached.mode == Mode::Generic).then(|| {
             format!(
@@ -88,44 +88,44 @@ impl OpenLevel for Program {
 
     fn detach(&mut self, index: u8) {
         // The interface may be gone, and with it the attachment.
-        let _ = Program::detach(self, index);
+        let _ = XdpProgram::detach(self, index);
     }
 
     fn is_attached(&mut self, index: u8) -> bool {
-        Program::is_attached(self, index)
+        XdpProgram::is_attached(self, index)
     }
 
     fn refresh_mtu(&mut self, index: u8) {
         // An interface that is gone takes the program with it.
-        let _ = Program::refresh_mtu(self, index);
+        let _ = XdpProgram::refresh_mtu(self, index);
     }
 
     fn set_exit(&mut self, index: u8, ifindex: u32) -> Result<(), LevelError> {
-        Ok(Program::set_exit(self, index, ifindex)?)
+        Ok(XdpProgram::set_exit(self, index, ifindex)?)
     }
 
     fn clear_exit(&mut self, index: u8) {
-        let _ = Program::clear_exit(self, index);
+        let _ = XdpProgram::clear_exit(self, index);
     }
 
     fn left_paired(&mut self, left: u32, interfaces: [u32; 2]) -> Result<Option<bool>, LevelError> {
-        Ok(Program::left_paired(self, left, interfaces)?)
+        Ok(XdpProgram::left_paired(self, left, interfaces)?)
     }
 
     fn remove_left(&mut self, ifindex: u32) -> Result<bool, LevelError> {
-        Ok(Program::remove_left(self, ifindex)?)
+        Ok(XdpProgram::remove_left(self, ifindex)?)
     }
 
     fn waits(&self) -> bool {
-        Program::waits(self)
+        XdpProgram::waits(self)
     }
 
-    fn take_over(&mut self) -> Result<Left, LevelError> {
-        Ok(Program::take_over(self)?)
+    fn take_over(&mut self) -> Result<StalePrograms, LevelError> {
+        Ok(XdpProgram::take_over(self)?)
     }
 
     fn follow_losses(&mut self) -> Vec<PortNews> {
-        Program::follow_losses(self)
+        XdpProgram::follow_losses(self)
     }
 
     fn early_outcomes(&self) -> Option<u32> {
@@ -156,15 +156,15 @@ impl OpenLevel for Program {
 
     fn end_watch(&mut self) {
         // Otherwise the last frames would fail as the policy says.
-        let _ = Program::end_watch(self);
+        let _ = XdpProgram::end_watch(self);
     }
 
     fn end(self: Box<Self>) {
-        Program::end(*self);
+        XdpProgram::end(*self);
     }
 
     fn leave(self: Box<Self>) {
-        Program::leave(*self);
+        XdpProgram::leave(*self);
     }
 }
 

@@ -10,7 +10,7 @@
 use crate::memory::Words;
 use crate::sys::Map;
 use bartizan_offload::level::EarlyOptions;
-use bartizan_offload::marks::{MarkMemory, Marks};
+use bartizan_offload::marks::{FlowMarks, MarkMemory};
 use bartizan_packet::slots::{EARLY_OUTCOMES, EARLY_WORDS, EarlyCount};
 use std::io;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Size {
             return Size { wanted: false, links: 1, outcomes: 1, marks: 2, processors: 1 };
         };
         let links = links.max(1);
-        let marks = Marks::needed(flows);
+        let marks = FlowMarks::needed(flows);
         Size { wanted: true, links, outcomes: (EARLY_OUTCOMES / links).max(1), marks, processors }
     }
 
@@ -77,7 +77,7 @@ pub struct EarlyCounted {
 pub struct EarlyTables {
     words: Words,
     counts: Words,
-    marks: Arc<Marks>,
+    marks: Arc<FlowMarks>,
     size: Size,
 }
 
@@ -88,7 +88,7 @@ impl EarlyTables {
         Ok(EarlyTables {
             words: Words::map(words.fd(), size.words() as usize)?,
             counts: Words::map(counts.fd(), size.counts() as usize * COUNT_WORDS)?,
-            marks: Marks::in_memory(marks, seed),
+            marks: FlowMarks::in_memory(marks, seed),
             size,
         })
     }
@@ -146,7 +146,7 @@ impl EarlyTables {
 
     /// The marks of flows.
     #[must_use]
-    pub const fn marks(&self) -> &Arc<Marks> {
+    pub const fn marks(&self) -> &Arc<FlowMarks> {
         &self.marks
     }
 }

@@ -268,7 +268,7 @@ impl XdpError {
 
 /// A flow was not added to the table.
 #[derive(Debug, thiserror::Error)]
-pub enum InsertError {
+pub enum FlowInsertError {
     /// There is no room for it.
     #[error("the XDP level's table of flows is full")]
     Full,

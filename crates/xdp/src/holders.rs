@@ -61,7 +61,7 @@ pub struct Holders {
 
 /// The program and interface to look for.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct HolderQuery {
     program: u32,
     ifindex: u32,
 }
@@ -70,7 +70,7 @@ impl Holders {
     /// Looks up the holders of a program on an interface of this network namespace.
     #[must_use]
     pub fn of(program: u32, ifindex: u32) -> Self {
-        let wanted = Wanted { program, ifindex };
+        let wanted = HolderQuery { program, ifindex };
         let mut found = Holders::default();
         found.find_links(wanted);
         let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap_or_default();
@@ -86,7 +86,7 @@ impl Holders {
         found
     }
 
-    fn find_links(&mut self, wanted: Wanted) {
+    fn find_links(&mut self, wanted: HolderQuery) {
         for link in loaded_links() {
             let Ok(link) = link else {
                 self.partly = true;
@@ -105,7 +105,7 @@ impl Holders {
         }
     }
 
-    fn find_pins(&mut self, wanted: Wanted, root: &Path, left: &mut usize) {
+    fn find_pins(&mut self, wanted: HolderQuery, root: &Path, left: &mut usize) {
         let mut folders = vec![(root.to_path_buf(), 0)];
         while let Some((folder, depth)) = folders.pop() {
             let Ok(files) = fs::read_dir(&folder) else {
@@ -127,7 +127,7 @@ impl Holders {
         }
     }
 
-    fn look_at_pin(&mut self, wanted: Wanted, path: PathBuf) {
+    fn look_at_pin(&mut self, wanted: HolderQuery, path: PathBuf) {
         let what = sys::open_pinned(&path).and_then(|fd| info_of(&fd));
         match what {
             Ok(info) => self.pins.extend(hold(&info, wanted).map(|(hold, _)| (path, hold))),
@@ -136,7 +136,7 @@ impl Holders {
         }
     }
 
-    fn find_processes(&mut self, wanted: Wanted, root: &Path) {
+    fn find_processes(&mut self, wanted: HolderQuery, root: &Path) {
         let Ok(processes) = fs::read_dir(root) else {
             self.partly = true;
             return;
@@ -164,7 +164,7 @@ impl Holders {
         }
     }
 
-    fn look_at_descriptor(&mut self, wanted: Wanted, (process, folder): (u32, &Path), file: &Path) {
+    fn look_at_descriptor(&mut self, wanted: HolderQuery, (process, folder): (u32, &Path), file: &Path) {
         // Cheaper than reading the kind of each open file: only those of BPF.
         let is_of_bpf = fs::read_link(file).is_ok_and(|to| to.to_string_lossy().contains("bpf"));
         let Some(number) = file.file_name().filter(|_| is_of_bpf) else { return };
@@ -259,7 +259,7 @@ fn number(info: &str, key: &str) -> Option<u32> {
 
 /// The object of a descriptor that holds `wanted`, by its `fdinfo`, and the number of its link. A link of
 /// another interface holds nothing of this one.
-fn hold(info: &str, wanted: Wanted) -> Option<(Hold, Option<u32>)> {
+fn hold(info: &str, wanted: HolderQuery) -> Option<(Hold, Option<u32>)> {
     if number(info, "prog_id")? != wanted.program {
         return None;
     }
@@ -274,7 +274,7 @@ fn hold(info: &str, wanted: Wanted) -> Option<(Hold, Option<u32>)> {
 mod tests {
     use super::*;
 
-    const WANTED: Wanted = Wanted { program: 7, ifindex: 3 };
+    const WANTED: HolderQuery = HolderQuery { program: 7, ifindex: 3 };
     const LINK: &str = "pos:\t0\nflags:\t02000000\nlink_type:\txdp\nlink_id:\t12\nprog_tag:\t3b185187f1855c4c\nprog_id:\t7\nifindex:\t3\n";
 
     #[test]

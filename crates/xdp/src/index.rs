@@ -16,7 +16,7 @@
 //! (by chance once in ten thousand million, or when a sender chooses flows by their hash) is refused as if
 //! the table were full; its packets go up.
 
-use crate::error::InsertError;
+use crate::error::FlowInsertError;
 use bartizan_offload::marks::hash;
 use bartizan_packet::slots::INDEX_PLACES;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -36,7 +36,7 @@ pub(crate) const fn buckets_of(flows: u32) -> u32 {
 
 /// Buckets and slots, borrowed from their mappings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Index<'a> {
+pub(crate) struct SlotIndex<'a> {
     /// Places, bucket by bucket; a power of two of buckets.
     pub buckets: &'a [AtomicU64],
     /// Slots; each begins with its key.
@@ -47,7 +47,7 @@ pub(crate) struct Index<'a> {
     pub seed: u64,
 }
 
-impl<'a> Index<'a> {
+impl<'a> SlotIndex<'a> {
     /// The bucket of a key, and its tag as it appears in a place.
     fn bucket(self, key: &[u64; KEY_WORDS]) -> (&'a [AtomicU64], u64) {
         let hash = hash(self.seed, key);
@@ -76,21 +76,21 @@ impl<'a> Index<'a> {
     ///
     /// # Errors
     /// The key is present, or is being added; its bucket is full.
-    pub(crate) fn insert(self, key: &[u64; KEY_WORDS], slot: u32) -> Result<(), InsertError> {
+    pub(crate) fn insert(self, key: &[u64; KEY_WORDS], slot: u32) -> Result<(), FlowInsertError> {
         let (places, tag) = self.bucket(key);
         if places.iter().any(|place| self.is_of(place, tag, key)) {
-            return Err(InsertError::Exists);
+            return Err(FlowInsertError::Exists);
         }
         let take =
             |place: &AtomicU64| place.compare_exchange(0, tag, Ordering::SeqCst, Ordering::Relaxed).is_ok();
-        let at = places.iter().position(take).ok_or(InsertError::Full)?;
+        let at = places.iter().position(take).ok_or(FlowInsertError::Full)?;
         let (before, own_and_behind) = places.split_at(at);
-        let Some((own, behind)) = own_and_behind.split_first() else { return Err(InsertError::Full) };
+        let Some((own, behind)) = own_and_behind.split_first() else { return Err(FlowInsertError::Full) };
         // If two threads take places for one key at the same time, at least one sees the other's.
         fence(Ordering::SeqCst);
         if before.iter().chain(behind).any(|place| self.is_of(place, tag, key)) {
             own.store(0, Ordering::Release);
-            return Err(InsertError::Exists);
+            return Err(FlowInsertError::Exists);
         }
         for (had, word) in self.key(slot.into()).iter().zip(key) {
             had.store(*word, Ordering::Relaxed);
@@ -128,8 +128,13 @@ mod tests {
             Memory(words(buckets_of(flows) as usize * PLACES), words(flows as usize * SLOT_WORDS))
         }
 
-        fn index(&self) -> Index<'_> {
-            Index { buckets: &self.0, slots: &self.1, slot_words: SLOT_WORDS, seed: 0x1234_5678_9abc_def0 }
+        fn index(&self) -> SlotIndex<'_> {
+            SlotIndex {
+                buckets: &self.0,
+                slots: &self.1,
+                slot_words: SLOT_WORDS,
+                seed: 0x1234_5678_9abc_def0,
+            }
         }
 
         /// The slot of a key, from its place.
@@ -160,7 +165,7 @@ mod tests {
                 }
                 Some(slot) => {
                     let result = memory.index().insert(&key(number), free.last().copied().unwrap_or(0));
-                    assert!(matches!(result, Err(InsertError::Exists)), "{result:?}");
+                    assert!(matches!(result, Err(FlowInsertError::Exists)), "{result:?}");
                     assert_eq!(memory.find(&key(number)), Some(slot));
                 }
                 None => {
@@ -200,7 +205,7 @@ mod tests {
         for number in 0..PLACES as u32 {
             memory.index().insert(&key(number.into()), number).unwrap();
         }
-        assert!(matches!(memory.index().insert(&key(99), 31), Err(InsertError::Full)));
+        assert!(matches!(memory.index().insert(&key(99), 31), Err(FlowInsertError::Full)));
         assert!(memory.index().remove(&key(5)));
         memory.index().insert(&key(99), 31).unwrap();
         assert_eq!(

@@ -7,14 +7,14 @@
 
 use crate::counters::bytes_of;
 use crate::error::XdpError;
-use crate::link::Link;
+use crate::link::XdpInterface;
 use crate::memory::Words;
 use crate::pin::Pin;
 use crate::sys::{self, Attachment};
 use crate::tables::{PORT_WORDS, SLOT_WORDS, words_of_slot};
 use aya::maps::{HashMap, Map, MapData, MapInfo};
 use aya::programs::{ProgramInfo, loaded_programs};
-use bartizan_offload::level::{Handled, Left, LeftOn};
+use bartizan_offload::level::{FrameTotals, LeftOn, StalePrograms};
 use bartizan_packet::slots::{ControlFlags, PORTS, PortLine, PortWord, SlotAction, SlotControl, SlotLine};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::AtomicU64;
@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicU64;
 const PORTS_MAP: &str = "ports";
 
 /// An attachment left by an older process, and the program on it.
-pub(crate) struct Found {
+pub(crate) struct StaleAttachment {
     pub attachment: Attachment,
     /// Number of its program.
     pub program: u32,
@@ -41,7 +41,7 @@ pub fn pinned() -> Result<Vec<LeftOn>, XdpError> {
         match attachment.numbers() {
             Ok((program, interface)) if interface == ifindex => {
                 is_ours(&pin, program)?;
-                if let Ok(Link { name, .. }) = crate::program::ask(ifindex) {
+                if let Ok(XdpInterface { name, .. }) = crate::program::ask(ifindex) {
                     all.push(LeftOn { ifindex, name, program });
                 }
             }
@@ -59,12 +59,16 @@ pub fn pinned() -> Result<Vec<LeftOn>, XdpError> {
 ///
 /// # Errors
 /// The folder is not this user's alone, or it is no program of ours.
-pub(crate) fn find(pin: &Pin, ifindex: u32, link: &Link) -> Result<Option<Found>, XdpError> {
+pub(crate) fn find(
+    pin: &Pin,
+    ifindex: u32,
+    link: &XdpInterface,
+) -> Result<Option<StaleAttachment>, XdpError> {
     let Some(attachment) = pin.find()? else { return Ok(None) };
     match (attachment.numbers(), link.program) {
         (Ok((program, interface)), Some((id, _))) if interface == ifindex && program == id => {
             is_ours(pin, program)?;
-            Ok(Some(Found { attachment, program }))
+            Ok(Some(StaleAttachment { attachment, program }))
         }
         _ => {
             pin.remove();
@@ -83,7 +87,7 @@ fn is_ours(pin: &Pin, id: u32) -> Result<(), XdpError> {
     Err(XdpError::ForeignPin { path: pin.path(), id, program })
 }
 
-impl Found {
+impl StaleAttachment {
     /// Detaches the program, and removes its pin.
     pub(crate) fn detach(self, pin: &Pin, name: &str) -> Result<(), XdpError> {
         self.attachment
@@ -175,14 +179,14 @@ impl LeftTables {
     }
 
     /// Adds up the counters. Exact once no frame meets the program any more.
-    pub(crate) fn add_to(&self, left: &mut Left) {
+    pub(crate) fn add_to(&self, left: &mut StalePrograms) {
         for lines in self.slots.get().chunks_exact(words_of_slot(self.processors)) {
             add_slot(lines.get(SLOT_WORDS..).unwrap_or_default(), left);
         }
         for line in self.counts.get().chunks_exact(PORT_WORDS).take((PORTS * self.processors) as usize) {
             let line = PortLine::read(&bytes_of(line));
-            left.open.add(Handled { frames: line.open, bytes: line.open_bytes });
-            left.closed.add(Handled { frames: line.closed, bytes: line.closed_bytes });
+            left.open.add(FrameTotals { frames: line.open, bytes: line.open_bytes });
+            left.closed.add(FrameTotals { frames: line.closed, bytes: line.closed_bytes });
         }
     }
 }
@@ -190,7 +194,7 @@ impl LeftTables {
 /// Actions that drop.
 const DROPS: [u8; 3] = [SlotAction::Drop as u8, SlotAction::DropLow as u8, SlotAction::DropHigh as u8];
 
-fn add_slot(lines: &[AtomicU64], left: &mut Left) {
+fn add_slot(lines: &[AtomicU64], left: &mut StalePrograms) {
     let mut action = None;
     for line in lines.chunks_exact(SLOT_WORDS) {
         let line = SlotLine::read(&bytes_of(line));
@@ -203,7 +207,7 @@ fn add_slot(lines: &[AtomicU64], left: &mut Left) {
             action if DROPS.contains(&action) => &mut left.dropped,
             _ => &mut left.forwarded,
         };
-        handled.add(Handled {
+        handled.add(FrameTotals {
             frames: line.packets_low.saturating_add(line.packets_high),
             bytes: line.bytes_low.saturating_add(line.bytes_high),
         });

@@ -2,7 +2,7 @@
 //! The XDP level's lowest layer: a program in the kernel (`ebpf/flows.bpf.c`) handles packets of flows that
 //! the host has decided.
 //!
-//! * [`Program`]: loads the program and attaches it to the two ports of a link, once both were tested;
+//! * [`XdpProgram`]: loads the program and attaches it to the two ports of a link, once both were tested;
 //! * [`Tables`]: flows by key, the handling of their packets, counters;
 //! * [`EarlyTables`]: packets without a flow that the packet filter refuses;
 //! * [`XdpError`]: the reason why the level cannot be used, and what to do.
@@ -37,20 +37,21 @@ mod rights;
 mod sys;
 mod tables;
 
-pub use counters::{Counts, Progress};
+pub use counters::{XdpFlowCounts, XdpProgress};
 pub use device::XdpDevice;
 pub use driver::XdpDriver;
 pub use early::{EarlyCounted, EarlyTables};
-pub use error::{InsertError, XdpError};
+pub use error::{FlowInsertError, XdpError};
 pub use holders::{Hold, Holder, Holders};
 pub use left::{pinned, remove_left};
 pub use pin::PINS;
-pub use port::{Attached, Mode, ModeChoice};
+pub use port::{Mode, ModeChoice, XdpPort};
 // The types of a level's ports, which all kinds of level share.
 pub use bartizan_offload::level::{
-    Early, EarlyOptions, Fail, Handled, Left, LeftOn, PortCounters, PortNews, PortSetup, Side, Watch,
+    EarlyMode, EarlyOptions, Fail, FrameTotals, LeftOn, PortCounters, PortNews, PortSetup, PortSide,
+    StalePrograms, Watch,
 };
-pub use bartizan_offload::marks::{Mark, Marks};
-pub use program::{Options, Program, Runner};
+pub use bartizan_offload::marks::{FlowMarks, Mark};
+pub use program::{ProgramRunner, XdpOptions, XdpProgram};
 pub use sys::Run;
-pub use tables::{Action, Control, Key, Tables, boot_time, boot_to_real, monotonic_time};
+pub use tables::{FlowSlotControl, Key, Tables, XdpFlowAction, boot_time, boot_to_real, monotonic_time};

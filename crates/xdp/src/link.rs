@@ -27,7 +27,7 @@ const ATTACHED_NATIVE: u8 = 1;
 
 /// An interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Link {
+pub(crate) struct XdpInterface {
     pub name: String,
     /// `IFF_*`.
     pub flags: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Link {
     pub program: Option<(u32, bool)>,
 }
 
-impl Link {
+impl XdpInterface {
     /// Reads an interface of this network namespace. `ENODEV`: there is none.
     pub(crate) fn ask(index: u32) -> io::Result<Self> {
         let mut question = [0; HEADER];
@@ -66,8 +66,8 @@ fn program(value: &[u8]) -> Option<(u32, bool)> {
     (id != 0).then_some((id, *attached == ATTACHED_NATIVE))
 }
 
-fn read(answer: &[u8]) -> io::Result<Link> {
-    let mut link = Link { flags: u32_at(answer, 8).ok_or_else(cut_off)?, ..Link::default() };
+fn read(answer: &[u8]) -> io::Result<XdpInterface> {
+    let mut link = XdpInterface { flags: u32_at(answer, 8).ok_or_else(cut_off)?, ..XdpInterface::default() };
     for (kind, value) in attributes(answer.get(HEADER..).ok_or_else(cut_off)?) {
         match kind {
             IFLA_IFNAME => link.name = text(value),
@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn loopback_is_known_and_a_number_without_interface_is_not() {
-        let link = Link::ask(1).unwrap();
+        let link = XdpInterface::ask(1).unwrap();
         assert_eq!((link.name.as_str(), link.program), ("lo", None));
-        assert_eq!(Link::ask(0x7fff_fff0).unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert_eq!(XdpInterface::ask(0x7fff_fff0).unwrap_err().raw_os_error(), Some(libc::ENODEV));
     }
 }

@@ -13,7 +13,7 @@
 use crate::error::XdpError;
 use crate::memory::Words;
 use crate::object::{insist, map, not_loaded};
-use crate::sys::{Map, Write};
+use crate::sys::{Map, MapUpdateMode};
 use aya::Ebpf;
 use aya::maps::Map as Loaded;
 use aya::programs::RawTracePoint;
@@ -41,7 +41,8 @@ impl Reports {
         };
         let failed = |source| XdpError::system(None, "naming the ways out to its reporter", source);
         let own = map(bpf, "own", 4, 8)?;
-        own.update(&0_u32.to_ne_bytes(), &u64::from(egress).to_ne_bytes(), Write::Any).map_err(failed)?;
+        own.update(&0_u32.to_ne_bytes(), &u64::from(egress).to_ne_bytes(), MapUpdateMode::Any)
+            .map_err(failed)?;
         let devices = map(bpf, "devices", 8, 8)?;
         for (name, report) in REPORTERS {
             let missing =
@@ -59,7 +60,7 @@ impl Reports {
         self.forget(port);
         if device != 0 {
             self.devices
-                .update(&device.to_ne_bytes(), &u64::from(port).to_ne_bytes(), Write::Any)
+                .update(&device.to_ne_bytes(), &u64::from(port).to_ne_bytes(), MapUpdateMode::Any)
                 .map_err(|source| XdpError::system(None, "naming a device to its reporter", source))?;
             self.named.insert(port, device);
         }

@@ -52,12 +52,12 @@ pub enum ModeChoice {
 
 /// A port with a running program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attached {
+pub struct XdpPort {
     /// The mode of its program.
     pub mode: Mode,
     /// Whether both ports of the link are attached and fit, and packets of flows are handled from now on.
     /// Until then all go up.
     pub enabled: bool,
-    /// An older process's program runs until [`crate::Program::take_over`].
+    /// An older process's program runs until [`crate::XdpProgram::take_over`].
     pub waits: bool,
 }

@@ -4,7 +4,7 @@
 //! This process holds the attachments: when it ends, in whatever way, the program is gone from all
 //! interfaces. Only attachments of ports that fail open are pinned (`pin.rs`), once their workers live, and
 //! outlive a kill; the next process replaces the running program by its own in one step
-//! ([`Program::take_over`]). Not done: several programs on one interface.
+//! ([`XdpProgram::take_over`]). Not done: several programs on one interface.
 
 mod check;
 
@@ -13,18 +13,18 @@ use crate::error::XdpError;
 use crate::features;
 use crate::index::{PLACES, buckets_of};
 use crate::left::{self, LeftTables, program_name};
-use crate::link::Link;
+use crate::link::XdpInterface;
 use crate::lost::{self, Reports};
 use crate::memory::Words;
 use crate::object::{self, insist, map, not_loaded};
 use crate::pin::Pin;
-use crate::port::{Attached, Mode, ModeChoice};
-use crate::prove::{self, Probe};
-use crate::sys::{self, Attachment, Map, Run, Write};
+use crate::port::{Mode, ModeChoice, XdpPort};
+use crate::prove::{self, RedirectProbe};
+use crate::sys::{self, Attachment, Map, MapUpdateMode, Run};
 use crate::tables::{HEARTBEAT_WORDS, LOST_WORDS, NOT_BEGUN, PORT_WORDS, SLOT_WORDS, Tables};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
-use bartizan_offload::level::{Early, EarlyOptions, Fail, Left, PortNews, PortSetup, Watch};
+use bartizan_offload::level::{EarlyMode, EarlyOptions, Fail, PortNews, PortSetup, StalePrograms, Watch};
 use bartizan_packet::DecoderConfig;
 use bartizan_packet::slots::{
     EarlyCount, ExitFlags, ExitWord, PORTS, PortFlags, PortWord, UdpPorts, WatchEntry,
@@ -48,7 +48,7 @@ const GRACE: Duration = Duration::from_millis(5);
 
 /// Options of the level.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct XdpOptions {
     /// Flows that it can hold, each with a slot.
     pub flows: u32,
     /// The modes that are allowed.
@@ -142,7 +142,7 @@ struct Exit {
 
 /// The level's program with its tables. Dropping it detaches all but older programs not taken over yet.
 #[derive(Debug)]
-pub struct Program {
+pub struct XdpProgram {
     bpf: Ebpf,
     tables: Arc<Tables>,
     ports: BTreeMap<u8, Port>,
@@ -151,7 +151,7 @@ pub struct Program {
     egress: Map,
     exits: Words,
     watches: Map,
-    probe: Option<Probe>,
+    probe: Option<RedirectProbe>,
     reports: Option<Reports>,
     /// Ports that take no frames, as already reported.
     closed: BTreeSet<u8>,
@@ -160,13 +160,13 @@ pub struct Program {
     left: BTreeMap<u32, Option<LeftTables>>,
 }
 
-impl Program {
+impl XdpProgram {
     /// Loads the program and makes its tables. It is attached nowhere yet.
     ///
     /// # Errors
     /// No permission, no such kernel, too many flows, no memory.
-    pub fn load(options: &Options) -> Result<Self, XdpError> {
-        let Options { flows, mode, tunnels, workers, early, seed } = *options;
+    pub fn load(options: &XdpOptions) -> Result<Self, XdpError> {
+        let XdpOptions { flows, mode, tunnels, workers, early, seed } = *options;
         let processors = processors()?;
         let most = u32::MAX / (processors + 1) / 2;
         if flows == 0 || flows > most {
@@ -235,7 +235,7 @@ impl Program {
         insist(|| flows.load()).map_err(|error| not_loaded(NAME, &error))?;
         let (tables, ports, left) = (Arc::new(tables), BTreeMap::new(), BTreeMap::new());
         let (only_exits, probe, reports, closed) = (BTreeMap::new(), None, None, BTreeSet::new());
-        Ok(Program {
+        Ok(XdpProgram {
             bpf,
             tables,
             ports,
@@ -260,12 +260,12 @@ impl Program {
 
     /// Attaches the program to a port. Once both ports of a link are attached, they are tested (`prove.rs`)
     /// and handle packets of flows. An older process's program on the interface is removed; on a port that
-    /// fails open it runs until [`Program::take_over`], and fails open or closed meanwhile.
+    /// fails open it runs until [`XdpProgram::take_over`], and fails open or closed meanwhile.
     ///
     /// # Errors
     /// The interface is missing, down, taken, of another MTU, has offloads on, takes no redirected frames, or
     /// cannot be pinned. Then this port gets no new program, and the port across the link stays as it was.
-    pub fn attach(&mut self, port: &PortSetup) -> Result<Attached, XdpError> {
+    pub fn attach(&mut self, port: &PortSetup) -> Result<XdpPort, XdpError> {
         let mut link = ask(port.ifindex)?;
         self.check_number(port, &link.name)?;
         let found = self.find_left(port, &mut link)?;
@@ -291,7 +291,7 @@ impl Program {
             (Some(found), Some((_, native))) => (found, if native { Mode::Native } else { Mode::Generic }),
             _ => self.attach_program(&link, port.ifindex)?,
         };
-        let Link { name, mtu, kind, .. } = link;
+        let XdpInterface { name, mtu, kind, .. } = link;
         let (pin, pinned, promiscuous, proven, enabled) = (None, false, false, false, false);
         let mut attached = Port {
             setup: *port,
@@ -312,7 +312,7 @@ impl Program {
         }
         self.ports.insert(port.index, attached);
         match self.enable(port) {
-            Ok(enabled) => Ok(Attached { mode, enabled, waits }),
+            Ok(enabled) => Ok(XdpPort { mode, enabled, waits }),
             Err(error) => {
                 // The attachment of this port caused the error: it is detached.
                 let _ = self.detach(port.index);
@@ -322,7 +322,11 @@ impl Program {
     }
 
     /// An older program on a port, if this one can replace it; else that is removed, and `link` is freed.
-    fn find_left(&mut self, port: &PortSetup, link: &mut Link) -> Result<Option<Attachment>, XdpError> {
+    fn find_left(
+        &mut self,
+        port: &PortSetup,
+        link: &mut XdpInterface,
+    ) -> Result<Option<Attachment>, XdpError> {
         let pin = Pin::of(port.ifindex)?;
         let Some(found) = left::find(&pin, port.ifindex, link)? else { return Ok(None) };
         self.note_left(found.program)?;
@@ -339,7 +343,7 @@ impl Program {
         Ok(None)
     }
 
-    /// Opens the tables of a program that was left, whose counts [`Program::take_over`] reports.
+    /// Opens the tables of a program that was left, whose counts [`XdpProgram::take_over`] reports.
     fn note_left(&mut self, id: u32) -> Result<(), XdpError> {
         if !self.left.contains_key(&id) {
             let tag = self.tag()?;
@@ -363,7 +367,7 @@ impl Program {
     }
 
     /// Removes an older process's program from an interface that is no port or begins anew. `false`: there
-    /// was none. [`Program::take_over`] reports its counts.
+    /// was none. [`XdpProgram::take_over`] reports its counts.
     ///
     /// # Errors
     /// There is no such interface, the kernel refuses.
@@ -400,7 +404,7 @@ impl Program {
         flags.set(PortFlags::ENABLED, enabled.is_some());
         flags.set(PortFlags::GENERIC, enabled == Some(Mode::Generic));
         flags.set(PortFlags::VLANS, port.vlans_in_key);
-        flags.set(PortFlags::EARLY, matches!(port.early, Some(Early::Always(_))));
+        flags.set(PortFlags::EARLY, matches!(port.early, Some(EarlyMode::Always(_))));
         flags.set(PortFlags::OPEN, port.watch.is_some_and(|watch| watch.fail == Fail::Open));
         let word = PortWord {
             link: port.link.0,
@@ -411,7 +415,7 @@ impl Program {
             sample: port.drop_samples.map_or(0, |power| power.min(31) + 1),
             early: port.early.map_or(0, |early| early.link().saturating_add(1)),
         };
-        self.by_interface.update(&port.ifindex.to_ne_bytes(), &native(word.write()), Write::Any)
+        self.by_interface.update(&port.ifindex.to_ne_bytes(), &native(word.write()), MapUpdateMode::Any)
     }
 
     /// Writes the workers that serve a port to the program's tables.
@@ -435,7 +439,7 @@ impl Program {
             };
         }
         let value: Vec<u8> = entry.write().as_chunks::<8>().0.iter().flat_map(|word| native(*word)).collect();
-        self.watches.update(&u32::from(index).to_ne_bytes(), &value, Write::Any)
+        self.watches.update(&u32::from(index).to_ne_bytes(), &value, MapUpdateMode::Any)
     }
 
     /// Gives workers of a port that have begun their full time from now on. The watch of a worker that has
@@ -470,7 +474,7 @@ impl Program {
         }
     }
 
-    /// Lets packets leave by a port that receives none ([`crate::Action::Redirect`]), under an unused number;
+    /// Lets packets leave by a port that receives none ([`crate::XdpFlowAction::Redirect`]), under an unused number;
     /// it is tested first where a driver redirects to it. Call this once ports are attached, and again to
     /// follow its interface and MTU: it is tested again only if the interface is another one.
     ///
@@ -498,12 +502,12 @@ impl Program {
         self.write_exit_of(index, exit, by_driver);
         self.closed.remove(&index);
         let (number, device) = (u32::from(index).to_ne_bytes(), prove::device(ifindex));
-        self.egress.update(&number, &device, Write::Any).map_err(failed)?;
+        self.egress.update(&number, &device, MapUpdateMode::Any).map_err(failed)?;
         self.only_exits.insert(index, exit);
         Ok(())
     }
 
-    /// Ends sending by a port of [`Program::set_exit`]: packets to it go up.
+    /// Ends sending by a port of [`XdpProgram::set_exit`]: packets to it go up.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -522,7 +526,7 @@ impl Program {
     }
 
     /// Attaches the program: native where the driver supports it and `mode` allows it, else generic.
-    fn attach_program(&mut self, link: &Link, ifindex: u32) -> Result<(Attachment, Mode), XdpError> {
+    fn attach_program(&mut self, link: &XdpInterface, ifindex: u32) -> Result<(Attachment, Mode), XdpError> {
         let modes: &[Mode] = match self.mode {
             ModeChoice::Auto => &[Mode::Native, Mode::Generic],
             ModeChoice::Only(Mode::Native) => &[Mode::Native],
@@ -563,7 +567,7 @@ impl Program {
             let failed = |source| XdpError::system(Some(&exit.name), "enabling the port", source);
             self.write_exit(exit);
             let (number, device) = (u32::from(to).to_ne_bytes(), prove::device(exit.setup.ifindex));
-            self.egress.update(&number, &device, Write::Any).map_err(failed)?;
+            self.egress.update(&number, &device, MapUpdateMode::Any).map_err(failed)?;
         }
         self.begin_watch(port);
         for (from, _) in ways {
@@ -576,7 +580,7 @@ impl Program {
         Ok(true)
     }
 
-    /// Whether [`Program::take_over`] has something to do or to report.
+    /// Whether [`XdpProgram::take_over`] has something to do or to report.
     #[must_use]
     pub fn waits(&self) -> bool {
         !self.left.is_empty() || self.ports.values().any(|port| port.pin.is_some() && !port.pinned)
@@ -588,7 +592,7 @@ impl Program {
     ///
     /// # Errors
     /// The kernel refuses; the old program goes on on that port, and the call may be repeated.
-    pub fn take_over(&mut self) -> Result<Left, XdpError> {
+    pub fn take_over(&mut self) -> Result<StalePrograms, XdpError> {
         self.ports.values_mut().try_for_each(Port::put_pin)?;
         let fd = program(&mut self.bpf)?.fd().map_err(|error| not_loaded(NAME, &error))?;
         for port in self.ports.values_mut().filter(|port| port.waits) {
@@ -598,7 +602,7 @@ impl Program {
             port.attachment.set_stays(false);
             port.waits = false;
         }
-        let mut sum = Left::default();
+        let mut sum = StalePrograms::default();
         if !self.left.is_empty() {
             std::thread::sleep(GRACE);
         }
@@ -666,7 +670,7 @@ impl Program {
     fn try_port(&mut self, index: u8, name: &str, kind: &str, ifindex: u32) -> Result<(), XdpError> {
         let probe = match self.probe.take() {
             Some(probe) => probe,
-            None => Probe::load()?,
+            None => RedirectProbe::load()?,
         };
         self.listen()?;
         let probe = self.probe.insert(probe);
@@ -822,19 +826,19 @@ impl Program {
     ///
     /// # Errors
     /// There are no descriptors left.
-    pub fn runner(&mut self) -> Result<Runner, XdpError> {
+    pub fn runner(&mut self) -> Result<ProgramRunner, XdpError> {
         let fd = program(&mut self.bpf)?.fd().map_err(|error| not_loaded(NAME, &error))?;
         let fd = fd.as_fd().try_clone_to_owned();
-        fd.map(Runner).map_err(|source| XdpError::system(None, "holding the program", source))
+        fd.map(ProgramRunner).map_err(|source| XdpError::system(None, "holding the program", source))
     }
 }
 
-/// Runs the program on frames: [`Program::runner`].
+/// Runs the program on frames: [`XdpProgram::runner`].
 #[derive(Debug)]
-pub struct Runner(OwnedFd);
+pub struct ProgramRunner(OwnedFd);
 
-impl Runner {
-    /// As [`Program::run_on`].
+impl ProgramRunner {
+    /// As [`XdpProgram::run_on`].
     ///
     /// # Errors
     /// As there.
@@ -845,8 +849,8 @@ impl Runner {
 }
 
 /// The kernel's description of an interface.
-pub(crate) fn ask(ifindex: u32) -> Result<Link, XdpError> {
-    Link::ask(ifindex).map_err(|error| match error.raw_os_error() {
+pub(crate) fn ask(ifindex: u32) -> Result<XdpInterface, XdpError> {
+    XdpInterface::ask(ifindex).map_err(|error| match error.raw_os_error() {
         Some(libc::ENODEV) => XdpError::NoSuchInterface { ifindex },
         _ => XdpError::system(None, "asking for an interface", error),
     })
@@ -877,7 +881,7 @@ fn program(bpf: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
     bpf.program_mut(NAME).and_then(|program| program.try_into().ok()).ok_or_else(missing)
 }
 
-fn not_attached(link: &Link, ifindex: u32, mode: Mode, error: io::Error) -> XdpError {
+fn not_attached(link: &XdpInterface, ifindex: u32, mode: Mode, error: io::Error) -> XdpError {
     let name = link.name.clone();
     match error.raw_os_error() {
         // Drivers differ in the error by which they refuse an MTU.
@@ -887,7 +891,8 @@ fn not_attached(link: &Link, ifindex: u32, mode: Mode, error: io::Error) -> XdpE
         Some(libc::EOPNOTSUPP) if mode == Mode::Native => XdpError::NoNativeMode { name },
         // Another process has attached its program since the check.
         Some(libc::EBUSY | libc::EEXIST) => {
-            let (id, native) = Link::ask(ifindex).ok().and_then(|link| link.program).unwrap_or((0, true));
+            let (id, native) =
+                XdpInterface::ask(ifindex).ok().and_then(|link| link.program).unwrap_or((0, true));
             let mode = if native { Mode::Native } else { Mode::Generic };
             XdpError::HookTaken { name, id, program: program_name(id), mode, ifindex, holders: None }
         }

@@ -11,10 +11,10 @@
 //! come up whether that end leaves checksums open.
 
 use crate::error::XdpError;
-use crate::link::Link;
+use crate::link::XdpInterface;
 use crate::memory::Words;
 use crate::object::{insist, load, map, not_loaded};
-use crate::sys::{self, Map, Write};
+use crate::sys::{self, Map, MapUpdateMode};
 use aya::programs::{RawTracePoint, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use bartizan_packet::slots::ProbeOutcome;
@@ -46,7 +46,7 @@ const OFFLOADS: [(&str, u32, u32); 6] = [
 ];
 
 /// Checks the state and the offloads of one port.
-pub(crate) fn port(link: &Link) -> Result<(), XdpError> {
+pub(crate) fn port(link: &XdpInterface) -> Result<(), XdpError> {
     if !link.is_up() {
         return Err(XdpError::Down { name: link.name.clone() });
     }
@@ -82,7 +82,7 @@ pub(crate) fn device(ifindex: u32) -> [u8; 8] {
 
 /// Tests whether ports take redirected frames.
 #[derive(Debug)]
-pub(crate) struct Probe {
+pub(crate) struct RedirectProbe {
     bpf: Ebpf,
     target: Map,
     outcome: Words,
@@ -90,7 +90,7 @@ pub(crate) struct Probe {
     lost: u64,
 }
 
-impl Probe {
+impl RedirectProbe {
     pub(crate) fn load() -> Result<Self, XdpError> {
         let mut bpf = load(&mut EbpfLoader::new(), OBJECT, NAME)?;
         let missing = |program| XdpError::Load { program, problem: "the object has no such program".into() };
@@ -107,7 +107,7 @@ impl Probe {
         let outcome = map(&bpf, "outcome", 4, ProbeOutcome::LEN)?;
         let outcome = Words::map(outcome.fd(), ProbeOutcome::LEN / 8)
             .map_err(|source| XdpError::system(None, "mapping a table", source))?;
-        Ok(Probe { bpf, target, outcome, lost: 0 })
+        Ok(RedirectProbe { bpf, target, outcome, lost: 0 })
     }
 
     /// The number of probe frames lost since the last call.
@@ -119,7 +119,7 @@ impl Probe {
     pub(crate) fn try_port(&mut self, name: &str, kind: &str, ifindex: u32) -> Result<u64, XdpError> {
         let failed = |what| move |source| XdpError::system(Some(name), what, source);
         self.target
-            .update(&0_u32.to_ne_bytes(), &device(ifindex), Write::Any)
+            .update(&0_u32.to_ne_bytes(), &device(ifindex), MapUpdateMode::Any)
             .map_err(failed("naming it to the probe"))?;
         TRIES.into_iter().try_fold(0, |_, frames| self.send(name, kind, frames))
     }

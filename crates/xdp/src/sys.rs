@@ -48,7 +48,7 @@ pub(crate) struct Map {
 
 /// Whether an existing entry may be overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Write {
+pub(crate) enum MapUpdateMode {
     /// It may be.
     Any,
     /// It may not be: `EEXIST`.
@@ -145,7 +145,7 @@ struct LinkInfo {
 /// `struct xdp_md`.
 #[repr(C)]
 #[derive(Default)]
-struct Context {
+struct XdpMd {
     data: u32,
     data_end: u32,
     data_meta: u32,
@@ -195,11 +195,11 @@ impl Map {
     }
 
     /// Writes an entry.
-    pub(crate) fn update(&self, key: &[u8], value: &[u8], write: Write) -> io::Result<()> {
+    pub(crate) fn update(&self, key: &[u8], value: &[u8], write: MapUpdateMode) -> io::Result<()> {
         if value.len() != self.value {
             return Err(invalid());
         }
-        let flags = if write == Write::New { NO_EXIST } else { 0 };
+        let flags = if write == MapUpdateMode::New { NO_EXIST } else { 0 };
         let mut attributes = self.element(key, Some(value.as_ptr()), flags)?;
         // SAFETY: key and value have the map's lengths; the kernel only reads them.
         unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes) }.map(|_| ())
@@ -346,13 +346,13 @@ pub struct Run {
 /// frame is not sent.
 pub(crate) fn test_run(program: BorrowedFd<'_>, frame: &[u8], ingress: u32, repeat: u32) -> io::Result<Run> {
     let length = u32::try_from(frame.len()).map_err(|_| invalid())?;
-    let context = Context { data_end: length, ingress_ifindex: ingress, ..Context::default() };
+    let context = XdpMd { data_end: length, ingress_ifindex: ingress, ..XdpMd::default() };
     let mut attributes = TestRun {
         program: program.as_raw_fd() as u32,
         data_in: frame.as_ptr() as u64,
         data_size_in: length,
         ctx_in: std::ptr::from_ref(&context) as u64,
-        ctx_size_in: size_of::<Context>() as u32,
+        ctx_size_in: size_of::<XdpMd>() as u32,
         repeat,
         ..TestRun::default()
     };

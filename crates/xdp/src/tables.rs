@@ -11,12 +11,12 @@
 //! is delayed after the comparison would see the new flow's slot, for one packet. By then the old flow's
 //! packets have gone up for the whole time of grace.
 
-use crate::counters::{Counts, add_line, bytes_of};
+use crate::counters::{XdpFlowCounts, add_line, bytes_of};
 use crate::early::EarlyTables;
-use crate::error::InsertError;
-use crate::index::{Index, KEY_WORDS};
+use crate::error::FlowInsertError;
+use crate::index::{KEY_WORDS, SlotIndex};
 use crate::memory::Words;
-use crate::sys::{self, Map, Write};
+use crate::sys::{self, Map, MapUpdateMode};
 use bartizan_base::Reason;
 use bartizan_offload::level::PortCounters;
 use bartizan_packet::slots::{
@@ -46,7 +46,7 @@ pub type Key = [u64; KEY_WORDS];
 
 /// The handling of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum XdpFlowAction {
     /// Packets leave by the port across the link.
     Forward,
     /// Packets leave by a port of this number. Without such a port they go up.
@@ -63,23 +63,23 @@ pub enum Action {
 
 /// The control of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Control {
+pub struct FlowSlotControl {
     /// The handling of its packets.
-    pub action: Action,
+    pub action: XdpFlowAction,
     /// Low 32 bits of the generation that decided: while the level is at another one, packets go up. They do
     /// not wrap around while an entry lives (docs/design/0018).
     pub generation: u32,
 }
 
-impl Control {
+impl FlowSlotControl {
     fn word(self) -> u64 {
         let (action, reason, egress) = match self.action {
-            Action::Forward => (SlotAction::Forward, 0, 0),
-            Action::Redirect(port) => (SlotAction::Redirect, 0, port),
-            Action::Drop(reason) => (SlotAction::Drop, reason as u8, 0),
-            Action::DropFrom(reason, true) => (SlotAction::DropHigh, reason as u8, 0),
-            Action::DropFrom(reason, false) => (SlotAction::DropLow, reason as u8, 0),
-            Action::Compare => (SlotAction::Compare, 0, 0),
+            XdpFlowAction::Forward => (SlotAction::Forward, 0, 0),
+            XdpFlowAction::Redirect(port) => (SlotAction::Redirect, 0, port),
+            XdpFlowAction::Drop(reason) => (SlotAction::Drop, reason as u8, 0),
+            XdpFlowAction::DropFrom(reason, true) => (SlotAction::DropHigh, reason as u8, 0),
+            XdpFlowAction::DropFrom(reason, false) => (SlotAction::DropLow, reason as u8, 0),
+            XdpFlowAction::Compare => (SlotAction::Compare, 0, 0),
         };
         let control = SlotControl {
             flags: ControlFlags::VALID.bits(),
@@ -143,18 +143,18 @@ impl Tables {
         (slot < self.slot_count).then(|| lines.chunks_exact(SLOT_WORDS).skip(1))
     }
 
-    fn index(&self) -> Index<'_> {
+    fn index(&self) -> SlotIndex<'_> {
         let slot_words = words_of_slot(self.processors);
-        Index { buckets: self.buckets.get(), slots: self.slots.get(), slot_words, seed: self.seed }
+        SlotIndex { buckets: self.buckets.get(), slots: self.slots.get(), slot_words, seed: self.seed }
     }
 
     /// Adds a flow to the table. Its packets are looked up from now on. No other flow may have its slot.
     ///
     /// # Errors
     /// There is no room for it, a flow with this key is present, there is no such slot.
-    pub fn insert(&self, key: &Key, slot: u32) -> Result<(), InsertError> {
+    pub fn insert(&self, key: &Key, slot: u32) -> Result<(), FlowInsertError> {
         if slot >= self.slot_count {
-            return Err(InsertError::NoSlot { slot, slots: self.slot_count });
+            return Err(FlowInsertError::NoSlot { slot, slots: self.slot_count });
         }
         self.index().insert(&without_tenant(key), slot)
     }
@@ -165,7 +165,7 @@ impl Tables {
     }
 
     /// Sets the handling of the packets of a slot's flow from now on. `false`: there is no such slot.
-    pub fn set_control(&self, slot: u32, control: Control) -> bool {
+    pub fn set_control(&self, slot: u32, control: FlowSlotControl) -> bool {
         self.write_control(slot, control.word())
     }
 
@@ -195,11 +195,11 @@ impl Tables {
     /// The counts of a slot since it was cleared, over all processors. `now`: a recent [`boot_time`].
     /// `None`: there is no such slot.
     #[must_use]
-    pub fn counts(&self, slot: u32, now: u64) -> Option<Counts> {
+    pub fn counts(&self, slot: u32, now: u64) -> Option<XdpFlowCounts> {
         let lines = self.lines(slot)?.map(bytes_of);
-        let counts = Counts::of(lines, now);
+        let counts = XdpFlowCounts::of(lines, now);
         // Read after the lines: a counted packet has its end noted.
-        Some(Counts { ends: self.line(slot)?.ends(), ..counts })
+        Some(XdpFlowCounts { ends: self.line(slot)?.ends(), ..counts })
     }
 
     fn line(&self, slot: u32) -> Option<Line<'_>> {
@@ -207,8 +207,8 @@ impl Tables {
         Line::of(line).filter(|_| slot < self.slot_count)
     }
 
-    /// Writes the numbers of a connection, which its segments are compared with ([`Action::Compare`]). Only
-    /// when no packet can find the slot. `false`: there is no such slot.
+    /// Writes the numbers of a connection, which its segments are compared with ([`XdpFlowAction::Compare`]).
+    /// Only when no packet can find the slot. `false`: there is no such slot.
     pub fn set_windows(&self, slot: u32, windows: &Windows) -> bool {
         self.line(slot).map(|line| line.write(windows)).is_some()
     }
@@ -293,14 +293,14 @@ impl Tables {
                 .into_iter()
                 .flat_map(|tunnel| of(tunnel).to_ne_bytes())
                 .collect();
-            self.udp_ports.update(&block.to_ne_bytes(), &value, Write::Any)?;
+            self.udp_ports.update(&block.to_ne_bytes(), &value, MapUpdateMode::Any)?;
         }
         Ok(())
     }
 }
 
-/// The difference from the clock of [`Counts::last_seen`] to the clock by which packets of live ports are
-/// stamped (CLOCK_REALTIME), in nanoseconds.
+/// The difference from the clock of [`XdpFlowCounts::last_seen`] to the clock by which packets of live ports
+/// are stamped (CLOCK_REALTIME), in nanoseconds.
 ///
 /// The program counts by CLOCK_BOOTTIME since it can read no clock that can be set: CLOCK_BOOTTIME goes on
 /// while the machine sleeps, as CLOCK_REALTIME does, so one difference, read now, holds for all times since
@@ -329,9 +329,10 @@ mod tests {
 
     #[test]
     fn a_control_is_the_word_that_the_program_takes_apart() {
-        let word = Control { action: Action::Drop(Reason::IdsRule), generation: 0x8765_4321 }.word();
+        let word =
+            FlowSlotControl { action: XdpFlowAction::Drop(Reason::IdsRule), generation: 0x8765_4321 }.word();
         assert_eq!(word, 0x01 | 0x02 << 8 | (Reason::IdsRule as u64) << 24 | 0x8765_4321 << 32);
-        let word = Control { action: Action::Redirect(63), generation: 1 }.word();
+        let word = FlowSlotControl { action: XdpFlowAction::Redirect(63), generation: 1 }.word();
         assert_eq!(word, 0x01 | 0x01 << 8 | 63 << 16 | 1 << 32);
     }
 

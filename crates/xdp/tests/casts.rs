@@ -5,17 +5,17 @@ use crate::common;
 
 use bartizan_base::Reason;
 use bartizan_testkit::packet::{TCP, UDP};
-use bartizan_xdp::{Action, Control, Program, Tables};
+use bartizan_xdp::{FlowSlotControl, Tables, XdpFlowAction, XdpProgram};
 use common::{DROP, PASS, REDIRECT, ends, in_namespace, key, level, number, plain};
 
 /// Installs the flow of plain packets over IPv4.
-fn install(tables: &Tables, slot: u32, protocol: u8, action: Action) {
+fn install(tables: &Tables, slot: u32, protocol: u8, action: XdpFlowAction) {
     let [low, high] = ends(false);
-    assert!(tables.clear(slot) && tables.set_control(slot, Control { action, generation: 0 }));
+    assert!(tables.clear(slot) && tables.set_control(slot, FlowSlotControl { action, generation: 0 }));
     tables.insert(&key(protocol, low, high, [0; 3]), slot).unwrap();
 }
 
-fn result(program: &mut Program, frame: &[u8]) -> u32 {
+fn result(program: &mut XdpProgram, frame: &[u8]) -> u32 {
     program.run_on(frame, number("lan"), 1).unwrap().result
 }
 
@@ -23,8 +23,8 @@ fn result(program: &mut Program, frame: &[u8]) -> u32 {
 fn frames_are_counted_by_destination_where_they_come_and_where_they_leave() {
     in_namespace(|| {
         let (mut program, tables) = level(16, 1500);
-        install(&tables, 0, TCP, Action::Drop(Reason::PfwRule));
-        install(&tables, 1, UDP, Action::Forward);
+        install(&tables, 0, TCP, XdpFlowAction::Drop(Reason::PfwRule));
+        install(&tables, 1, UDP, XdpFlowAction::Forward);
         let mut bytes = 0;
         for (address, frames) in [([2, 0, 0, 0, 0, 3], 3), ([1, 0, 0x5e, 0, 0, 1], 2), ([0xff; 6], 1)] {
             let mut frame = plain(false, UDP).frame();

@@ -7,41 +7,42 @@ use crate::common;
 use bartizan_base::Reason;
 use bartizan_packet::DecoderConfig;
 use bartizan_packet::sizes::SIZE_BOUNDS;
-use bartizan_packet::windows::End;
+use bartizan_packet::windows::DataEnd;
 use bartizan_testkit::layers;
 use bartizan_testkit::packet::{
     ACK, FIN, Ip, Layer, Packet, Piece, RST, SYN, TCP, UDP, sum_ipv4_header, udp,
 };
 use bartizan_xdp::{
-    Action, Control, InsertError, Key, Mode, ModeChoice, Options, PortSetup, Program, Tables, XdpError,
+    FlowInsertError, FlowSlotControl, Key, Mode, ModeChoice, PortSetup, Tables, XdpError, XdpFlowAction,
+    XdpOptions, XdpProgram,
 };
 use common::{
     DROP, KINDS, PASS, REDIRECT, datagram, ends, header, in_namespace, key, level, number, plain, ports,
     program, segment, stay_on, wires,
 };
 
-const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
+const FORWARD: FlowSlotControl = FlowSlotControl { action: XdpFlowAction::Forward, generation: 0 };
 
 /// Installs a flow.
-fn install(tables: &Tables, slot: u32, key: &Key, control: Control) {
+fn install(tables: &Tables, slot: u32, key: &Key, control: FlowSlotControl) {
     assert!(tables.clear(slot) && tables.set_control(slot, control));
     tables.insert(key, slot).unwrap();
 }
 
 /// Installs the flows of all plain packets, in slots 0 to 3.
-fn install_all(tables: &Tables, control: Control) {
+fn install_all(tables: &Tables, control: FlowSlotControl) {
     for (slot, (v6, protocol)) in KINDS.into_iter().enumerate() {
         let [low, high] = ends(v6);
         install(tables, slot as u32, &key(protocol, low, high, [0; 3]), control);
     }
 }
 
-fn result(program: &mut Program, frame: &[u8]) -> u32 {
+fn result(program: &mut XdpProgram, frame: &[u8]) -> u32 {
     program.run_on(frame, number("lan"), 1).unwrap().result
 }
 
 /// Checks that the frame goes up, and that no flow's counters change.
-fn goes_up(program: &mut Program, tables: &Tables, frame: &[u8], why: &str) {
+fn goes_up(program: &mut XdpProgram, tables: &Tables, frame: &[u8], why: &str) {
     let before: Vec<_> = (0..4).map(|slot| tables.counts(slot, bartizan_xdp::boot_time())).collect();
     let (seen, up) = (tables.port_counters(4).unwrap().frames, tables.port_counters(4).unwrap().up);
     assert_eq!(result(program, frame), PASS, "{why}");
@@ -144,7 +145,7 @@ fn a_fin_that_plainly_ends_what_came_is_forwarded_and_noted() {
                 let result = result(&mut program, &packet.frame());
                 (result, tables.counts(slot, now()).unwrap().ends[0])
             };
-            let end = |number| Some(End { number, second: false });
+            let end = |number| Some(DataEnd { number, second: false });
             assert_eq!(send(FIN | ACK, 100, 0), (PASS, None), "nothing of it came");
             assert_eq!(send(ACK, 100, 50), (REDIRECT, None));
             assert_eq!(send(FIN | ACK, 149, 0), (PASS, None), "before");
@@ -171,8 +172,10 @@ fn a_fin_that_plainly_ends_what_came_is_forwarded_and_noted() {
             }
         }
         // Who refuses a connection, or follows it, is to see its end.
-        for action in [Action::Drop(Reason::IdsRule), Action::Compare, Action::Redirect(5)] {
-            install_all(&tables, Control { action, generation: 0 });
+        for action in
+            [XdpFlowAction::Drop(Reason::IdsRule), XdpFlowAction::Compare, XdpFlowAction::Redirect(5)]
+        {
+            install_all(&tables, FlowSlotControl { action, generation: 0 });
             for (v6, _) in KINDS.into_iter().filter(|(_, protocol)| *protocol == TCP) {
                 let mut packet = plain(v6, TCP);
                 result(&mut program, &packet.frame());
@@ -205,11 +208,11 @@ fn what_is_dropped_moves_no_connection_on() {
                 (tcp.seq, tcp.ack, tcp.load) = (seq, ack, vec![7; 50]);
                 assert_eq!(result(&mut program, &packet.frame()), expected, "{seq}");
                 let counts = tables.counts(slot, bartizan_xdp::boot_time()).unwrap();
-                let of = |progress: bartizan_xdp::Progress| (progress.sent, progress.acknowledged);
+                let of = |progress: bartizan_xdp::XdpProgress| (progress.sent, progress.acknowledged);
                 (counts.packets[0], counts.progress[0].map(of).unwrap())
             };
             assert_eq!(send((100, 70), REDIRECT), (1, (150, 70)));
-            let refuse = Control { action: Action::Drop(Reason::PfwRule), generation: 0 };
+            let refuse = FlowSlotControl { action: XdpFlowAction::Drop(Reason::PfwRule), generation: 0 };
             assert!(tables.set_control(slot, refuse));
             let far = [(150, 75), (5_000, 70), (150 + (1 << 30), 70 + (1 << 30)), (0x9000_0000, 0x9000_0000)];
             for (packets, numbers) in (2..).zip(far) {
@@ -231,8 +234,8 @@ fn one_endpoint_can_be_refused_alone() {
         for (slot, (v6, protocol)) in (0..).zip(KINDS) {
             // These come from the lower endpoint.
             for (from_high, expected) in [(true, PASS), (false, DROP)] {
-                let action = Action::DropFrom(Reason::PfwRule, from_high);
-                assert!(tables.set_control(slot, Control { action, generation: 0 }));
+                let action = XdpFlowAction::DropFrom(Reason::PfwRule, from_high);
+                assert!(tables.set_control(slot, FlowSlotControl { action, generation: 0 }));
                 assert_eq!(result(&mut program, &plain(v6, protocol).frame()), expected, "{v6} {protocol}");
             }
             assert_eq!(tables.counts(slot, bartizan_xdp::boot_time()).unwrap().packets, [1, 0]);
@@ -249,7 +252,7 @@ fn a_fin_that_does_not_leave_is_not_noted() {
         let (mut program, tables) = level(16, 1500);
         install_all(&tables, FORWARD);
         for (slot, (v6, _)) in (0..).zip(KINDS).filter(|(_, (_, protocol))| *protocol == TCP) {
-            let send = |program: &mut Program, flags, seq: u32, length: usize| {
+            let send = |program: &mut XdpProgram, flags, seq: u32, length: usize| {
                 let mut packet = plain(v6, TCP);
                 let tcp = segment(&mut packet);
                 (tcp.seq, tcp.flags, tcp.load) = (seq, flags, vec![7; length]);
@@ -262,7 +265,7 @@ fn a_fin_that_does_not_leave_is_not_noted() {
             program.detach(9).unwrap();
             assert_eq!(send(&mut program, FIN | ACK, 150, 20), (PASS, None));
             assert!(program.attach(&ports()[1]).unwrap().enabled);
-            let end = Some(End { number: 171, second: false });
+            let end = Some(DataEnd { number: 171, second: false });
             assert_eq!(send(&mut program, FIN | ACK, 150, 20), (REDIRECT, end));
         }
     });
@@ -275,7 +278,7 @@ fn the_level_never_goes_back_to_a_generation() {
     in_namespace(|| {
         let (mut program, tables) = level(16, 1500);
         let frame = plain(false, TCP).frame();
-        install_all(&tables, Control { action: Action::Forward, generation: 255 });
+        install_all(&tables, FlowSlotControl { action: XdpFlowAction::Forward, generation: 255 });
         tables.enter_generation(255);
         assert_eq!(result(&mut program, &frame), REDIRECT);
         // The low bits go round.
@@ -283,7 +286,7 @@ fn the_level_never_goes_back_to_a_generation() {
             tables.enter_generation(generation);
             goes_up(&mut program, &tables, &frame, "it was decided before");
         }
-        assert!(tables.set_control(0, Control { action: Action::Forward, generation: 256 }));
+        assert!(tables.set_control(0, FlowSlotControl { action: XdpFlowAction::Forward, generation: 256 }));
         assert_eq!(result(&mut program, &frame), REDIRECT);
         // An entry that was not removed since acts in no later generation.
         for generation in [257, 511, 512, 513, 256 + (1 << 16), 256 + (1 << 31)] {
@@ -554,22 +557,22 @@ fn each_action_is_done_and_what_is_not_valid_goes_up() {
         let (mut program, tables) = level(16, 1500);
         let frame = plain(false, TCP).frame();
         goes_up(&mut program, &tables, &frame, "no flow");
-        install_all(&tables, Control { action: Action::Drop(Reason::PfwRule), generation: 0 });
+        install_all(&tables, FlowSlotControl { action: XdpFlowAction::Drop(Reason::PfwRule), generation: 0 });
         assert_eq!(result(&mut program, &frame), DROP);
-        let set = |action| assert!(tables.set_control(0, Control { action, generation: 0 }));
-        set(Action::Redirect(9));
+        let set = |action| assert!(tables.set_control(0, FlowSlotControl { action, generation: 0 }));
+        set(XdpFlowAction::Redirect(9));
         assert_eq!(result(&mut program, &frame), REDIRECT);
-        set(Action::Redirect(4));
+        set(XdpFlowAction::Redirect(4));
         assert_eq!(result(&mut program, &frame), REDIRECT);
         assert_eq!(tables.counts(0, bartizan_xdp::boot_time()).unwrap().packets, [3, 0]);
         for nowhere in [0, 63, 64, 255] {
-            set(Action::Redirect(nowhere));
+            set(XdpFlowAction::Redirect(nowhere));
             goes_up(&mut program, &tables, &frame, "a port that is not there");
         }
-        set(Action::Forward);
+        set(XdpFlowAction::Forward);
         tables.enter_generation(7);
         goes_up(&mut program, &tables, &frame, "another generation");
-        assert!(tables.set_control(0, Control { action: Action::Forward, generation: 7 }));
+        assert!(tables.set_control(0, FlowSlotControl { action: XdpFlowAction::Forward, generation: 7 }));
         assert_eq!(result(&mut program, &frame), REDIRECT);
         assert!(tables.mark(0));
         goes_up(&mut program, &tables, &frame, "marked");
@@ -598,7 +601,10 @@ fn one_of_many_packets_that_are_dropped_comes_up() {
                 program.attach(&PortSetup { drop_samples: power, ..port }).unwrap();
             }
             let tables = program.tables();
-            install_all(&tables, Control { action: Action::Drop(Reason::PfwRule), generation: 0 });
+            install_all(
+                &tables,
+                FlowSlotControl { action: XdpFlowAction::Drop(Reason::PfwRule), generation: 0 },
+            );
             let frame = plain(false, TCP).frame();
             for _ in 0..4_000 {
                 result(&mut program, &frame);
@@ -610,7 +616,7 @@ fn one_of_many_packets_that_are_dropped_comes_up() {
             assert_eq!(counts.packets, [counters.dropped, 0]);
             assert!(expected.contains(&counters.up), "{power:?}: {}", counters.up);
             // Only dropped packets are sampled.
-            assert!(tables.set_control(0, Control { action: Action::Forward, generation: 0 }));
+            assert!(tables.set_control(0, FlowSlotControl { action: XdpFlowAction::Forward, generation: 0 }));
             assert!((0..100).all(|_| result(&mut program, &frame) == REDIRECT));
         }
     });
@@ -754,7 +760,10 @@ fn what_a_driver_redirects_leaves_by_ports_that_were_tried() {
         assert!([1, 2, 4, 9].iter().all(|index| program.is_enabled(*index)) && !program.is_enabled(3));
         let frame = plain(false, TCP).frame();
         let mut to = |port, ifindex| {
-            assert!(tables.set_control(0, Control { action: Action::Redirect(port), generation: 0 }));
+            assert!(
+                tables
+                    .set_control(0, FlowSlotControl { action: XdpFlowAction::Redirect(port), generation: 0 })
+            );
             program.run_on(&frame, ifindex, 1).unwrap().result
         };
         assert_eq!(to(9, number("lan")), REDIRECT);
@@ -798,8 +807,11 @@ fn flows_come_and_go() {
         let [low, _] = ends(false);
         let of = |number: u16| key(TCP, low, ("10.9.9.9".parse().unwrap(), number), [0; 3]);
         tables.insert(&of(0), 0).unwrap();
-        assert!(matches!(tables.insert(&of(0), 1), Err(InsertError::Exists)));
-        assert!(matches!(tables.insert(&of(1), 1000), Err(InsertError::NoSlot { slot: 1000, slots: 1000 })));
+        assert!(matches!(tables.insert(&of(0), 1), Err(FlowInsertError::Exists)));
+        assert!(matches!(
+            tables.insert(&of(1), 1000),
+            Err(FlowInsertError::NoSlot { slot: 1000, slots: 1000 })
+        ));
         assert!(
             !tables.set_control(1000, FORWARD)
                 && !tables.clear(1000)
@@ -809,7 +821,7 @@ fn flows_come_and_go() {
             tables.insert(&of(number), u32::from(number)).unwrap();
         }
         assert!(tables.remove(&of(17)) && !tables.remove(&of(17)) && !tables.remove(&of(2000)));
-        assert!(matches!(tables.insert(&of(18), 17), Err(InsertError::Exists)));
+        assert!(matches!(tables.insert(&of(18), 17), Err(FlowInsertError::Exists)));
         tables.insert(&of(2000), 17).unwrap();
         assert!(
             (0..1000).all(|number| tables.remove(&of(number)) != (number == 17)) && tables.remove(&of(2000))
@@ -833,7 +845,7 @@ fn tables_outlive_the_program() {
 #[test]
 fn who_has_no_rights_is_told_which() {
     common::without_rights(|| {
-        let options = Options {
+        let options = XdpOptions {
             flows: 16,
             mode: ModeChoice::Auto,
             tunnels: DecoderConfig::default(),
@@ -841,7 +853,7 @@ fn who_has_no_rights_is_told_which() {
             early: None,
             seed: 77,
         };
-        let error = Program::load(&options).unwrap_err();
+        let error = XdpProgram::load(&options).unwrap_err();
         assert!(matches!(error, XdpError::NoPermission { .. }), "{error}");
         assert!(error.to_string().contains("setcap cap_bpf"), "{error}");
     });
@@ -850,7 +862,7 @@ fn who_has_no_rights_is_told_which() {
 #[test]
 fn too_many_flows_are_refused() {
     let load = |flows| {
-        Program::load(&Options {
+        XdpProgram::load(&XdpOptions {
             flows,
             mode: ModeChoice::Only(Mode::Native),
             tunnels: DecoderConfig::default(),

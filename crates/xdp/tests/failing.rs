@@ -6,12 +6,12 @@ use crate::common;
 
 use bartizan_base::LinkId;
 use bartizan_base::Reason;
-use bartizan_base::spread::{Network, Part, Spread};
+use bartizan_base::spread::{Spread, SpreadPorts, VirtualNetwork};
 use bartizan_testkit::layers;
 use bartizan_testkit::packet::{FIN, Ip, Layer, Packet, Piece, TCP, UDP, tcp, udp};
 use bartizan_xdp::{
-    Action, Control, Fail, Left, PINS, Program, Tables, Watch, XdpError, boot_time, monotonic_time, pinned,
-    remove_left,
+    Fail, FlowSlotControl, PINS, StalePrograms, Tables, Watch, XdpError, XdpFlowAction, XdpProgram,
+    boot_time, monotonic_time, pinned, remove_left,
 };
 use common::{
     DROP, PASS, REDIRECT, Wire, ends, in_namespace, key, number, plain, ports, program, segment, wires,
@@ -22,8 +22,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
-const REFUSE: Control = Control { action: Action::Drop(Reason::IdsRule), generation: 0 };
+const FORWARD: FlowSlotControl = FlowSlotControl { action: XdpFlowAction::Forward, generation: 0 };
+const REFUSE: FlowSlotControl =
+    FlowSlotControl { action: XdpFlowAction::Drop(Reason::IdsRule), generation: 0 };
 const STALE: Duration = Duration::from_secs(5);
 /// The longest wait for a frame, and the wait for one that must not come, in milliseconds.
 const PATIENCE: i32 = 10_000;
@@ -34,7 +35,7 @@ fn watch(fail: Fail, workers: u16) -> Watch {
 }
 
 /// Attaches a program to both ports of the link, with a watch.
-fn attach(program: &mut Program, watch: Watch) -> Result<bool, XdpError> {
+fn attach(program: &mut XdpProgram, watch: Watch) -> Result<bool, XdpError> {
     let mut waits = false;
     for mut port in ports() {
         port.watch = Some(watch);
@@ -44,7 +45,7 @@ fn attach(program: &mut Program, watch: Watch) -> Result<bool, XdpError> {
 }
 
 /// A program on a new link, with a watch.
-fn watched(watch: Watch) -> (Program, Arc<Tables>) {
+fn watched(watch: Watch) -> (XdpProgram, Arc<Tables>) {
     wires(1500);
     let mut program = program(16);
     attach(&mut program, watch).unwrap_or_else(|error| panic!("{error}"));
@@ -61,13 +62,13 @@ fn heard(tables: &Tables, worker: u32, ago: Duration) {
     assert!(tables.beat(worker, monotonic_time() - ago.as_nanos() as u64));
 }
 
-fn install(tables: &Tables, slot: u32, v6: bool, protocol: u8, control: Control) {
+fn install(tables: &Tables, slot: u32, v6: bool, protocol: u8, control: FlowSlotControl) {
     let [low, high] = ends(v6);
     assert!(tables.clear(slot) && tables.set_control(slot, control));
     tables.insert(&key(protocol, low, high, [0; 3]), slot).unwrap();
 }
 
-fn result(program: &mut Program, frame: &[u8]) -> u32 {
+fn result(program: &mut XdpProgram, frame: &[u8]) -> u32 {
     program.run_on(frame, number("lan"), 1).unwrap().result
 }
 
@@ -136,8 +137,9 @@ fn a_watch_begins_with_the_first_sign_of_life() {
             std::thread::sleep(Duration::from_millis(100));
             let frames: Vec<Vec<u8>> =
                 (0..32).flat_map(|host| kinds(false, host)).map(|(frame, ..)| frame).collect();
-            let passed =
-                |program: &mut Program| frames.iter().filter(|frame| result(program, frame) == PASS).count();
+            let passed = |program: &mut XdpProgram| {
+                frames.iter().filter(|frame| result(program, frame) == PASS).count()
+            };
             assert_eq!(passed(&mut program), frames.len(), "they wait for workers that have not begun");
             assert_eq!((tables.last_beat(0), tables.last_beat(1)), (None, None));
             assert!(!pin("lan").exists(), "nothing outlives a process that has served nobody");
@@ -411,7 +413,7 @@ fn tagged(frame: &[u8], tags: usize) -> Vec<u8> {
 
 /// Packets of many hosts, of the kinds that the sockets' filter distinguishes, and the parts that decide in
 /// addition to the addresses.
-fn kinds(v6: bool, host: u8) -> Vec<(Vec<u8>, IpAddr, IpAddr, Part)> {
+fn kinds(v6: bool, host: u8) -> Vec<(Vec<u8>, IpAddr, IpAddr, SpreadPorts)> {
     let address = |last: u8| -> IpAddr {
         if v6 {
             IpAddr::from([0xfd09, 0x0807, 0x0605, 0x0403, 0x1234, 0, 0x0102, 0x0300 | u16::from(last)])
@@ -421,7 +423,7 @@ fn kinds(v6: bool, host: u8) -> Vec<(Vec<u8>, IpAddr, IpAddr, Part)> {
     };
     let (source, destination) = (address(host), address(255));
     let (one, other) = ((source, 40_000 + u16::from(host)), (destination, 443));
-    let ported = Part::Ports(one.1, other.1);
+    let ported = SpreadPorts::Ports(one.1, other.1);
     let mut all = vec![
         (tcp(one, other, (7, 8), 0x10, b"load").frame(), ported),
         (tcp(one, other, (7, 8), 0x02, b"").frame(), ported),
@@ -432,17 +434,17 @@ fn kinds(v6: bool, host: u8) -> Vec<(Vec<u8>, IpAddr, IpAddr, Part)> {
     let bytes = [&one.1.to_be_bytes()[..], &other.1.to_be_bytes(), &[9; 12]].concat();
     all.push((part(Ip::new(source, destination, 132), &bytes), ported));
     let echo = if v6 { 58 } else { 1 };
-    all.push((part(Ip::new(source, destination, echo), &bytes), Part::Nothing));
+    all.push((part(Ip::new(source, destination, echo), &bytes), SpreadPorts::Nothing));
     if v6 {
         // After an extension header the filter sees no ports.
         let hops = [&[17, 0, 1, 4, 0, 0, 0, 0][..], &bytes].concat();
-        all.push((part(Ip::new(source, destination, 0), &hops), Part::Nothing));
+        all.push((part(Ip::new(source, destination, 0), &hops), SpreadPorts::Nothing));
     } else {
         let options = Ip { options: vec![1; 8], ..Ip::new(source, destination, 17) };
         all.push((part(options, &bytes), ported));
         let mut fragment = part(Ip::new(source, destination, 17), &bytes);
         fragment[20..22].copy_from_slice(&[0x20, 0]);
-        all.push((fragment, Part::Nothing));
+        all.push((fragment, SpreadPorts::Nothing));
     }
     all.into_iter().map(|(frame, part)| (frame, source, destination, part)).collect()
 }
@@ -468,7 +470,7 @@ fn only_frames_of_the_worker_that_failed_fail() {
                     for (frame, source, destination, part) in kinds(v6, host) {
                         for tags in 0..=3 {
                             let vlans = [if tags > 0 { 7 } else { 0 }, if tags > 1 { 0x123 } else { 0 }, 0];
-                            let network = Network { vlans, tunnel: 0 };
+                            let network = VirtualNetwork { vlans, tunnel: 0 };
                             let fails =
                                 failing.spread.worker_in(network, source, destination, part) == failed;
                             // After a third tag the filter reads nothing: the first worker gets the frame.
@@ -542,7 +544,8 @@ fn what_is_to_fail_open_outlives_its_process_until_the_next_one_takes_over() {
         let host = Wire::open("lan");
         let left = next.take_over().unwrap();
         let length = udp(ends(false)[0], ends(false)[1], &[0; 2]).frame().len() as u64;
-        let mut expected = Left { programs: 1, entries: 1, open: left.open, ..Left::default() };
+        let mut expected =
+            StalePrograms { programs: 1, entries: 1, open: left.open, ..StalePrograms::default() };
         (expected.dropped.frames, expected.dropped.bytes) = (6, 6 * length);
         assert_eq!(left, expected);
         assert_eq!(left.open.frames, 40);
@@ -565,7 +568,7 @@ fn what_is_to_fail_open_outlives_its_process_until_the_next_one_takes_over() {
     });
 }
 
-fn program_of_next() -> Program {
+fn program_of_next() -> XdpProgram {
     common::program_for(64, 1)
 }
 
@@ -653,7 +656,7 @@ fn a_pin_of_an_interface_that_is_gone_is_no_harm() {
         std::fs::rename(&old, pin("lan")).unwrap();
         let mut next = program_of_next();
         assert!(!attach(&mut next, watch(Fail::Open, 1)).unwrap_or_else(|error| panic!("{error}")));
-        assert_eq!(next.take_over().unwrap(), Left::default());
+        assert_eq!(next.take_over().unwrap(), StalePrograms::default());
     });
 }
 

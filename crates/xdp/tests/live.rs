@@ -8,17 +8,18 @@ use bartizan_base::Reason;
 use bartizan_packet::DecoderConfig;
 use bartizan_testkit::packet::{UDP, udp};
 use bartizan_xdp::{
-    Action, Control, Hold, Holders, Mode, ModeChoice, Options, PortNews, Program, Side, Tables, XdpError,
+    FlowSlotControl, Hold, Holders, Mode, ModeChoice, PortNews, PortSide, Tables, XdpError, XdpFlowAction,
+    XdpOptions, XdpProgram,
 };
 use common::{Wire, ends, ethtool, in_namespace, ip, key, level, plain_wire, port, ports, wires};
 use std::process::Command;
 
-const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
+const FORWARD: FlowSlotControl = FlowSlotControl { action: XdpFlowAction::Forward, generation: 0 };
 /// The longest wait for a frame, and the wait for one that must not come, in milliseconds.
 const PATIENCE: i32 = 10_000;
 const SILENCE: i32 = 200;
 
-fn install(tables: &Tables, control: Control) {
+fn install(tables: &Tables, control: FlowSlotControl) {
     for (slot, v6) in [false, true].into_iter().enumerate() {
         let [low, high] = ends(v6);
         assert!(tables.set_control(slot as u32, control));
@@ -43,7 +44,7 @@ fn both_ways(mode: ModeChoice, mtu: u32, load: usize) {
             ethtool(&format!("-K {end} gro off"));
         }
     }
-    let mut program = Program::load(&Options {
+    let mut program = XdpProgram::load(&XdpOptions {
         flows: 16,
         mode,
         tunnels: DecoderConfig::default(),
@@ -103,7 +104,7 @@ fn datagrams_go_both_ways_in_generic_mode() {
 fn what_is_dropped_goes_nowhere_and_what_is_taken_back_goes_up() {
     in_namespace(|| {
         let (mut program, tables) = level(16, 1500);
-        install(&tables, Control { action: Action::Drop(Reason::IdsRule), generation: 0 });
+        install(&tables, FlowSlotControl { action: XdpFlowAction::Drop(Reason::IdsRule), generation: 0 });
         let (a, b, host) = (Wire::open("a"), Wire::open("b"), Wire::open("lan"));
         let send = |count: u16| {
             for number in 0..count {
@@ -132,7 +133,7 @@ fn what_is_dropped_goes_nowhere_and_what_is_taken_back_goes_up() {
         for slot in 0..2 {
             assert_eq!(tables.counts(slot, bartizan_xdp::boot_time()).unwrap().packets, [100, 0]);
         }
-        let next = Control { generation: 1, ..FORWARD };
+        let next = FlowSlotControl { generation: 1, ..FORWARD };
         (0..2).for_each(|slot| assert!(tables.set_control(slot, next)));
         program.detach(9).unwrap();
         send(100);
@@ -345,7 +346,7 @@ fn ports_that_do_not_fit_are_refused() {
         ip("link set dev wan mtu 1500");
         assert!(program.attach(&wan).unwrap().enabled);
         for (index, pair) in [(4, 9), (64, 3), (3, 64), (3, 3), (3, 9)] {
-            let error = program.attach(&port("a", Side::First, index, pair)).unwrap_err();
+            let error = program.attach(&port("a", PortSide::First, index, pair)).unwrap_err();
             assert!(matches!(error, XdpError::Port { .. }), "{index} {pair}: {error}");
         }
     });
@@ -356,9 +357,9 @@ fn a_driver_without_native_mode_gets_the_generic_one_unless_it_is_forced() {
     in_namespace(|| {
         ip("link add bridge type bridge");
         ip("link set dev bridge up");
-        let setup = port("bridge", Side::First, 4, 9);
+        let setup = port("bridge", PortSide::First, 4, 9);
         let load = |mode| {
-            Program::load(&Options {
+            XdpProgram::load(&XdpOptions {
                 flows: 16,
                 mode,
                 tunnels: DecoderConfig::default(),

@@ -7,22 +7,22 @@ use crate::common;
 
 use bartizan_packet::TunnelKind;
 use bartizan_packet::slots::FLIGHT_MAX;
-use bartizan_packet::windows::{Line, Segment as Compared, Side, WINDOW_WORDS, Windows};
+use bartizan_packet::windows::{Line, WINDOW_WORDS, WindowSegment as Compared, WindowSide, Windows};
 use bartizan_testkit::packet::{ACK, FIN, PSH, Packet, RST, SYN, TCP, URG};
 use bartizan_testkit::random::Random;
 use bartizan_testkit::tunnels::Tunnel;
-use bartizan_xdp::{Action, Control, Key, Runner, Tables};
+use bartizan_xdp::{FlowSlotControl, Key, ProgramRunner, Tables, XdpFlowAction};
 use common::{PASS, REDIRECT, ends, in_namespace, key, level, number, plain, segment, stay_on};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-const COMPARE: Control = Control { action: Action::Compare, generation: 0 };
+const COMPARE: FlowSlotControl = FlowSlotControl { action: XdpFlowAction::Compare, generation: 0 };
 const SLOT: u32 = 3;
 
 /// The slot of the outer flow of a connection in a tunnel.
 const AROUND: u32 = 5;
 /// IPv4, in no tunnel.
 const OUTSIDE: (bool, bool) = (false, false);
-const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
+const FORWARD: FlowSlotControl = FlowSlotControl { action: XdpFlowAction::Forward, generation: 0 };
 
 /// The keys of a connection, and of its outer flow.
 fn keys(v6: bool, in_tunnel: bool) -> (Key, Option<Key>) {
@@ -70,7 +70,7 @@ fn frame((v6, in_tunnel): (bool, bool), from_high: bool, compared: &Compared) ->
     (packet.frame(), number(if from_high { "wan" } else { "lan" }))
 }
 
-fn goes_on(runner: &Runner, where_it_is: (bool, bool), from_high: bool, compared: &Compared) -> bool {
+fn goes_on(runner: &ProgramRunner, where_it_is: (bool, bool), from_high: bool, compared: &Compared) -> bool {
     let (frame, interface) = frame(where_it_is, from_high, compared);
     match runner.run_on(&frame, interface, 1).unwrap().result {
         REDIRECT => true,
@@ -79,9 +79,9 @@ fn goes_on(runner: &Runner, where_it_is: (bool, bool), from_high: bool, compared
     }
 }
 
-fn side(random: &mut Random) -> Side {
+fn side(random: &mut Random) -> WindowSide {
     let sent = if random.percent(30) { u32::MAX - random.below(3_000) as u32 } else { random.draw() as u32 };
-    Side {
+    WindowSide {
         sent,
         timestamp: if random.percent(20) { u32::MAX - random.below(5) as u32 } else { random.draw() as u32 },
         acknowledged: sent.wrapping_sub(random.below(3_000) as u32),
@@ -171,7 +171,8 @@ fn the_program_has_the_rule_that_is_written_in_rust() {
 
 /// A connection whose lower endpoint is at 1,000 and whose higher one is at 5,000.
 fn open(timestamps: bool) -> Windows {
-    let side = |at: u32| Side { sent: at, timestamp: 70, acknowledged: at, edge: at + 60_000, scale: 7 };
+    let side =
+        |at: u32| WindowSide { sent: at, timestamp: 70, acknowledged: at, edge: at + 60_000, scale: 7 };
     Windows { sides: [side(1_000), side(5_000)], timestamps }
 }
 
@@ -194,7 +195,7 @@ fn what_opens_ends_or_is_not_of_tcp_goes_up_and_moves_nothing() {
         // Another generation, and an entry that is about to go.
         tables.enter_generation(1);
         assert!(!goes_on(&runner, OUTSIDE, false, &plain));
-        assert!(tables.set_control(SLOT, Control { action: Action::Compare, generation: 1 }));
+        assert!(tables.set_control(SLOT, FlowSlotControl { action: XdpFlowAction::Compare, generation: 1 }));
         assert!(tables.mark(SLOT));
         assert!(!goes_on(&runner, OUTSIDE, false, &Compared { end: 1_100, ..plain }));
         assert_eq!(tables.windows(SLOT).unwrap().sides[0].sent, 1_000);
@@ -216,7 +217,7 @@ fn both_directions_on_processors_of_their_own_keep_what_is_promised() {
     in_namespace(|| {
         let (mut program, tables) = level(16, 1500);
         let near_the_end = u32::MAX - 200_000;
-        let side = |at: u32| Side {
+        let side = |at: u32| WindowSide {
             sent: at,
             timestamp: 0,
             acknowledged: at,
@@ -230,7 +231,7 @@ fn both_directions_on_processors_of_their_own_keep_what_is_promised() {
         let (over, watched) = (AtomicBool::new(false), AtomicU32::new(0));
         let (interfaces, processors) =
             ([number("lan"), number("wan")], std::thread::available_parallelism().unwrap().get());
-        let run = |own: usize, runner: &Runner| {
+        let run = |own: usize, runner: &ProgramRunner| {
             stay_on(own % processors);
             let (mut at, mut below, mut up) = (heard[own].load(Ordering::Relaxed), 0u32, 0u32);
             let send = |compared: &Compared| {

@@ -5,8 +5,8 @@ use crate::{Habits, MockDevice, MockWire};
 use bartizan_base::Generation;
 use bartizan_offload::Device;
 use bartizan_offload::level::{
-    AttachedPort, DeviceSetup, Left, LeftOn, LevelDriver, LevelError, LevelOptions, LevelView, OpenLevel,
-    PortCounters, PortNews, PortSetup,
+    AttachedPort, DeviceSetup, LeftOn, LevelDriver, LevelError, LevelOptions, LevelView, OpenLevel,
+    PortCounters, PortNews, PortSetup, StalePrograms,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -140,8 +140,8 @@ impl OpenLevel for MockLevel {
         false
     }
 
-    fn take_over(&mut self) -> Result<Left, LevelError> {
-        Ok(Left::default())
+    fn take_over(&mut self) -> Result<StalePrograms, LevelError> {
+        Ok(StalePrograms::default())
     }
 
     fn follow_losses(&mut self) -> Vec<PortNews> {

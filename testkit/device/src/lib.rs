@@ -11,16 +11,17 @@ mod driver;
 pub use driver::{MockDriver, MockLevelState};
 
 use bartizan_base::{Generation, Level, PacketDuration, Timestamp};
-use bartizan_flow::level::{Answer, SunkId};
-use bartizan_flow::tcp::{Fin, Progress, Seq};
+use bartizan_flow::level::{LevelReply, SunkId};
+use bartizan_flow::tcp::{Fin, Seq, TcpProgress};
 use bartizan_offload::device::{
-    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
+    Action, Actions, Answered, Capabilities, Counting, Counts, Device, DeviceReply, DeviceRequest, Install,
+    Sides, Wish,
 };
 use bartizan_offload::key::{DeviceKey, Fields};
-use bartizan_offload::marks::{Mark, Marks};
-use bartizan_offload::stays::Stays;
+use bartizan_offload::marks::{FlowMarks, Mark};
+use bartizan_offload::stays::OffloadDenied;
 use bartizan_packet::TunnelKind;
-use bartizan_packet::windows::{Line, Segment, WINDOW_WORDS, Windows};
+use bartizan_packet::windows::{Line, WINDOW_WORDS, WindowSegment, Windows};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -158,13 +159,13 @@ struct Core {
     generation: Generation,
     by_key: HashMap<DeviceKey, u32>,
     entries: Vec<Option<Entry>>,
-    work: VecDeque<(u64, Request)>,
-    said: Vec<(u32, SunkId, Said)>,
+    work: VecDeque<(u64, DeviceRequest)>,
+    said: Vec<(u32, SunkId, DeviceReply)>,
     polls: u64,
     flight: VecDeque<Packet>,
     missed: bool,
     /// The known flows, and the refusals of packets without one.
-    marks: Arc<Marks>,
+    marks: Arc<FlowMarks>,
     early: Vec<Refused>,
     away: bool,
     /// The latest time that a caller passed.
@@ -184,7 +185,7 @@ pub struct MockPacket {
     /// Length of its frame.
     pub bytes: u64,
     /// The numbers of a TCP segment.
-    pub segment: Option<Segment>,
+    pub segment: Option<WindowSegment>,
 }
 
 /// A packet without an entry that a list refuses.
@@ -230,7 +231,7 @@ impl MockDevice {
             polls: 0,
             flight: VecDeque::new(),
             missed: false,
-            marks: Marks::new(u64::from(habits.entries.min(1 << 16)), habits.seed),
+            marks: FlowMarks::new(u64::from(habits.entries.min(1 << 16)), habits.seed),
             early: Vec::new(),
             away: false,
             now: Timestamp::ZERO,
@@ -373,7 +374,7 @@ impl Core {
     }
 
     /// Whether a segment plainly goes on with a connection whose segments are compared with its windows.
-    fn goes_on(&self, place: u32, from_low: bool, segment: Option<&Segment>) -> bool {
+    fn goes_on(&self, place: u32, from_low: bool, segment: Option<&WindowSegment>) -> bool {
         let entry = self.entries.get(place as usize).and_then(Option::as_ref);
         let line = entry.and_then(|entry| entry.line.as_ref()).map(Line::new);
         line.is_none_or(|line| segment.is_some_and(|segment| line.goes_on(!from_low, segment)))
@@ -428,7 +429,7 @@ impl Core {
         let MockPacket { from_low, bytes, segment } = packet;
         let Some(entry) = self.entries.get_mut(place as usize).and_then(Option::as_mut) else { return };
         let leaves = entry.install.action.drops().is_none();
-        let progress = segment.filter(|_| leaves).map(|segment| Progress {
+        let progress = segment.filter(|_| leaves).map(|segment| TcpProgress {
             sent: Seq(segment.end),
             acknowledged: Seq(segment.acknowledged),
             fin: None,
@@ -438,7 +439,7 @@ impl Core {
         (entry.busy, entry.told) = (now, false);
         if let (Some(side), Some(new)) = (entry.sides.get_mut(usize::from(!from_low)), progress) {
             let had = side.unwrap_or(new);
-            *side = Some(Progress {
+            *side = Some(TcpProgress {
                 sent: if new.sent.after(had.sent) { new.sent } else { had.sent },
                 acknowledged: if new.acknowledged.after(had.acknowledged) {
                     new.acknowledged
@@ -484,34 +485,34 @@ impl Core {
         }
     }
 
-    fn entry(&mut self, request: &Request) -> Option<&mut Entry> {
+    fn entry(&mut self, request: &DeviceRequest) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(request.place as usize)?.as_mut()?;
         (entry.sunk == request.sunk).then_some(entry)
     }
 
-    fn say(&mut self, request: &Request, what: Said) {
+    fn say(&mut self, request: &DeviceRequest, what: DeviceReply) {
         self.said.push((request.place, request.sunk, what));
     }
 
-    fn say_counts(&mut self, request: &Request) {
+    fn say_counts(&mut self, request: &DeviceRequest) {
         let counts = |entry: &mut Entry| match entry.windows() {
             windows @ Some(_) => Counts { windows, ..entry.counts },
             None => Counts { sides: entry.sides, ..entry.counts },
         };
         if let Some(counts) = self.entry(request).map(counts) {
-            self.say(request, Said::Counts(counts));
+            self.say(request, DeviceReply::Counts(counts));
         }
     }
 
-    fn do_one(&mut self, request: &Request) {
-        let done = |answer| Said::Answer(Answered::Done(answer));
+    fn do_one(&mut self, request: &DeviceRequest) {
+        let done = |answer| DeviceReply::Answer(Answered::Done(answer));
         if let Wish::Install(install) = request.wish {
             let answer = self.install(request, install);
-            self.say(request, Said::Answer(answer));
+            self.say(request, DeviceReply::Answer(answer));
             return;
         }
         let Some(entry) = self.entry(request) else {
-            self.say(request, done(Answer::Deleted));
+            self.say(request, done(LevelReply::Deleted));
             return;
         };
         let under_way = u64::from(entry.under_way > 0);
@@ -519,7 +520,7 @@ impl Core {
             Wish::Mark => {
                 entry.marked = true;
                 self.counters.in_flight += under_way;
-                self.say(request, done(Answer::Marked));
+                self.say(request, done(LevelReply::Marked));
             }
             Wish::Update { generation, windows } => {
                 entry.install.generation = generation;
@@ -531,31 +532,31 @@ impl Core {
             Wish::Read => self.say_counts(request),
             Wish::Last => {
                 self.say_counts(request);
-                self.say(request, done(Answer::Read));
+                self.say(request, done(LevelReply::Read));
             }
             Wish::Delete => self.delete(request),
             Wish::Install(_) => {}
         }
     }
 
-    fn delete(&mut self, request: &Request) {
+    fn delete(&mut self, request: &DeviceRequest) {
         self.say_counts(request);
         if let Some(entry) = self.entries.get_mut(request.place as usize).and_then(Option::take) {
             self.by_key.remove(&entry.install.key);
             self.counters.deleted += 1;
         }
-        self.say(request, Said::Answer(Answered::Done(Answer::Deleted)));
+        self.say(request, DeviceReply::Answer(Answered::Done(LevelReply::Deleted)));
     }
 
-    fn install(&mut self, request: &Request, install: Install) -> Answered {
+    fn install(&mut self, request: &DeviceRequest, install: Install) -> Answered {
         if self.away {
-            return Answered::Refused(Stays::Away);
+            return Answered::Refused(OffloadDenied::Away);
         }
         if self.by_key.contains_key(&install.key) {
-            return Answered::Refused(Stays::Taken);
+            return Answered::Refused(OffloadDenied::Taken);
         }
         if self.habits.refuses > 0 && self.draw(self.habits.refuses.into()) == 0 {
-            return Answered::Refused(Stays::Refused);
+            return Answered::Refused(OffloadDenied::Refused);
         }
         let at = request.place as usize;
         if self.entries.len() <= at {
@@ -573,7 +574,7 @@ impl Core {
             *slot = Some(Entry { sunk, install, marked, counts, sides, line, under_way, busy, told });
             self.by_key.insert(install.key, request.place);
         }
-        Answered::Done(Answer::Installed)
+        Answered::Done(LevelReply::Installed)
     }
 
     /// Reports entries that were silent for long enough, in bulk.
@@ -583,7 +584,7 @@ impl Core {
             let Some(entry) = entry.as_mut().filter(|entry| !entry.told) else { continue };
             if now.since(entry.busy) >= after {
                 entry.told = true;
-                self.said.push((place, entry.sunk, Said::Idle(entry.busy)));
+                self.said.push((place, entry.sunk, DeviceReply::Idle(entry.busy)));
             }
         }
     }
@@ -594,10 +595,10 @@ impl Core {
         while let Some(packet) = self.flight.pop_front() {
             self.count(&packet);
         }
-        let entries: Vec<Request> = (0u32..)
+        let entries: Vec<DeviceRequest> = (0u32..)
             .zip(&self.entries)
             .filter_map(|(place, entry)| {
-                Some(Request { place, sunk: entry.as_ref()?.sunk, wish: Wish::Delete })
+                Some(DeviceRequest { place, sunk: entry.as_ref()?.sunk, wish: Wish::Delete })
             })
             .collect();
         entries.iter().for_each(|request| self.delete(request));
@@ -619,7 +620,7 @@ impl Device for MockDevice {
         &self.capabilities
     }
 
-    fn submit(&mut self, requests: &[Request], _now: Timestamp) {
+    fn submit(&mut self, requests: &[DeviceRequest], _now: Timestamp) {
         let mut core = lock(&self.core);
         for request in requests {
             let late = core.habits.late;
@@ -628,7 +629,7 @@ impl Device for MockDevice {
         }
     }
 
-    fn poll(&mut self, now: Timestamp, said: &mut Vec<(u32, SunkId, Said)>) {
+    fn poll(&mut self, now: Timestamp, said: &mut Vec<(u32, SunkId, DeviceReply)>) {
         let mut core = lock(&self.core);
         core.polls += 1;
         core.now = now;

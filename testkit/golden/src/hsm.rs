@@ -13,7 +13,7 @@
 //! limit. Inserts and deletes rebuild all tables.
 
 use bartizan_base::Fid;
-use bartizan_base::at::At;
+use bartizan_base::at::IndexOrDefault;
 use bartizan_classify::{Classifier, Header, HeaderRule, InsertError, Match, Net, RankedRule, SETS_MAX};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ands of bit vectors, a cache line at a time.
 
-use bartizan_base::at::At;
+use bartizan_base::at::IndexOrDefault;
 use core::ops::Range;
 
 /// 512 bits.

@@ -16,7 +16,7 @@
 
 use crate::line::{Line, first_bit};
 use bartizan_base::Fid;
-use bartizan_base::at::At;
+use bartizan_base::at::IndexOrDefault;
 use bartizan_classify::{
     Classifier, Flat, Header, HeaderRule, InsertError, Match, Net, Range, RankedRule, SETS_MAX,
 };

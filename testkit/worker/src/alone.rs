@@ -12,11 +12,11 @@ use bartizan_base::{Decision, Fid, FunctionId, Generation, LinkId, Path, Reason,
 use bartizan_classify::Header;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_function::{
-    Function, FunctionKind, FunctionSpec, HeaderRules, HostKeeper, HostTables, Model, PacketContext,
+    Function, FunctionKind, FunctionModel, FunctionSpec, HeaderRules, HostKeeper, HostTables, PacketContext,
     PatternSets, RulePart, RuleSource, RulesError, Together, WorkerState,
 };
 use bartizan_packet::{Decoded, LinkType};
-use bartizan_stages::chain::{Chains, Class, FlowClassifier, Matches};
+use bartizan_stages::chain::{Chains, Class, FlowClassifier, HeaderRuleMatches};
 use bartizan_stages::settings::EngineSettings;
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -66,7 +66,7 @@ impl Function for Watched {
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
-        if self.spec().model == Model::Payload {
+        if self.spec().model == FunctionModel::Payload {
             return self.inner.packet(context);
         }
         self.call(context, |function, context| function.packet(context))
@@ -96,7 +96,7 @@ struct OneClass {
 }
 
 impl FlowClassifier for OneClass {
-    fn classify(&self, header: &Header, _: Timestamp, matches: &mut Matches) -> Class {
+    fn classify(&self, header: &Header, _: Timestamp, matches: &mut HeaderRuleMatches) -> Class {
         let (fid, _) = *self.whose.lock().unwrap();
         let own = self.rules.iter().find(|rules| rules.fids.is_empty() || rules.fids.contains(&fid));
         let matching = own.iter().flat_map(|own| own.rules.iter()).filter(|(_, rule)| rule.matches(header));

@@ -5,14 +5,14 @@
 use bartizan_agent::Agent;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Settings, TenantId};
+use bartizan_base::{SettingsMap, TenantId};
 use bartizan_config::policy;
 use bartizan_dataplane::driver::{Control, LiveOptions};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::handover::{Station, connect};
 use bartizan_dataplane::worker::Worker;
 use bartizan_detect::keywords;
-use bartizan_detect::ruleset::{self, LoadInput, Seen, load};
+use bartizan_detect::ruleset::{self, LoadInput, VisibleRules, load};
 use bartizan_detect::shared::Shared;
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
@@ -21,7 +21,7 @@ use bartizan_functions::ids_kind::{CompileError, IdsKind, RuleCompiler};
 use bartizan_functions::registry::{self, Services};
 use bartizan_pattern::{Compiler, Config};
 use bartizan_ports::InlinePair;
-use bartizan_rules::Variables;
+use bartizan_rules::RuleVariables;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::settings::EngineSettings;
 use std::path::{Path, PathBuf};
@@ -33,30 +33,30 @@ pub const FIREWALL: &str = "# firewall\n";
 
 /// Rules from a text, whatever files a policy names.
 struct Rules {
-    settings: Settings,
+    settings: SettingsMap,
     text: Mutex<String>,
     thresholds: String,
-    variables: Variables,
+    variables: RuleVariables,
     shared: Arc<Shared>,
 }
 
 impl Rules {
     fn new(set: &[(&str, &str)], text: &str, thresholds: &str) -> Arc<Self> {
         Arc::new(Rules {
-            settings: set.iter().fold(Settings::new(), |mut settings, (key, value)| {
+            settings: set.iter().fold(SettingsMap::new(), |mut settings, (key, value)| {
                 settings.set(*key, *value);
                 settings
             }),
             text: Mutex::new(text.to_owned()),
             thresholds: thresholds.to_owned(),
-            variables: Variables::new(),
+            variables: RuleVariables::new(),
             shared: Arc::new(Shared::default()),
         })
     }
 }
 
 impl RuleCompiler for Rules {
-    fn variables(&self) -> &Variables {
+    fn variables(&self) -> &RuleVariables {
         &self.variables
     }
 
@@ -64,12 +64,12 @@ impl RuleCompiler for Rules {
         &self,
         _: &[String],
         _: &RuleSource<'_>,
-        tenants: &[(TenantId, Variables)],
-    ) -> Result<Seen, CompileError> {
+        tenants: &[(TenantId, RuleVariables)],
+    ) -> Result<VisibleRules, CompileError> {
         let compiler = Compiler::new(Config::default()).unwrap();
         let input = LoadInput {
             settings: &self.settings,
-            variables: &Variables::new(),
+            variables: &RuleVariables::new(),
             classifications: None,
             references: None,
             shared: &self.shared,
@@ -89,8 +89,8 @@ impl RuleCompiler for Rules {
         assert!(wrong.is_empty(), "{wrong:?}");
         let thresholds = bartizan_rules::parse_thresholds(self.thresholds.as_bytes(), "t");
         assert!(thresholds.diagnostics.is_empty(), "{:?}", thresholds.diagnostics);
-        keywords::apply_thresholds(&mut loaded.rules.signatures, &thresholds, &Variables::new());
-        Ok(Seen::all(Arc::new(loaded.rules)))
+        keywords::apply_thresholds(&mut loaded.rules.signatures, &thresholds, &RuleVariables::new());
+        Ok(VisibleRules::all(Arc::new(loaded.rules)))
     }
 }
 

@@ -6,10 +6,11 @@
 //! generation never goes back, and an acknowledged generation is durable on the device. At the end every
 //! device runs the desired generation.
 
-use bartizan_agent::session::{Action, Held, Session, SessionConfig};
+use bartizan_agent::session::{ControllerGeneration, Session, SessionAction, SessionConfig};
 use bartizan_api::southbound::*;
 use bartizan_controller::southbound::{
-    Backend, Connection, DeviceRecord, EnrolRefusal, Peer, Server, ServerConfig, Unavailable, Wanted,
+    Backend, Connection, DeviceRecord, EnrolRefusal, PeerIdentity, ServerConfig, SouthboundServer,
+    Unavailable, Wanted,
 };
 use bartizan_testkit::random::Random;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -47,7 +48,7 @@ impl Backend for Stored {
     fn wanted(&self, _: &DeviceId) -> Option<Arc<Wanted>> {
         (self.generation > 0).then(|| Arc::new(Wanted::new(self.generation, self.objects.clone())))
     }
-    fn running(&mut self, device: &DeviceId, generation: u64, _: &Running) -> Result<(), Unavailable> {
+    fn running(&mut self, device: &DeviceId, generation: u64, _: &GenerationAck) -> Result<(), Unavailable> {
         if self.failing {
             return Err(Unavailable);
         }
@@ -56,7 +57,12 @@ impl Backend for Stored {
         *known = generation;
         Ok(())
     }
-    fn refused(&mut self, device: &DeviceId, generation: u64, _: &Refusal) -> Result<(), Unavailable> {
+    fn refused(
+        &mut self,
+        device: &DeviceId,
+        generation: u64,
+        _: &GenerationRefusal,
+    ) -> Result<(), Unavailable> {
         self.refused.insert(device.clone(), generation);
         Ok(())
     }
@@ -86,7 +92,7 @@ impl Backend for Stored {
         device: &DeviceId,
         instance: u64,
         sequence: u64,
-        alerts: Vec<Alert>,
+        alerts: Vec<AlertAggregate>,
         _: u64,
     ) -> Result<(), Unavailable> {
         let key = (device.clone(), instance);
@@ -123,8 +129,8 @@ struct Device {
     id: DeviceId,
     session: Session,
     /// The device's durable state.
-    disk: Held,
-    building: VecDeque<(u64, Held)>,
+    disk: ControllerGeneration,
+    building: VecDeque<(u64, ControllerGeneration)>,
     wire: Option<Connection>,
     instance: u64,
     counted: u64,
@@ -134,7 +140,7 @@ struct Device {
 struct World {
     random: Random,
     now: u64,
-    server: Option<Server<Stored>>,
+    server: Option<SouthboundServer<Stored>>,
     /// The controller's durable state while it is down.
     disk: Stored,
     devices: Vec<Device>,
@@ -154,12 +160,12 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let devices = (0..DEVICES)
-            .map(|n| Device::new(&format!("device-{n}"), Held::default(), random.draw()))
+            .map(|n| Device::new(&format!("device-{n}"), ControllerGeneration::default(), random.draw()))
             .collect();
         World {
             random,
             now: 1,
-            server: Some(Server::new(config(), Stored::default())),
+            server: Some(SouthboundServer::new(config(), Stored::default())),
             disk: Stored::default(),
             devices,
             wires: BTreeMap::new(),
@@ -194,7 +200,7 @@ impl World {
                 let long = "x".repeat(if number.is_multiple_of(50) { 200_000 } else { 900 });
                 let rules = (0..number % 9)
                     .map(|n| format!("alert ip any any -> any any (msg:\"{long}\"; sid:{n};)"));
-                let rules = Rules::Raw(rules.collect());
+                let rules = GroupRules::Raw(rules.collect());
                 Object::Group(RuleGroup { id, tenant, rule_type: RuleType::Ids, rules })
             } else {
                 let name = format!("p{}", (number >> 16) % 6);
@@ -285,7 +291,7 @@ impl World {
         }
     }
 
-    fn count(&mut self, server: &Server<Stored>) {
+    fn count(&mut self, server: &SouthboundServer<Stored>) {
         self.sessions += server.counters().sessions;
         self.replaced += server.counters().refused.get(&RefuseCode::Replaced).copied().unwrap_or(0);
         assert!(server.counters().malformed.is_empty());
@@ -293,7 +299,7 @@ impl World {
     }
 
     fn start_server(&mut self) {
-        self.server = Some(Server::new(config(), std::mem::take(&mut self.disk)));
+        self.server = Some(SouthboundServer::new(config(), std::mem::take(&mut self.disk)));
     }
 
     fn crash(&mut self, index: usize) {
@@ -353,19 +359,19 @@ impl World {
         }
         while let Some(action) = self.devices[index].session.action() {
             match action {
-                Action::Dial => self.dial(index),
-                Action::HangUp(_) => {
+                SessionAction::Dial => self.dial(index),
+                SessionAction::HangUp(_) => {
                     if let Some(id) = self.devices[index].wire.take()
                         && let Some(wire) = self.wires.get_mut(&id)
                     {
                         wire.abandoned = true;
                     }
                 }
-                Action::Apply(candidate) => {
+                SessionAction::Apply(candidate) => {
                     let ready = now.ms + self.random.draw() % 400;
                     self.devices[index].building.push_back((ready, candidate.held));
                 }
-                Action::Order { .. } | Action::Renewed(_) => unreachable!(),
+                SessionAction::Order { .. } | SessionAction::Renewed(_) => unreachable!(),
             }
         }
     }
@@ -380,7 +386,7 @@ impl World {
         };
         let id = self.next_wire;
         self.next_wire += 1;
-        let peer = Peer { device: device.id.clone(), serial: "01".into(), valid_until: u64::MAX };
+        let peer = PeerIdentity { device: device.id.clone(), serial: "01".into(), valid_until: u64::MAX };
         assert!(server.connected(now, id, Some(peer), "simulated"));
         let (up, down) = (Pipe::default(), Pipe::default());
         self.wires.insert(id, Wire { id, up, down, abandoned: false, dead: false });
@@ -452,7 +458,7 @@ impl World {
 }
 
 impl Device {
-    fn new(id: &str, disk: Held, instance: u64) -> Self {
+    fn new(id: &str, disk: ControllerGeneration, instance: u64) -> Self {
         let id = DeviceId::new(id).unwrap();
         let mut config = SessionConfig::new(id.clone(), instance);
         (config.statistics, config.alerts) = (16, 32);
@@ -461,17 +467,22 @@ impl Device {
     }
 
     /// A generation was built: stores it, then reports it. Some generations cannot be built.
-    fn finish(&mut self, held: Held) {
+    fn finish(&mut self, held: ControllerGeneration) {
         let generation = held.generation;
         assert!(generation > self.disk.generation, "{} went back", self.id);
         if generation % 11 == 5 {
-            let refusal = Refusal { code: RefusalCode::Policy, diagnostics: Vec::new(), more: 0 };
+            let refusal =
+                GenerationRefusal { code: GenerationRefusalCode::Policy, diagnostics: Vec::new(), more: 0 };
             self.session.applied(generation, Err(refusal));
         } else if generation % 13 == 6 && self.instance.is_multiple_of(2) {
             // The disk was full once; a new start of the device, or a new connection, succeeds.
             self.session.applied(
                 generation,
-                Err(Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 }),
+                Err(GenerationRefusal {
+                    code: GenerationRefusalCode::Store,
+                    diagnostics: Vec::new(),
+                    more: 0,
+                }),
             );
         } else {
             self.disk = held;
@@ -487,7 +498,16 @@ impl Device {
         let tenant = *tenants_of(&self.id).first().unwrap();
         let (key, rule, message) = (format!("key {}", now % 5), "1:1:1".to_owned(), "m".to_owned());
         let event = serde_json::Map::new();
-        self.session.alert(Alert { key, tenant, rule, message, count: 1, first: now, last: now, event });
+        self.session.alert(AlertAggregate {
+            key,
+            tenant,
+            rule,
+            message,
+            count: 1,
+            first: now,
+            last: now,
+            event,
+        });
     }
 }
 

@@ -2,14 +2,16 @@
 //! A controller and agents over loopback sockets with TLS: enrolment, policies, revocation, expiry, rotation,
 //! and the limits of a stolen key. The test sets the clock of certificates.
 
-use bartizan_agent::session::client::{Client, ClientConfig, ClientHandle, Device, EnrolFailure, enrol};
-use bartizan_agent::session::store::{FileStore, Store};
-use bartizan_agent::session::{Candidate, Held, SessionConfig};
+use bartizan_agent::session::client::{
+    AgentClient, AgentDevice, ClientConfig, ClientHandle, EnrolFailure, enrol,
+};
+use bartizan_agent::session::store::{FileStore, GenerationStore};
+use bartizan_agent::session::{Candidate, ControllerGeneration, SessionConfig};
 use bartizan_api::southbound::*;
 use bartizan_channel::authority::{Authority, DAY, Issued, Withdrawn};
 use bartizan_channel::certificate::{chain, fingerprint};
-use bartizan_channel::identity::Identity;
-use bartizan_channel::tls::{self, Clock};
+use bartizan_channel::identity::DeviceIdentity;
+use bartizan_channel::tls::{self, HandshakeClock};
 use bartizan_channel::token::{FAILURES, Token, Tokens};
 use bartizan_controller::southbound::enrolment::{Enroller, Revocations};
 use bartizan_controller::southbound::listener::{LinkCounters, Listener, ListenerHandle, UNPROVEN_MAX};
@@ -50,10 +52,10 @@ struct Shared {
     devices: BTreeMap<DeviceId, DeviceRecord>,
     wanted: Option<Arc<Wanted>>,
     acknowledged: BTreeMap<DeviceId, u64>,
-    alerts: Vec<Alert>,
+    alerts: Vec<AlertAggregate>,
     counters: BTreeMap<String, u64>,
     received: BTreeMap<(DeviceId, u64), (u64, u64)>,
-    refused: Vec<Refusal>,
+    refused: Vec<GenerationRefusal>,
 }
 
 struct Office {
@@ -72,11 +74,11 @@ impl Backend for Office {
     fn wanted(&self, _: &DeviceId) -> Option<Arc<Wanted>> {
         self.shared.lock().unwrap().wanted.clone()
     }
-    fn running(&mut self, device: &DeviceId, generation: u64, _: &Running) -> Result<(), Unavailable> {
+    fn running(&mut self, device: &DeviceId, generation: u64, _: &GenerationAck) -> Result<(), Unavailable> {
         self.shared.lock().unwrap().acknowledged.insert(device.clone(), generation);
         Ok(())
     }
-    fn refused(&mut self, _: &DeviceId, _: u64, refusal: &Refusal) -> Result<(), Unavailable> {
+    fn refused(&mut self, _: &DeviceId, _: u64, refusal: &GenerationRefusal) -> Result<(), Unavailable> {
         self.shared.lock().unwrap().refused.push(refusal.clone());
         Ok(())
     }
@@ -103,7 +105,7 @@ impl Backend for Office {
         device: &DeviceId,
         instance: u64,
         sequence: u64,
-        alerts: Vec<Alert>,
+        alerts: Vec<AlertAggregate>,
         _: u64,
     ) -> Result<(), Unavailable> {
         let mut shared = self.shared.lock().unwrap();
@@ -169,7 +171,7 @@ impl Site {
         Site { folder, time, authority, pin, shared, handle, address, thread }
     }
 
-    fn clock(&self) -> Clock {
+    fn clock(&self) -> HandshakeClock {
         clock(&self.time)
     }
 
@@ -204,7 +206,7 @@ impl Site {
     }
 
     /// An agent with a clock of its own.
-    fn agent_by(&self, identity: &str, says: &str, clock: Clock) -> Agent {
+    fn agent_by(&self, identity: &str, says: &str, clock: HandshakeClock) -> Agent {
         let folder = self.folder(identity);
         let applied = Arc::new(Mutex::new(Vec::new()));
         let config = ClientConfig {
@@ -213,8 +215,12 @@ impl Site {
             identity: folder.clone(),
             clock,
         };
-        let client =
-            Client::new(config, FileStore::new(&folder), Worker(applied.clone(), Held::default())).unwrap();
+        let client = AgentClient::new(
+            config,
+            FileStore::new(&folder),
+            Worker(applied.clone(), ControllerGeneration::default()),
+        )
+        .unwrap();
         let handle = client.handle();
         Agent { handle, applied, thread: Some(spawn(|| client.run().unwrap())) }
     }
@@ -231,7 +237,7 @@ impl Drop for Site {
     }
 }
 
-fn clock(time: &Arc<AtomicU64>) -> Clock {
+fn clock(time: &Arc<AtomicU64>) -> HandshakeClock {
     let time = time.clone();
     Arc::new(move || time.load(Ordering::Relaxed))
 }
@@ -239,7 +245,7 @@ fn clock(time: &Arc<AtomicU64>) -> Clock {
 fn server_tls(
     authority: &Authority,
     issued: &Issued,
-    clock: &Clock,
+    clock: &HandshakeClock,
     revocations: &Revocations,
 ) -> Arc<tls::ServerTls> {
     let trusted = authority.trusted(clock()).unwrap();
@@ -248,10 +254,10 @@ fn server_tls(
 }
 
 /// A device that records the generations it has built, and the one it runs.
-struct Worker(Arc<Mutex<Vec<Held>>>, Held);
+struct Worker(Arc<Mutex<Vec<ControllerGeneration>>>, ControllerGeneration);
 
-impl Device for Worker {
-    fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
+impl AgentDevice for Worker {
+    fn build(&mut self, candidate: &Candidate) -> Result<(), GenerationRefusal> {
         self.1 = candidate.held.clone();
         Ok(())
     }
@@ -272,7 +278,7 @@ impl Device for Worker {
 
 struct Agent {
     handle: ClientHandle,
-    applied: Arc<Mutex<Vec<Held>>>,
+    applied: Arc<Mutex<Vec<ControllerGeneration>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -314,7 +320,7 @@ fn a_device_is_enrolled_gets_its_policies_and_reports() {
     until("generation 2", || site.acknowledged("edge-1") == 2);
     until("counters", || site.handle.counters().0.objects_sent == sent + 1);
     agent.handle.statistics(Delta { counters: BTreeMap::from([("flow.tcp".into(), 3)]), ..Delta::default() });
-    let alert = |tenant, key: &str| Alert {
+    let alert = |tenant, key: &str| AlertAggregate {
         key: key.into(),
         tenant,
         rule: "1:1:1".into(),
@@ -350,7 +356,7 @@ fn a_token_is_good_once_for_one_device_and_for_an_hour() {
     let refused = |result: Result<(), EnrolFailure>| result.unwrap_err().to_string();
     assert!(refused(site.enrol("edge-2", &token)).contains("not good for this device"));
     site.enrol("edge-1", &token).unwrap();
-    let facts = Identity::load(&site.folder("edge-1")).unwrap().facts().unwrap();
+    let facts = DeviceIdentity::load(&site.folder("edge-1")).unwrap().facts().unwrap();
     assert_eq!(facts.device.as_deref(), Some("edge-1"));
     // The token is used: another key gets no certificate for it.
     assert!(refused(site.enrol("edge-1", &token)).contains("unknown, used or expired"));
@@ -470,14 +476,14 @@ fn certificates_are_renewed_in_time_and_over_a_rotation() {
     site.add("edge-1", &[1]);
     site.enrol("edge-1", &site.token("edge-1")).unwrap();
     let folder = site.folder("edge-1");
-    let before = Identity::load(&folder).unwrap();
+    let before = DeviceIdentity::load(&folder).unwrap();
     let agent = site.agent("edge-1", "edge-1");
     until("in step", || agent.handle.status().in_step);
     site.authority.rotate(START, 3_650, 90).unwrap();
     site.time.store(START + 21 * DAY, Ordering::Relaxed);
     // Authorities are renewed first; key and certificate are one file.
-    until("renewed", || Identity::load(&folder).unwrap().certificate != before.certificate);
-    let after = Identity::load(&folder).unwrap();
+    until("renewed", || DeviceIdentity::load(&folder).unwrap().certificate != before.certificate);
+    let after = DeviceIdentity::load(&folder).unwrap();
     assert!(after.facts().unwrap().valid_until >= before.facts().unwrap().valid_until + 20 * DAY);
     assert_ne!(after.key, before.key);
     // Both authorities are valid until the overlap ends.
@@ -500,7 +506,7 @@ fn a_certificate_that_a_controller_with_a_wrong_clock_gives_is_not_taken() {
     site.add("edge-1", &[1]);
     site.enrol("edge-1", &site.token("edge-1")).unwrap();
     let folder = site.folder("edge-1");
-    let before = Identity::load(&folder).unwrap();
+    let before = DeviceIdentity::load(&folder).unwrap();
     // The agent renews by its own clock, which is a day behind: the certificate that it gets is not valid
     // yet.
     let time = Arc::clone(&site.time);
@@ -508,7 +514,7 @@ fn a_certificate_that_a_controller_with_a_wrong_clock_gives_is_not_taken() {
     site.time.store(START + 22 * DAY, Ordering::Relaxed);
     let agent = site.agent_by("edge-1", "edge-1", behind);
     until("refused", || agent.ended_with("the clock here or that of the controller is wrong"));
-    assert_eq!(Identity::load(&folder).unwrap().certificate, before.certificate);
+    assert_eq!(DeviceIdentity::load(&folder).unwrap().certificate, before.certificate);
     assert!(agent.handle.status().in_step);
 }
 
@@ -523,7 +529,7 @@ fn a_generation_that_cannot_be_stored_does_not_run() {
     site.publish(1, &[policy(1, "web")]);
     let agent = site.agent("edge-1", "edge-1");
     until("refused", || !site.shared.lock().unwrap().refused.is_empty());
-    assert_eq!(site.shared.lock().unwrap().refused[0].code, RefusalCode::Store);
+    assert_eq!(site.shared.lock().unwrap().refused[0].code, GenerationRefusalCode::Store);
     until("told", || agent.ended_with("cannot be stored"));
     assert!(agent.applied.lock().unwrap().is_empty());
     // Once the generation can be stored it runs, over the same connection.

@@ -7,7 +7,7 @@ use bartizan_offload::{Action, FlowManager, Offer};
 use bartizan_packet::DecoderConfig;
 use bartizan_testkit::packet::{End, UDP};
 use bartizan_xdp::XdpDevice;
-use bartizan_xdp::{ModeChoice, Options, Program, Tables};
+use bartizan_xdp::{ModeChoice, Tables, XdpOptions, XdpProgram};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ fn key(flow: u32) -> FlowKey {
 }
 
 /// Loads the level's program, with room for `flows` flows.
-pub fn program(flows: u32) -> Result<Program, Failed> {
-    Ok(Program::load(&Options {
+pub fn program(flows: u32) -> Result<XdpProgram, Failed> {
+    Ok(XdpProgram::load(&XdpOptions {
         flows,
         mode: ModeChoice::Auto,
         tunnels: DecoderConfig::default(),

@@ -3,7 +3,7 @@
 
 use crate::flows::{Failed, LINK, Share, TURN, program};
 use bartizan_testkit::namespace::number;
-use bartizan_xdp::{PortSetup, Side};
+use bartizan_xdp::{PortSetup, PortSide};
 use serde_json::json;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub fn run(names: [&str; 2], flows: u32) -> Result<(), Failed> {
     let mut program = program(flows)?;
     for (index, name) in (0u8..).zip(names) {
         // Frames enter by one side only, so the sides need no distinction.
-        let side = Side::Unknown;
+        let side = PortSide::Unknown;
         let setup = PortSetup {
             ifindex: number(name),
             link: LINK,

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The input that all policies of a generation share. While it is unchanged, compiled policies stay valid.
 
-use super::{Agent, Build, Made, Overrides};
+use super::{Agent, Build, CompiledOwner, Overrides};
 use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{LinkId, TenantId};
 use bartizan_classify::names::Lease;
-use bartizan_config::policy::{Common, DEFAULT_TENANT, Policy, PolicyFile, Vars};
+use bartizan_config::policy::{DEFAULT_TENANT, PolicyDefinition, PolicyFile, SharedPolicyParts, Vars};
 use bartizan_function::RulePart;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// See the module.
-pub(super) struct Context {
+pub(super) struct PolicyBuildContext {
     /// The parts of the file other than policies, compared by address.
-    said: Arc<Common>,
+    said: Arc<SharedPolicyParts>,
     links: Vec<(String, LinkId)>,
     overrides: Overrides,
     ports: Option<Vec<String>>,
@@ -32,12 +32,12 @@ pub(super) struct Context {
 /// The parts of a generation that are kept for the next one.
 #[derive(Clone)]
 pub(super) struct LastBuild {
-    pub context: Arc<Context>,
+    pub context: Arc<PolicyBuildContext>,
     /// The compiled policies in order, and the default.
-    pub owners: Vec<Arc<Made>>,
+    pub owners: Vec<Arc<CompiledOwner>>,
 }
 
-impl Context {
+impl PolicyBuildContext {
     /// Whether the context was made for this file and these settings of the agent.
     fn is_of(&self, agent: &Agent, file: &PolicyFile, links: &[(&str, LinkId)]) -> bool {
         let same = |((a, x), (b, y)): (&(String, LinkId), &(&str, LinkId))| a == b && x == y;
@@ -49,7 +49,7 @@ impl Context {
     }
 
     /// The tenants that a policy, or the default, applies to, in the order of the file.
-    pub(super) fn tenants_of(&self, policy: Option<&Policy>) -> Vec<&(String, TenantId)> {
+    pub(super) fn tenants_of(&self, policy: Option<&PolicyDefinition>) -> Vec<&(String, TenantId)> {
         match policy {
             Some(policy) if !policy.tenant.iter().any(|t| t == "any") => {
                 let places: BTreeSet<usize> =
@@ -63,7 +63,7 @@ impl Context {
 
 impl Build<'_> {
     /// The context: that of the previous generation if nothing in it has changed.
-    pub(super) fn context(&mut self) -> Option<Arc<Context>> {
+    pub(super) fn context(&mut self) -> Option<Arc<PolicyBuildContext>> {
         let (agent, file) = (self.agent, self.file);
         let kept = agent.kept.as_ref().map(|kept| &kept.context);
         if let Some(kept) = kept.filter(|kept| kept.is_of(agent, file, self.links)) {
@@ -75,7 +75,7 @@ impl Build<'_> {
         let names = file.tenants.iter().map(|t| t.name.as_str()).chain([DEFAULT_TENANT]);
         let known: Arc<[(String, TenantId)]> =
             names.filter_map(|n| Some((n.to_owned(), *self.state.tenants.get(n)?))).collect();
-        Some(Arc::new(Context {
+        Some(Arc::new(PolicyBuildContext {
             said: Arc::clone(&file.common),
             links: self.links.iter().map(|(name, id)| ((*name).to_owned(), *id)).collect(),
             overrides: agent.overrides.clone(),

@@ -2,12 +2,12 @@
 //! Maps errors of functions in their rules to places in the policy file.
 
 use super::{Build, Owner};
-use bartizan_config::policy::Problem;
+use bartizan_config::policy::ConfigProblem;
 use bartizan_function::RulesError;
 
 impl Build<'_> {
-    /// Adds a function's error, with the place in the file that its path means. `classes`: to which policy each
-    /// of its classes belongs, by place in the file; behind them is the default.
+    /// Adds a function's error, with the place in the file that its path means. `classes`: to which policy
+    /// each of its classes belongs, by place in the file; behind them is the default.
     pub(super) fn rules_error(&mut self, classes: &[usize], error: RulesError) {
         let (path, message) = self.placed(classes, error);
         self.problem(&path, message);
@@ -16,7 +16,7 @@ impl Build<'_> {
     /// Adds a function's warning, as [`Build::rules_error`] an error.
     pub(super) fn rules_warning(&mut self, classes: &[usize], warning: RulesError) {
         let (path, message) = self.placed(classes, warning);
-        self.warnings.push(Problem { position: self.file.locate(&path), path, message });
+        self.warnings.push(ConfigProblem { position: self.file.locate(&path), path, message });
     }
 
     /// The path in the file of what a function says, and its message.

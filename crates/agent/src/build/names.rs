@@ -4,9 +4,9 @@
 use super::{Build, NAMES};
 use crate::classes::ByName;
 use bartizan_classify::NameId;
-use bartizan_config::policy::{DnsName, Member, Target};
+use bartizan_config::policy::{DnsName, ResolvedMember, Target};
 use bartizan_function::{Function, RulePart, RuleSource};
-use bartizan_functions::classes::{Member as SideMember, Side, sides};
+use bartizan_functions::classes::{AddressMember as SideMember, SideCondition, sides};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -75,20 +75,20 @@ impl Build<'_> {
     }
 
     /// The conditions on an address that lies in these targets.
-    pub(super) fn sides(&self, targets: &[Target]) -> Vec<Side> {
+    pub(super) fn sides(&self, targets: &[Target]) -> Vec<SideCondition> {
         let member = |member| match member {
-            Member::Prefix(prefix) => Some(SideMember::Prefix(prefix)),
-            Member::Name(name) => self.name_id(&name).map(SideMember::Name),
+            ResolvedMember::Prefix(prefix) => Some(SideMember::Prefix(prefix)),
+            ResolvedMember::Name(name) => self.name_id(&name).map(SideMember::Name),
         };
         let members: Vec<_> = self.file.resolve(targets).into_iter().filter_map(member).collect();
         sides(&members)
     }
 
     /// Members in the form that functions get.
-    pub(super) fn texts(&self, members: &[Member]) -> Vec<String> {
-        let text = |member: &Member| match member {
-            Member::Prefix(prefix) => Some(prefix.to_string()),
-            Member::Name(name) => self.name_id(name).map(|id| format!("name/{}", id.0)),
+    pub(super) fn texts(&self, members: &[ResolvedMember]) -> Vec<String> {
+        let text = |member: &ResolvedMember| match member {
+            ResolvedMember::Prefix(prefix) => Some(prefix.to_string()),
+            ResolvedMember::Name(name) => self.name_id(name).map(|id| format!("name/{}", id.0)),
         };
         members.iter().filter_map(text).collect()
     }

@@ -3,21 +3,23 @@
 //! functions' input.
 //!
 //! The result does not depend on the policy's place among the others, only on the policy and the common input
-//! ([`Context`]), so later generations reuse it.
+//! ([`PolicyBuildContext`]), so later generations reuse it.
 
-use super::{Build, ClassInfo, Context, DEFAULT_POLICY, DETECTION, GATE, NAMES, NO_DETECTION, overload};
+use super::{
+    Build, ClassInfo, DEFAULT_POLICY, DETECTION, GATE, NAMES, NO_DETECTION, PolicyBuildContext, overload,
+};
 use crate::classes::{Variants, both_ways};
 use crate::grt::Meaning;
 use bartizan_base::{Fid, FunctionId, Path, TenantId};
 use bartizan_classify::HeaderRule;
 use bartizan_classify::list::Piece;
 use bartizan_config::policy::{
-    Bypass, DefaultAction, DefaultPolicy, ForWant, OnFailure, OneSided, Overload, Policy, Section, Target,
-    read, unknown_function,
+    Bypass, DefaultAction, DefaultPolicy, ForWant, FunctionSection, OnFailure, OneSided, OverloadPolicy,
+    PolicyDefinition, Target, read, unknown_function,
 };
 use bartizan_function::{FunctionKind, RulePart};
 use bartizan_stages::chain::{Class, ClassTraits};
-use bartizan_stages::enough::Enough;
+use bartizan_stages::enough::InspectionLimit;
 use core::num::NonZeroU64;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -28,19 +30,19 @@ pub(super) struct Owner<'f> {
     pub path: String,
     pub name: Option<&'f str>,
     pub chain: &'f [String],
-    pub sections: &'f [Section],
+    pub sections: &'f [FunctionSection],
     from: &'f [Target],
     to: &'f [Target],
     staged: bool,
     one_sided: OneSided,
-    overload: Overload,
+    overload: OverloadPolicy,
     bypass: Bypass,
     on_failure: &'f OnFailure,
     refuse: bool,
 }
 
 impl<'f> Owner<'f> {
-    pub fn policy(index: usize, p: &'f Policy) -> Self {
+    pub fn policy(index: usize, p: &'f PolicyDefinition) -> Self {
         Owner {
             path: format!("policies/{index}"),
             name: Some(p.name.as_str()),
@@ -76,7 +78,7 @@ impl<'f> Owner<'f> {
 }
 
 /// The classes that one owner's section of a function applies to.
-pub(super) struct Group {
+pub(super) struct SectionClasses {
     /// Index of the function's kind in the agent.
     pub kind: usize,
     pub fids: Vec<Fid>,
@@ -85,9 +87,9 @@ pub(super) struct Group {
 }
 
 /// A compiled owner; see the module.
-pub(super) struct Made {
+pub(super) struct CompiledOwner {
     /// The policy that was compiled; `None`: the default.
-    pub policy: Option<Arc<Policy>>,
+    pub policy: Option<Arc<PolicyDefinition>>,
     pub staged: bool,
     /// Whether it selects all traffic of all tenants, so that no later policy gets any.
     pub takes_all: bool,
@@ -99,7 +101,7 @@ pub(super) struct Made {
     pub classes: Vec<(TenantId, Variants)>,
     pub infos: Vec<Arc<ClassInfo>>,
     pub traits: Vec<(Fid, ClassTraits)>,
-    pub groups: Vec<Group>,
+    pub groups: Vec<SectionClasses>,
     /// The headers by which its flows are found, with their fids.
     pub entries: Arc<Piece>,
     /// The headers that it selects; the default selects the remaining ones.
@@ -119,10 +121,10 @@ impl<'a> Build<'a> {
     /// Compiles an owner.
     pub(super) fn make(
         &mut self,
-        context: &Context,
+        context: &PolicyBuildContext,
         owner: &Owner<'a>,
-        policy: Option<&Arc<Policy>>,
-    ) -> Option<Made> {
+        policy: Option<&Arc<PolicyDefinition>>,
+    ) -> Option<CompiledOwner> {
         let path = self.chain(owner)?;
         let without = self.goes_on_without(owner, path);
         let goes_on_without_first = path.functions().next().is_some_and(|id| without.contains(id));
@@ -147,9 +149,9 @@ impl<'a> Build<'a> {
         let Making { infos, traits, groups } = making;
         let groups = groups.into_iter().map(|(kind, level, fids)| {
             let part = Arc::new(RulePart::new(self.section(owner, kind, level, &fids)));
-            Group { kind, fids, part }
+            SectionClasses { kind, fids, part }
         });
-        Some(Made {
+        Some(CompiledOwner {
             policy: policy.cloned(),
             staged: owner.staged,
             takes_all: all_tenants && policy.is_some_and(|policy| selects_all(policy)),
@@ -168,7 +170,7 @@ impl<'a> Build<'a> {
     pub(super) fn header_rules(
         &mut self,
         path: &str,
-        policy: &Policy,
+        policy: &PolicyDefinition,
         tenant: Option<TenantId>,
     ) -> Vec<HeaderRule> {
         let links = self.links_of(&format!("{path}/link"), policy.link.as_deref());
@@ -348,8 +350,8 @@ impl<'a> Build<'a> {
 }
 
 /// Whether a policy selects by tenant only.
-fn selects_all(policy: &Policy) -> bool {
-    let Policy { from, to, link, .. } = policy;
+fn selects_all(policy: &PolicyDefinition) -> bool {
+    let PolicyDefinition { from, to, link, .. } = policy;
     link.is_none() && [from, to].iter().all(|side| side.contains(&Target::Any))
 }
 
@@ -357,8 +359,11 @@ fn selects_all(policy: &Policy) -> bool {
 fn traits_of(owner: &Owner<'_>, policy: u32, (path, goes_on_without): (Path, Path)) -> ClassTraits {
     let one_sided = matches!(owner.one_sided, OneSided::Allow | OneSided::IdsOnly);
     let Bypass { encrypted, packets, bytes } = owner.bypass;
-    let enough =
-        Enough { encrypted, packets: packets.map(NonZeroU64::get), bytes: bytes.map(|bytes| bytes.0) };
+    let enough = InspectionLimit {
+        encrypted,
+        packets: packets.map(NonZeroU64::get),
+        bytes: bytes.map(|bytes| bytes.0),
+    };
     let (staged, is_empty, overload) = (owner.staged, path.is_empty(), overload(owner.overload));
     ClassTraits { policy, staged, is_empty, one_sided, overload, enough, goes_on_without }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Quotas of tenants: bounds that the data plane enforces, and the number of rules.
 
-use super::{Build, Made};
+use super::{Build, CompiledOwner};
 use bartizan_base::{Fid, FunctionId};
 use bartizan_function::Function;
 use bartizan_stages::quotas::{Quota, Quotas};
@@ -31,7 +31,11 @@ impl Build<'_> {
 
     /// Checks that no tenant exceeds its quota of rules, over the policies that name it. A set of rules that
     /// several of its classes share counts once.
-    pub(super) fn check_rule_quotas(&mut self, owners: &[Arc<Made>], functions: &[Arc<dyn Function>]) {
+    pub(super) fn check_rule_quotas(
+        &mut self,
+        owners: &[Arc<CompiledOwner>],
+        functions: &[Arc<dyn Function>],
+    ) {
         let file = self.file;
         let mut of_tenants: HashMap<&str, Vec<Fid>> = HashMap::new();
         if file.tenants.iter().any(|tenant| tenant.quotas.rules.is_some()) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The state; see the module.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct PolicyBuildState {
     pub table: Arc<GlobalRuleTable>,
     /// Numbers of tenants, by name; a number belongs to one name for good.
     pub tenants: Arc<BTreeMap<String, TenantId>>,
@@ -31,9 +31,9 @@ struct Numbers {
     names: Vec<Arc<str>>,
 }
 
-impl Default for State {
+impl Default for PolicyBuildState {
     fn default() -> Self {
-        State {
+        PolicyBuildState {
             table: Arc::default(),
             tenants: Arc::new(BTreeMap::from([(DEFAULT_TENANT.to_owned(), TenantId(0))])),
             meters: Arc::default(),
@@ -44,7 +44,7 @@ impl Default for State {
     }
 }
 
-impl State {
+impl PolicyBuildState {
     /// The fid of a class; allocates one if it has none.
     pub(super) fn fid(&mut self, meaning: Meaning) -> Result<Fid, NoFid> {
         match self.table.known(&meaning) {

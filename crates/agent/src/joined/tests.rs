@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 type Objects = BTreeMap<ObjectKey, Arc<Object>>;
 
-fn join(objects: &Objects) -> Result<Joined, Vec<Diagnostic>> {
-    super::join(&Held { generation: 4, objects: objects.clone() })
+fn join(objects: &Objects) -> Result<JoinedPolicy, Vec<PolicyDiagnostic>> {
+    super::join(&ControllerGeneration { generation: 4, objects: objects.clone() })
 }
 
 fn part(tenant: u16, name: &str, text: &Value) -> Object {
@@ -16,7 +16,7 @@ fn part(tenant: u16, name: &str, text: &Value) -> Object {
 }
 
 fn file(id: u32, lines: &[&str]) -> Object {
-    let rules = Rules::Raw(lines.iter().map(|line| (*line).to_owned()).collect());
+    let rules = GroupRules::Raw(lines.iter().map(|line| (*line).to_owned()).collect());
     Object::Group(RuleGroup { id, tenant: 0, rule_type: RuleType::Ids, rules })
 }
 
@@ -35,7 +35,7 @@ fn policy(number: u16, tenant: &str, name: &str, order: u64) -> Object {
     part(number, name, &json!({"policy": said, "order": order}))
 }
 
-fn names(joined: &Joined, key: &str) -> Vec<String> {
+fn names(joined: &JoinedPolicy, key: &str) -> Vec<String> {
     let file = joined.parts.whole();
     let items = file[key].as_array().unwrap();
     items.iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
@@ -43,7 +43,7 @@ fn names(joined: &Joined, key: &str) -> Vec<String> {
 
 /// The diagnostics of a generation's objects: object, pointer, message.
 fn wrong(objects: &Objects) -> Vec<(String, String, String)> {
-    let said = |d: Diagnostic| (d.object.as_str().to_owned(), d.pointer, d.message);
+    let said = |d: PolicyDiagnostic| (d.object.as_str().to_owned(), d.pointer, d.message);
     join(objects).unwrap_err().into_iter().map(said).collect()
 }
 
@@ -52,14 +52,14 @@ fn rule_groups_that_nothing_runs_are_refused() {
     let library = |group: u32| json!({"library": {"files": [{"group": group, "sha256": "abc"}]}});
     let rule = "alert tcp any any -> any any (sid:1;)";
     let group = |id, tenant, rule_type, rules| Object::Group(RuleGroup { id, tenant, rule_type, rules });
-    let raw = || Rules::Raw(vec![rule.to_owned()]);
+    let raw = || GroupRules::Raw(vec![rule.to_owned()]);
     let with = |more: Object| all([part(0, "@library/web", &library(17)), file(17, &[rule]), more]);
     assert!(join(&all([part(0, "@library/web", &library(17)), file(17, &[rule])])).is_ok());
     for more in [
         file(18, &[rule]),
         group(18, 7, RuleType::Ids, raw()),
         group(18, 0, RuleType::Pfw, raw()),
-        group(18, 7, RuleType::Ids, Rules::Ids(vec![(1, 2001)])),
+        group(18, 7, RuleType::Ids, GroupRules::Ids(vec![(1, 2001)])),
     ] {
         let found = wrong(&with(more));
         assert_eq!(found.len(), 1, "{found:?}");
@@ -70,7 +70,7 @@ fn rule_groups_that_nothing_runs_are_refused() {
     assert!(found[0].1 == "/library/files/0/group" && found[0].2.contains("of type ids"), "{found:?}");
     // Also found in a generation after a valid one.
     let mut joiner = Joiner::default();
-    let held = |objects: Objects| Held { generation: 1, objects };
+    let held = |objects: Objects| ControllerGeneration { generation: 1, objects };
     let objects = with(part(0, "@library/more", &library(17)));
     assert!(joiner.join(&held(objects.clone()), Hash::default()).is_ok());
     let mut more = objects;
@@ -128,7 +128,7 @@ fn labels_and_resolvers_are_part_of_the_file() {
     assert_eq!(file.resolve(&file.policies[0].from).len(), 1);
     // Problems of the file are reported on these objects.
     let problem =
-        |path: &str| Problem { position: Default::default(), path: path.into(), message: "x".into() };
+        |path: &str| ConfigProblem { position: Default::default(), path: path.into(), message: "x".into() };
     let of = |path: &str| joined.diagnostic(&problem(path));
     assert_eq!(
         (of("labels/web@acme/role").object.as_str(), of("labels/web@acme/role").pointer.as_str()),
@@ -233,7 +233,8 @@ fn places_in_the_file_are_places_in_the_objects() {
     ];
     assert_eq!(found, expected.map(|(object, pointer)| (object.to_owned(), pointer.to_owned())));
     let at = |path: &str| {
-        let problem = Problem { position: Default::default(), path: path.into(), message: String::new() };
+        let problem =
+            ConfigProblem { position: Default::default(), path: path.into(), message: String::new() };
         let found = joined.diagnostic(&problem);
         (found.object.as_str().to_owned(), found.pointer)
     };
@@ -279,7 +280,7 @@ proptest! {
         let names = ["acme", "zeta", "beta"];
         let mut objects = all((0..3).map(|n| tenant(n + 1, names[n as usize], 100)));
         let mut joiner = Joiner::default();
-        let mut before: Option<Joined> = None;
+        let mut before: Option<JoinedPolicy> = None;
         for (step, number, which) in steps {
             let name = format!("p{which}");
             let (order, key) = ((step % 3) as u64, ObjectKey::policy(number + 1, &name));
@@ -299,7 +300,7 @@ proptest! {
                 Some(object) => drop(objects.insert(object.key(), Arc::new(object))),
                 None => drop(objects.remove(&key)),
             }
-            let held = Held { generation: 4, objects: objects.clone() };
+            let held = ControllerGeneration { generation: 4, objects: objects.clone() };
             match (joiner.join(&held, held.manifest().hash()), super::join(&held)) {
                 (Ok(joined), Ok(alone)) => {
                     prop_assert_eq!(joined.parts.whole(), alone.parts.whole());

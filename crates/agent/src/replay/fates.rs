@@ -2,7 +2,7 @@
 //! A recorder for captures that keeps the outcome of each flow at its end.
 
 use super::headers::staged_reason;
-use super::outcome::{Amounts, Fate, FlowName, Outcome};
+use super::outcome::{Amounts, FlowName, ReplayOutcome, ReplayVerdict};
 use crate::build::{ClassInfo, DEFAULT_POLICY};
 use bartizan_base::{Fid, Reason};
 use bartizan_events::time_text;
@@ -15,11 +15,11 @@ pub const FLOWS_MAX: usize = 1_000_000;
 
 /// A flow with its outcome and amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReplayFlow {
     /// The flow.
     pub flow: FlowName,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: ReplayOutcome,
     /// Number of packets and bytes.
     pub amounts: Amounts,
 }
@@ -31,7 +31,7 @@ pub struct Fates {
     /// Reasons for which staged policies would drop flows that have not ended, by flow number.
     staged: HashMap<u64, String>,
     /// The flows, in the order of their ends.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<ReplayFlow>,
     /// Number of flows beyond [`FLOWS_MAX`].
     pub left_out: u64,
     /// Number of packets that were dropped without a flow.
@@ -52,22 +52,22 @@ impl Fates {
         }
     }
 
-    fn fate(&mut self, flow: &Entry) -> Fate {
+    fn fate(&mut self, flow: &Entry) -> ReplayVerdict {
         let staged = self.staged.remove(&flow.ext.event_id);
         // The would-be drop of a staged policy counts as the flow's outcome; the flow is forwarded.
         if let Some(reason) = staged.filter(|_| self.classes.get(&flow.fid).is_some_and(|class| class.staged))
         {
-            return Fate::Staged { reason };
+            return ReplayVerdict::Staged { reason };
         }
         if let Some(refusal) = flow.ext.standing.last_refusal() {
             let function = self.names.get(usize::from(refusal.function.0)).copied().unwrap_or_default();
-            return Fate::Refused {
+            return ReplayVerdict::Refused {
                 function: function.to_owned(),
                 reason: refusal.reason.map(Reason::name).unwrap_or_default().to_owned(),
                 rule: refusal.rule.map(core::num::NonZeroU32::get),
             };
         }
-        Fate::Forwarded
+        ReplayVerdict::Forwarded
     }
 }
 
@@ -100,7 +100,7 @@ impl Fates {
         let tenant = class.map(|class| class.tenant.clone()).unwrap_or_default();
         let key = flow.key();
         let sum = |of: &bartizan_base::PerDirection<u64>| of.to_server.saturating_add(of.to_client);
-        self.seen.push(Seen {
+        self.seen.push(ReplayFlow {
             flow: FlowName {
                 protocol: key.protocol(),
                 src_ip: key.source(),
@@ -109,7 +109,7 @@ impl Fates {
                 dest_port: key.destination_port(),
                 start: time_text(flow.start),
             },
-            outcome: Outcome { tenant, policy, fate },
+            outcome: ReplayOutcome { tenant, policy, fate },
             amounts: Amounts { flows: 1, packets: sum(&flow.packets), bytes: sum(&flow.bytes) },
         });
     }

@@ -2,17 +2,17 @@
 //! Evaluates a generation on flow records: the classifier and the functions that handle headers only.
 //! Decisions of other functions are unknown and reported as undecided.
 
-use super::outcome::{Fate, Outcome};
+use super::outcome::{ReplayOutcome, ReplayVerdict};
 use super::record::Record;
 use crate::build::{ClassInfo, DEFAULT_POLICY, GATE};
 use crate::explain::Subject;
 use crate::staged::STAGED_GID;
 use crate::tenants::TenantQuestion;
 use bartizan_base::{Fid, FunctionId, LinkId, Reason, TenantId};
-use bartizan_dataplane::explain::first::{FirstPacket, Probe, first_packet};
-use bartizan_dataplane::explain::observe::Call;
+use bartizan_dataplane::explain::first::{FirstPacket, FlowProbe, first_packet};
+use bartizan_dataplane::explain::observe::FunctionCall;
 use bartizan_flow::TableError;
-use bartizan_function::Model;
+use bartizan_function::FunctionModel;
 use bartizan_packet::TunnelTag;
 use std::collections::HashMap;
 
@@ -41,10 +41,11 @@ impl<'s> Headers<'s> {
     ///
     /// # Errors
     /// Memory for a small flow table is exhausted.
-    pub fn judge(&self, record: &Record) -> Result<Outcome, TableError> {
+    pub fn judge(&self, record: &Record) -> Result<ReplayOutcome, TableError> {
         if self.tenant.is_none() && self.by_network {
-            let fate = Fate::Undecided { by: vec!["the tenant (its network is in no record)".to_owned()] };
-            return Ok(Outcome { tenant: String::new(), policy: String::new(), fate });
+            let fate =
+                ReplayVerdict::Undecided { by: vec!["the tenant (its network is in no record)".to_owned()] };
+            return Ok(ReplayOutcome { tenant: String::new(), policy: String::new(), fate });
         }
         let subject = self.subject;
         let named = record.link.as_ref().and_then(|name| subject.links.iter().find(|(n, _)| n == name));
@@ -58,7 +59,7 @@ impl<'s> Headers<'s> {
                 addresses: Some((flow.src_ip, flow.dest_ip)),
             })
         });
-        let probe = Probe {
+        let probe = FlowProbe {
             tenant,
             link,
             protocol: flow.protocol,
@@ -70,17 +71,17 @@ impl<'s> Headers<'s> {
         let class = self.classes.get(&first.class.fid);
         let policy = class.and_then(|class| class.policy.as_deref()).unwrap_or(DEFAULT_POLICY).to_owned();
         let tenant = class.map(|class| class.tenant.clone()).unwrap_or_default();
-        Ok(Outcome { tenant, policy, fate: self.fate(&first) })
+        Ok(ReplayOutcome { tenant, policy, fate: self.fate(&first) })
     }
 
-    fn fate(&self, first: &FirstPacket) -> Fate {
+    fn fate(&self, first: &FirstPacket) -> ReplayVerdict {
         // The gate decides on a first packet what holds for the whole flow, except whether both directions
         // are seen.
-        let decides = |call: &&Call| self.by_headers(call.function) || call.name == GATE;
+        let decides = |call: &&FunctionCall| self.by_headers(call.function) || call.name == GATE;
         let mut staged = None;
         for call in first.calls.iter().filter(decides) {
             if !call.decision.verdict.forwards() {
-                return Fate::Refused {
+                return ReplayVerdict::Refused {
                     function: call.name.to_owned(),
                     reason: call.decision.reason.map(Reason::name).unwrap_or_default().to_owned(),
                     rule: call.decision.rule.map(core::num::NonZeroU32::get),
@@ -90,19 +91,19 @@ impl<'s> Headers<'s> {
             staged = staged.or_else(|| reasons.next());
         }
         if let Some(reason) = staged {
-            return Fate::Staged { reason };
+            return ReplayVerdict::Staged { reason };
         }
         let left = first.class.path.functions().filter(|id| !self.by_headers(*id));
         let name =
             |id: FunctionId| self.subject.functions.get(usize::from(id.0)).copied().unwrap_or_default();
         let by: Vec<String> = left.map(|id| name(id).to_owned()).collect();
-        if by.is_empty() { Fate::Forwarded } else { Fate::Undecided { by } }
+        if by.is_empty() { ReplayVerdict::Forwarded } else { ReplayVerdict::Undecided { by } }
     }
 
     /// Whether a function handles headers only.
     fn by_headers(&self, id: FunctionId) -> bool {
         let function = self.subject.chains.functions.iter().find(|function| function.id() == id);
-        function.is_some_and(|function| function.spec().model == Model::StatelessHeaders)
+        function.is_some_and(|function| function.spec().model == FunctionModel::StatelessHeaders)
     }
 }
 

@@ -14,8 +14,8 @@ pub mod outcome;
 pub mod record;
 pub mod report;
 
-pub use fates::{Fates, Seen};
+pub use fates::{Fates, ReplayFlow};
 pub use headers::Headers;
-pub use outcome::{Amounts, Fate, FlowName, Outcome};
+pub use outcome::{Amounts, FlowName, ReplayOutcome, ReplayVerdict};
 pub use record::{NotRead, Record};
-pub use report::{Case, Report};
+pub use report::{Case, ReplayReport};

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// The outcome of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
-pub enum Fate {
+pub enum ReplayVerdict {
     /// The flow is forwarded.
     Forwarded,
     /// The flow is dropped, or packets of it are.
@@ -33,40 +33,42 @@ pub enum Fate {
     },
 }
 
-impl Fate {
+impl ReplayVerdict {
     /// Whether the flow is forwarded; `None`: unknown.
     #[must_use]
     pub const fn goes_on(&self) -> Option<bool> {
         match self {
-            Fate::Forwarded | Fate::Staged { .. } => Some(true),
-            Fate::Refused { .. } => Some(false),
-            Fate::Undecided { .. } => None,
+            ReplayVerdict::Forwarded | ReplayVerdict::Staged { .. } => Some(true),
+            ReplayVerdict::Refused { .. } => Some(false),
+            ReplayVerdict::Undecided { .. } => None,
         }
     }
 }
 
-impl fmt::Display for Fate {
+impl fmt::Display for ReplayVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fate::Forwarded => write!(f, "goes on"),
-            Fate::Refused { function, reason, .. } if function.is_empty() => write!(f, "refused {reason}"),
-            Fate::Refused { function, reason, .. } => write!(f, "refused by {function}: {reason}"),
-            Fate::Staged { reason } => write!(f, "goes on, staged: {reason}"),
-            Fate::Undecided { by } => write!(f, "undecided: {}", by.join(", ")),
+            ReplayVerdict::Forwarded => write!(f, "goes on"),
+            ReplayVerdict::Refused { function, reason, .. } if function.is_empty() => {
+                write!(f, "refused {reason}")
+            }
+            ReplayVerdict::Refused { function, reason, .. } => write!(f, "refused by {function}: {reason}"),
+            ReplayVerdict::Staged { reason } => write!(f, "goes on, staged: {reason}"),
+            ReplayVerdict::Undecided { by } => write!(f, "undecided: {}", by.join(", ")),
         }
     }
 }
 
 /// The outcome of a flow, and the policy that applies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Outcome {
+pub struct ReplayOutcome {
     /// The tenant of the traffic; empty if unknown.
     pub tenant: String,
     /// The policy.
     pub policy: String,
     /// The outcome.
     #[serde(flatten)]
-    pub fate: Fate,
+    pub fate: ReplayVerdict,
 }
 
 /// Identification of a flow.

@@ -3,7 +3,7 @@
 //! flow and its outcome. The text is untrusted: missing or wrong fields are reported, and no values are
 //! invented.
 
-use super::outcome::{Amounts, Fate, FlowName, Outcome};
+use super::outcome::{Amounts, FlowName, ReplayOutcome, ReplayVerdict};
 use bartizan_events::names::protocol_name;
 use core::net::IpAddr;
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub struct Record {
     /// Name of the link, if the record has one.
     pub link: Option<String>,
     /// The recorded outcome.
-    pub was: Outcome,
+    pub was: ReplayOutcome,
     /// Number of packets and bytes.
     pub amounts: Amounts,
 }
@@ -92,10 +92,10 @@ impl Record {
     }
 }
 
-fn was(value: &Value, own: impl Fn(&str) -> Option<String>) -> Outcome {
+fn was(value: &Value, own: impl Fn(&str) -> Option<String>) -> ReplayOutcome {
     let refused = |function, reason| {
         let rule = value.pointer("/bartizan/rule").and_then(Value::as_u64);
-        Fate::Refused { function, reason, rule: rule.and_then(|rule| u32::try_from(rule).ok()) }
+        ReplayVerdict::Refused { function, reason, rule: rule.and_then(|rule| u32::try_from(rule).ok()) }
     };
     let verdict = own("/bartizan/verdict");
     let fate = match (verdict.as_deref(), own("/flow/action").as_deref()) {
@@ -104,10 +104,10 @@ fn was(value: &Value, own: impl Fn(&str) -> Option<String>) -> Outcome {
             own("/bartizan/reason").unwrap_or_default(),
         ),
         (_, Some("drop")) => refused(String::new(), "as the record says".to_owned()),
-        _ => Fate::Forwarded,
+        _ => ReplayVerdict::Forwarded,
     };
     // Records have tenants by number only, and another policy file may number them differently.
-    Outcome { tenant: String::new(), policy: own("/bartizan/policy").unwrap_or_default(), fate }
+    ReplayOutcome { tenant: String::new(), policy: own("/bartizan/policy").unwrap_or_default(), fate }
 }
 
 fn address(value: &Value, key: &'static str) -> Result<IpAddr, NotRead> {

@@ -2,8 +2,8 @@
 //! The report of a replay: a row for each pair of recorded and new outcome; and the first flows whose verdict
 //! changes.
 
-use super::fates::Seen;
-use super::outcome::{Amounts, FlowName, Outcome};
+use super::fates::ReplayFlow;
+use super::outcome::{Amounts, FlowName, ReplayOutcome};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,9 +17,9 @@ pub struct Case {
     #[serde(flatten)]
     pub flow: FlowName,
     /// The recorded outcome, or that of the other generation.
-    pub before: Option<Outcome>,
+    pub before: Option<ReplayOutcome>,
     /// The new outcome.
-    pub after: Outcome,
+    pub after: ReplayOutcome,
 }
 
 impl Case {
@@ -38,9 +38,9 @@ impl Case {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
     /// The recorded outcome.
-    pub before: Option<Outcome>,
+    pub before: Option<ReplayOutcome>,
     /// The new outcome.
-    pub after: Outcome,
+    pub after: ReplayOutcome,
     /// Number of flows, packets and bytes.
     #[serde(flatten)]
     pub amounts: Amounts,
@@ -48,8 +48,8 @@ pub struct Row {
 
 /// The report; see the module.
 #[derive(Debug, Default)]
-pub struct Report {
-    rows: BTreeMap<(Outcome, Option<Outcome>), Amounts>,
+pub struct ReplayReport {
+    rows: BTreeMap<(ReplayOutcome, Option<ReplayOutcome>), Amounts>,
     /// All flows.
     pub all: Amounts,
     /// Flows whose verdict changes.
@@ -64,11 +64,11 @@ pub struct Report {
     pub unmatched: u64,
 }
 
-impl Report {
+impl ReplayReport {
     /// Adds a flow.
     pub fn add(&mut self, case: Case, amounts: &Amounts) {
         self.all.add(amounts);
-        let known = |outcome: &Outcome| outcome.fate.goes_on().is_some();
+        let known = |outcome: &ReplayOutcome| outcome.fate.goes_on().is_some();
         if !known(&case.after) || case.before.as_ref().is_some_and(|before| !known(before)) {
             self.undecided.add(amounts);
         }
@@ -82,15 +82,15 @@ impl Report {
     }
 
     /// Adds the flows of two runs over the same captures, or of one run.
-    pub fn add_runs(&mut self, before: Option<Vec<Seen>>, after: Vec<Seen>) {
+    pub fn add_runs(&mut self, before: Option<Vec<ReplayFlow>>, after: Vec<ReplayFlow>) {
         let compared = before.is_some();
         // Flows with equal identification are in different networks: they are paired in the order of their
         // ends.
-        let mut known: HashMap<FlowName, Vec<Outcome>> = HashMap::new();
+        let mut known: HashMap<FlowName, Vec<ReplayOutcome>> = HashMap::new();
         for seen in before.into_iter().flatten().rev() {
             known.entry(seen.flow).or_default().push(seen.outcome);
         }
-        for Seen { flow, outcome, amounts } in after {
+        for ReplayFlow { flow, outcome, amounts } in after {
             let before = known.get_mut(&flow).and_then(Vec::pop);
             self.unmatched += u64::from(compared && before.is_none());
             self.add(Case { flow, before, after: outcome }, &amounts);

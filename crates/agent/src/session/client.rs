@@ -3,18 +3,18 @@
 //! second thread builds generations, so that keep-alive messages continue meanwhile.
 
 use super::enrolment::{EnrolError, Enrolment};
-use super::machine::{Action, Candidate, Counters, End, Session, SessionConfig};
-use super::stage::Held;
-use super::store::Store;
+use super::machine::{AgentSessionCounters, Candidate, End, Session, SessionAction, SessionConfig};
+use super::stage::ControllerGeneration;
+use super::store::GenerationStore;
 use bartizan_api::southbound::{
-    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionOrder, FunctionState, Hash, Now, Refusal, RefusalCode,
-    Stands, Took, WorkerRuns,
+    AlertAggregate, ApplyTimings, Delta, DeviceId, Enrol, Enrolled, FunctionOrder, FunctionState,
+    GenerationRefusal, GenerationRefusalCode, Hash, LevelStatus, Now, WorkerRuns,
 };
 use bartizan_channel::ChannelError;
-use bartizan_channel::identity::{Identity, NewKey};
-use bartizan_channel::tls::{self, Clock};
+use bartizan_channel::identity::{DeviceIdentity, NewKey};
+use bartizan_channel::tls::{self, HandshakeClock};
 use bartizan_channel::token::Token;
-use bartizan_channel::wire::{Turn, Wire};
+use bartizan_channel::wire::{Wire, WireReadOutcome};
 use mio::{Events, Interest, Poll, Token as Place, Waker};
 use serde_json::{Map, Value};
 use std::io;
@@ -37,8 +37,8 @@ const RENEW_AGAIN: u64 = 3_700;
 
 /// Applies a controller's messages to the device. A generation is built and stored in parallel, and runs only
 /// after both: the running generation is the one that a start after a crash would run.
-pub trait Device: Send {
-    /// Begins to build a generation in the background, if the device can; [`Device::build`] of the same
+pub trait AgentDevice: Send {
+    /// Begins to build a generation in the background, if the device can; [`AgentDevice::build`] of the same
     /// generation waits for the result.
     fn begin(&mut self, _candidate: &Candidate) {}
 
@@ -46,14 +46,14 @@ pub trait Device: Send {
     ///
     /// # Errors
     /// It cannot be built; the refusal has the places. The running generation stays.
-    fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal>;
+    fn build(&mut self, candidate: &Candidate) -> Result<(), GenerationRefusal>;
 
     /// Lets all workers run the generation built last, and returns what each runs.
     fn swap(&mut self) -> Vec<WorkerRuns>;
 
-    /// State of the levels since the last [`Device::swap`], and rules that are not evaluated; `None` if the
-    /// device does not report them.
-    fn stands(&mut self) -> Option<Stands> {
+    /// State of the levels since the last [`AgentDevice::swap`], and rules that are not evaluated; `None` if
+    /// the device does not report them.
+    fn stands(&mut self) -> Option<LevelStatus> {
         None
     }
 
@@ -74,19 +74,19 @@ pub struct ClientConfig {
     /// The folder with the device's key and certificate.
     pub identity: PathBuf,
     /// Gives seconds since 1970: [`wall_clock`], or a test's clock.
-    pub clock: Clock,
+    pub clock: HandshakeClock,
 }
 
 /// The system's clock.
 #[must_use]
-pub fn wall_clock() -> Clock {
+pub fn wall_clock() -> HandshakeClock {
     Arc::new(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
-enum Order {
+enum AgentClientEvent {
     Statistics(Delta),
-    Alert(Alert),
-    Workers(Vec<WorkerRuns>, Option<Stands>),
+    Alert(AlertAggregate),
+    Workers(Vec<WorkerRuns>, Option<LevelStatus>),
     Health(FunctionState),
 }
 
@@ -95,9 +95,9 @@ const ORDERS: usize = 4_096;
 
 /// The status of a client.
 #[derive(Clone, Debug, Default)]
-pub struct Status {
+pub struct AgentStatus {
     /// Counters of the session.
-    pub counters: Counters,
+    pub counters: AgentSessionCounters,
     /// The running generation.
     pub generation: u64,
     /// The hash of its manifest.
@@ -111,9 +111,9 @@ pub struct Status {
 /// A handle to a client that runs in its thread.
 #[derive(Clone)]
 pub struct ClientHandle {
-    orders: SyncSender<Order>,
+    orders: SyncSender<AgentClientEvent>,
     waker: Arc<Waker>,
-    status: Arc<Mutex<Status>>,
+    status: Arc<Mutex<AgentStatus>>,
     stop: Arc<AtomicBool>,
     /// Number of alerts lost for lack of room.
     lost: Arc<AtomicU64>,
@@ -122,13 +122,13 @@ pub struct ClientHandle {
 impl ClientHandle {
     /// Passes counter increments on. `false`: not accepted now.
     pub fn statistics(&self, delta: Delta) -> bool {
-        self.give(Order::Statistics(delta))
+        self.give(AgentClientEvent::Statistics(delta))
     }
 
     /// Passes an alert on. Without room, the alert is counted as lost.
-    pub fn alert(&self, alert: Alert) {
+    pub fn alert(&self, alert: AlertAggregate) {
         let count = alert.count;
-        if !self.give(Order::Alert(alert)) {
+        if !self.give(AgentClientEvent::Alert(alert)) {
             self.count_lost(count);
         }
     }
@@ -140,13 +140,13 @@ impl ClientHandle {
 
     /// Reports a change of workers or levels that is not due to a controller's generation. `false`: not
     /// accepted now.
-    pub fn workers(&self, workers: Vec<WorkerRuns>, stands: Option<Stands>) -> bool {
-        self.give(Order::Workers(workers, stands))
+    pub fn workers(&self, workers: Vec<WorkerRuns>, stands: Option<LevelStatus>) -> bool {
+        self.give(AgentClientEvent::Workers(workers, stands))
     }
 
     /// Reports the state of a function. `false`: not accepted now.
     pub fn health(&self, state: FunctionState) -> bool {
-        self.give(Order::Health(state))
+        self.give(AgentClientEvent::Health(state))
     }
 
     /// Stops the client. The device keeps running its generation.
@@ -157,11 +157,11 @@ impl ClientHandle {
 
     /// The current status.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> AgentStatus {
         self.status.lock().map(|status| status.clone()).unwrap_or_default()
     }
 
-    fn give(&self, order: Order) -> bool {
+    fn give(&self, order: AgentClientEvent) -> bool {
         // A client that has ended accepts nothing.
         let given = self.orders.try_send(order).is_ok();
         if given {
@@ -172,7 +172,7 @@ impl ClientHandle {
 }
 
 /// A client.
-pub struct Client {
+pub struct AgentClient {
     config: ClientConfig,
     session: Session,
     poll: Poll,
@@ -180,27 +180,27 @@ pub struct Client {
     /// Whether the TLS handshake is done, and the session notified.
     greeted: bool,
     begin: Instant,
-    orders: Receiver<Order>,
+    orders: Receiver<AgentClientEvent>,
     handle: ClientHandle,
-    work: Sender<Work>,
-    done: Receiver<Done>,
+    work: Sender<DeviceTask>,
+    done: Receiver<DeviceTaskResult>,
     renewal: Option<NewKey>,
     renew_at: u64,
     last_end: Option<String>,
 }
 
-enum Work {
+enum DeviceTask {
     Apply(Candidate),
     Order { request: u32, order: FunctionOrder, function: String, settings: Map<String, Value> },
 }
 
-enum Done {
+enum DeviceTaskResult {
     Applied { generation: u64, outcome: Applied, note: Option<String> },
     Answered(u32, FunctionState),
 }
 
 /// The generation that workers run, with durations; or the refusal.
-type Applied = Result<(Vec<WorkerRuns>, Option<Stands>, Took), Refusal>;
+type Applied = Result<(Vec<WorkerRuns>, Option<LevelStatus>, ApplyTimings), GenerationRefusal>;
 
 /// The thread that builds and stores generations.
 struct Workshop<D, S> {
@@ -208,9 +208,9 @@ struct Workshop<D, S> {
     store: S,
 }
 
-impl<D: Device, S: Store> Workshop<D, S> {
+impl<D: AgentDevice, S: GenerationStore> Workshop<D, S> {
     /// Runs the stored generation. Returns the state of the workers, and the reason of a failure.
-    fn begin(&mut self, held: &Held) -> (Vec<WorkerRuns>, Option<String>) {
+    fn begin(&mut self, held: &ControllerGeneration) -> (Vec<WorkerRuns>, Option<String>) {
         if held.generation == 0 {
             return (Vec::new(), None);
         }
@@ -257,26 +257,30 @@ impl<D: Device, S: Store> Workshop<D, S> {
         match saved {
             Ok(()) => {
                 let workers = self.device.swap();
-                let took = Took { build, store, swap: lap() };
+                let took = ApplyTimings { build, store, swap: lap() };
                 (Ok((workers, self.device.stands(), took)), None)
             }
             Err(error) => {
                 self.device.abandon(&error);
-                let refusal = Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 };
+                let refusal = GenerationRefusal {
+                    code: GenerationRefusalCode::Store,
+                    diagnostics: Vec::new(),
+                    more: 0,
+                };
                 (Err(refusal), Some(format!("a generation cannot be stored: {error}")))
             }
         }
     }
 
-    fn carry_out(&mut self, work: &Receiver<Work>, done: &Sender<Done>, waker: &Waker) {
+    fn carry_out(&mut self, work: &Receiver<DeviceTask>, done: &Sender<DeviceTaskResult>, waker: &Waker) {
         while let Ok(work) = work.recv() {
             let outcome = match work {
-                Work::Apply(candidate) => {
+                DeviceTask::Apply(candidate) => {
                     let (outcome, note) = self.apply(&candidate);
-                    Done::Applied { generation: candidate.held.generation, outcome, note }
+                    DeviceTaskResult::Applied { generation: candidate.held.generation, outcome, note }
                 }
-                Work::Order { request, order, function, settings } => {
-                    Done::Answered(request, self.device.order(order, &function, &settings))
+                DeviceTask::Order { request, order, function, settings } => {
+                    DeviceTaskResult::Answered(request, self.device.order(order, &function, &settings))
                 }
             };
             if done.send(outcome).is_err() {
@@ -287,7 +291,7 @@ impl<D: Device, S: Store> Workshop<D, S> {
     }
 }
 
-impl Client {
+impl AgentClient {
     /// Makes a client. First builds the stored generation, if `device` accepts it: the device protects before
     /// it has a controller.
     ///
@@ -295,8 +299,8 @@ impl Client {
     /// The store cannot be read, or the system provides no poll.
     pub fn new(
         config: ClientConfig,
-        mut store: impl Store + Send + 'static,
-        device: impl Device + 'static,
+        mut store: impl GenerationStore + Send + 'static,
+        device: impl AgentDevice + 'static,
     ) -> io::Result<Self> {
         let held = store.load()?;
         let mut workshop = Workshop { device, store };
@@ -311,9 +315,9 @@ impl Client {
     /// The system provides no poll.
     pub fn resume(
         config: ClientConfig,
-        store: impl Store + Send + 'static,
-        device: impl Device + 'static,
-        held: Held,
+        store: impl GenerationStore + Send + 'static,
+        device: impl AgentDevice + 'static,
+        held: ControllerGeneration,
         trouble: Option<String>,
     ) -> io::Result<Self> {
         Self::with(config, Workshop { device, store }, held, Vec::new(), trouble)
@@ -321,8 +325,8 @@ impl Client {
 
     fn with(
         config: ClientConfig,
-        mut workshop: Workshop<impl Device + 'static, impl Store + Send + 'static>,
-        held: Held,
+        mut workshop: Workshop<impl AgentDevice + 'static, impl GenerationStore + Send + 'static>,
+        held: ControllerGeneration,
         workers: Vec<WorkerRuns>,
         last_end: Option<String>,
     ) -> io::Result<Self> {
@@ -343,7 +347,7 @@ impl Client {
             .spawn(move || workshop.carry_out(&to_do, &give_done, &waker))?;
         let session = Session::new(config.session.clone(), held, workers);
         let begin = Instant::now();
-        let client = Client {
+        let client = AgentClient {
             config,
             session,
             poll,
@@ -407,13 +411,13 @@ impl Client {
     fn take_orders(&mut self) -> bool {
         while let Ok(order) = self.orders.try_recv() {
             match order {
-                Order::Statistics(delta) => self.session.statistics(delta),
-                Order::Alert(alert) => self.session.alert(alert),
-                Order::Workers(workers, stands) => {
+                AgentClientEvent::Statistics(delta) => self.session.statistics(delta),
+                AgentClientEvent::Alert(alert) => self.session.alert(alert),
+                AgentClientEvent::Workers(workers, stands) => {
                     stands.into_iter().for_each(|stands| self.session.stands(stands));
                     self.session.workers_changed(workers);
                 }
-                Order::Health(state) => self.session.health(state),
+                AgentClientEvent::Health(state) => self.session.health(state),
             }
         }
         self.session.count_lost(self.handle.lost.swap(0, Ordering::Relaxed));
@@ -423,8 +427,8 @@ impl Client {
     fn take_done(&mut self) {
         while let Ok(done) = self.done.try_recv() {
             match done {
-                Done::Answered(request, state) => self.session.answer(request, state),
-                Done::Applied { generation, outcome, note } => {
+                DeviceTaskResult::Answered(request, state) => self.session.answer(request, state),
+                DeviceTaskResult::Applied { generation, outcome, note } => {
                     self.last_end = note.or(self.last_end.take());
                     let outcome = outcome.map(|(workers, stands, took)| {
                         self.session.took(took);
@@ -450,9 +454,9 @@ impl Client {
             self.session.receive(now, &bytes);
         }
         match turn {
-            Ok(Turn::More) => true,
-            Ok(Turn::Drained) => false,
-            Ok(Turn::Ended) => {
+            Ok(WireReadOutcome::More) => true,
+            Ok(WireReadOutcome::Drained) => false,
+            Ok(WireReadOutcome::Ended) => {
                 self.drop_wire(None);
                 false
             }
@@ -471,22 +475,22 @@ impl Client {
         self.session.lost(now);
     }
 
-    fn act(&mut self, action: Action) {
+    fn act(&mut self, action: SessionAction) {
         match action {
-            Action::Dial => {
+            SessionAction::Dial => {
                 if let Err(error) = self.dial() {
                     self.drop_wire(Some(error.to_string()));
                 }
             }
-            Action::HangUp(end) => {
+            SessionAction::HangUp(end) => {
                 self.last_end = Some(words(&end));
                 self.wire.take().into_iter().for_each(Wire::close);
             }
-            Action::Apply(candidate) => drop(self.work.send(Work::Apply(candidate))),
-            Action::Order { request, order, function, settings } => {
-                drop(self.work.send(Work::Order { request, order, function, settings }));
+            SessionAction::Apply(candidate) => drop(self.work.send(DeviceTask::Apply(candidate))),
+            SessionAction::Order { request, order, function, settings } => {
+                drop(self.work.send(DeviceTask::Order { request, order, function, settings }));
             }
-            Action::Renewed(enrolled) => {
+            SessionAction::Renewed(enrolled) => {
                 if let Err(error) = self.renewed(&enrolled) {
                     self.last_end = Some(format!("the new certificate cannot be used: {error}"));
                 }
@@ -496,7 +500,7 @@ impl Client {
 
     fn dial(&mut self) -> Result<(), ChannelError> {
         self.greeted = false;
-        let identity = Identity::load(&self.config.identity)?;
+        let identity = DeviceIdentity::load(&self.config.identity)?;
         self.note_validity(&identity)?;
         let config = tls::client(self.config.clock.clone(), &identity)?;
         let address = resolve(&self.config.controller)?;
@@ -504,7 +508,7 @@ impl Client {
         Ok(())
     }
 
-    fn note_validity(&mut self, identity: &Identity) -> Result<(), ChannelError> {
+    fn note_validity(&mut self, identity: &DeviceIdentity) -> Result<(), ChannelError> {
         let facts = identity.facts()?;
         self.session.set_valid_until(facts.valid_until);
         // Renewal begins when a third of the validity is left.
@@ -620,7 +624,7 @@ pub fn enrol(
     token: &str,
     device: &DeviceId,
     folder: &std::path::Path,
-    clock: &Clock,
+    clock: &HandshakeClock,
 ) -> Result<(), EnrolFailure> {
     let token = Token::parse(token)?;
     let key = NewKey::make()?;
@@ -635,7 +639,7 @@ pub fn enrol(
         let not_yet = |error: &io::Error| error.kind() == io::ErrorKind::NotConnected;
         let mut bytes = Vec::new();
         let turn = match wire.read(&mut bytes) {
-            Err(error) if not_yet(&error) => Turn::Drained,
+            Err(error) if not_yet(&error) => WireReadOutcome::Drained,
             turn => turn.map_err(EnrolFailure::Lost)?,
         };
         if let Some(enrolled) = enrolment.receive(&bytes)? {
@@ -643,7 +647,7 @@ pub fn enrol(
             wire.close();
             return Ok(identity.save(folder)?);
         }
-        if turn == Turn::Ended {
+        if turn == WireReadOutcome::Ended {
             return Err(EnrolFailure::Lost(io::ErrorKind::UnexpectedEof.into()));
         }
         if !wire.is_handshaking()

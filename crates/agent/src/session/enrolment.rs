@@ -2,7 +2,7 @@
 //! A device's first certificate: one request, one answer, on a connection of its own.
 
 use bartizan_api::southbound::{
-    Decoder, Enrol, Enrolled, FIRST_VERSION, Message, Now, Refuse, SessionMessage,
+    Enrol, Enrolled, FIRST_VERSION, MessageDecoder, Now, Refuse, SessionMessage, SouthboundMessage,
 };
 
 /// Time limit of the answer, in milliseconds.
@@ -26,7 +26,7 @@ pub enum EnrolError {
 #[derive(Debug)]
 pub struct Enrolment {
     ask: Option<Enrol>,
-    decoder: Decoder,
+    decoder: MessageDecoder,
     until: u64,
 }
 
@@ -34,12 +34,12 @@ impl Enrolment {
     /// An enrolment on an open connection.
     #[must_use]
     pub fn new(now: Now, ask: Enrol) -> Self {
-        Enrolment { ask: Some(ask), decoder: Decoder::default(), until: now.ms.saturating_add(ANSWER) }
+        Enrolment { ask: Some(ask), decoder: MessageDecoder::default(), until: now.ms.saturating_add(ANSWER) }
     }
 
     /// The bytes of the request, once.
     pub fn transmit(&mut self) -> Option<Vec<u8>> {
-        Message::Session(SessionMessage::Enrol(self.ask.take()?)).encode(FIRST_VERSION).ok()
+        SouthboundMessage::Session(SessionMessage::Enrol(self.ask.take()?)).encode(FIRST_VERSION).ok()
     }
 
     /// Takes bytes; returns the certificate once it is complete.
@@ -50,8 +50,10 @@ impl Enrolment {
         self.decoder.push(bytes);
         match self.decoder.next_message() {
             Ok(None) => Ok(None),
-            Ok(Some(Message::Session(SessionMessage::Enrolled(enrolled)))) => Ok(Some(enrolled)),
-            Ok(Some(Message::Session(SessionMessage::Refuse(refuse)))) => Err(EnrolError::Refused(refuse)),
+            Ok(Some(SouthboundMessage::Session(SessionMessage::Enrolled(enrolled)))) => Ok(Some(enrolled)),
+            Ok(Some(SouthboundMessage::Session(SessionMessage::Refuse(refuse)))) => {
+                Err(EnrolError::Refused(refuse))
+            }
             Ok(Some(other)) => Err(EnrolError::Protocol(format!("a {} message", other.sub().name()))),
             Err(error) => Err(EnrolError::Protocol(error.to_string())),
         }

@@ -3,13 +3,13 @@
 
 use super::backoff::Backoff;
 use super::outbox::{Alerts, Outbox};
-use super::stage::{Held, Objects, Stage};
+use super::stage::{ControllerGeneration, Objects, Stage};
 use bartizan_api::southbound::{
-    Alert, AlertMessage, DONE_SINCE, Decoder, Delta, DeviceId, Enrol, Enrolled, ErrorKind, FIRST_VERSION,
-    FunctionMessage, FunctionOrder, FunctionState, Hash, Hello, INTERFACES_SINCE, Interfaces, Inventory,
-    LastRunning, Message, Now, Object, ObjectKey, PolicyMessage, Pulse, Refusal, RefusalCode, Refuse,
-    RefuseCode, RuleMessage, Running, SessionMessage, Stands, StatisticsMessage, Took, VERSIONS, Welcome,
-    WorkerRuns, limits,
+    AlertAggregate, AlertMessage, ApplyTimings, DONE_SINCE, Delta, DeviceId, Enrol, Enrolled, ErrorKind,
+    FIRST_VERSION, FunctionMessage, FunctionOrder, FunctionState, GenerationAck, GenerationRefusal,
+    GenerationRefusalCode, Hash, Hello, INTERFACES_SINCE, Interfaces, InventoryPart, LastRunning,
+    LevelStatus, MessageDecoder, Now, Object, ObjectKey, PolicyMessage, Pulse, Refuse, RefuseCode,
+    RuleMessage, SessionMessage, SouthboundMessage, StatisticsMessage, VERSIONS, Welcome, WorkerRuns, limits,
 };
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
@@ -67,7 +67,7 @@ impl SessionConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Number and objects of the generation.
-    pub held: Held,
+    pub held: ControllerGeneration,
     /// Hash of the manifest.
     pub manifest: Hash,
 }
@@ -91,7 +91,7 @@ pub enum End {
 
 /// Actions for the driver of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum SessionAction {
     /// Make a connection; answer with [`Session::dialled`] or [`Session::lost`].
     Dial,
     /// Close the connection.
@@ -115,7 +115,7 @@ pub enum Action {
 
 /// Counters since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct AgentSessionCounters {
     /// Connections requested.
     pub dials: u64,
     /// Sessions that a controller accepted.
@@ -133,7 +133,7 @@ pub struct Counters {
     /// Messages for a generation that is not newer than the running one.
     pub stale: u64,
     /// Generations refused, by reason.
-    pub generations_refused: BTreeMap<RefusalCode, u64>,
+    pub generations_refused: BTreeMap<GenerationRefusalCode, u64>,
     /// Statistics messages discarded.
     pub statistics_lost: u64,
     /// Alerts discarded.
@@ -143,7 +143,7 @@ pub struct Counters {
 }
 
 #[derive(Debug)]
-enum Link {
+enum DialState {
     Idle { again: u64 },
     Dialling,
     Greeting { since: u64, said: bool },
@@ -154,21 +154,21 @@ enum Link {
 #[derive(Debug)]
 pub struct Session {
     config: SessionConfig,
-    link: Link,
+    link: DialState,
     backoff: Backoff,
-    decoder: Decoder,
+    decoder: MessageDecoder,
     pulse: Pulse,
-    actions: VecDeque<Action>,
+    actions: VecDeque<SessionAction>,
     /// The running generation.
-    held: Held,
+    held: ControllerGeneration,
     manifest: Hash,
     workers: Vec<WorkerRuns>,
     /// Durations of the change to the running generation; `None` if it was built at the start.
-    took: Option<Took>,
-    next_took: Option<Took>,
+    took: Option<ApplyTimings>,
+    next_took: Option<ApplyTimings>,
     /// State of the levels, if the device reports it.
-    stands: Option<Stands>,
-    next_stands: Option<Stands>,
+    stands: Option<LevelStatus>,
+    next_stands: Option<LevelStatus>,
     stage: Stage,
     /// The generation being built, and a commit that arrived meanwhile.
     building: Option<Candidate>,
@@ -179,7 +179,7 @@ pub struct Session {
     /// A generation that could not be stored, and the time of the next attempt.
     unstored: Option<(Option<u64>, Candidate)>,
     patience: Backoff,
-    refused: Option<(u64, Refusal)>,
+    refused: Option<(u64, GenerationRefusal)>,
     tell_interfaces: bool,
     tell_running: bool,
     tell_refused: bool,
@@ -195,17 +195,17 @@ pub struct Session {
     renewal: Option<Enrol>,
     /// Expiry of the certificate, in seconds since 1970.
     valid_until: u64,
-    counters: Counters,
+    counters: AgentSessionCounters,
 }
 
 impl Session {
     /// A session with the stored generation. Connects at once.
     #[must_use]
-    pub fn new(config: SessionConfig, held: Held, workers: Vec<WorkerRuns>) -> Self {
+    pub fn new(config: SessionConfig, held: ControllerGeneration, workers: Vec<WorkerRuns>) -> Self {
         Session {
-            link: Link::Idle { again: 0 },
+            link: DialState::Idle { again: 0 },
             backoff: Backoff::new(config.seed),
-            decoder: Decoder::default(),
+            decoder: MessageDecoder::default(),
             pulse: Pulse::new(Now::default(), GREETING),
             actions: VecDeque::new(),
             manifest: held.manifest().hash(),
@@ -235,7 +235,7 @@ impl Session {
             alerts: Alerts::new(config.alerts),
             renewal: None,
             valid_until: u64::MAX,
-            counters: Counters::default(),
+            counters: AgentSessionCounters::default(),
             config,
         }
     }
@@ -247,14 +247,14 @@ impl Session {
 
     /// The counters so far.
     #[must_use]
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> AgentSessionCounters {
         let (statistics_lost, alerts_lost) = (self.statistics.lost(), self.alerts.outbox.lost());
-        Counters { statistics_lost, alerts_lost, ..self.counters.clone() }
+        AgentSessionCounters { statistics_lost, alerts_lost, ..self.counters.clone() }
     }
 
     /// The running generation.
     #[must_use]
-    pub fn running(&self) -> &Held {
+    pub fn running(&self) -> &ControllerGeneration {
         &self.held
     }
 
@@ -267,11 +267,11 @@ impl Session {
     /// Whether a controller has accepted the session.
     #[must_use]
     pub fn is_in_step(&self) -> bool {
-        matches!(self.link, Link::InStep { .. })
+        matches!(self.link, DialState::InStep { .. })
     }
 
     /// The next action for the driver.
-    pub fn action(&mut self) -> Option<Action> {
+    pub fn action(&mut self) -> Option<SessionAction> {
         self.actions.pop_front()
     }
 
@@ -281,26 +281,26 @@ impl Session {
         let to_say = self.has_something_to_say(now);
         let expired = now.unix > self.valid_until;
         match self.link {
-            Link::Idle { again } if now.ms >= again => {
+            DialState::Idle { again } if now.ms >= again => {
                 if expired {
                     // Waits for a new certificate, or for a corrected clock.
                     self.counters.expired += 1;
-                    self.link = Link::Idle { again: now.ms.saturating_add(self.backoff.next()) };
+                    self.link = DialState::Idle { again: now.ms.saturating_add(self.backoff.next()) };
                     return;
                 }
                 self.counters.dials += 1;
-                self.link = Link::Dialling;
+                self.link = DialState::Dialling;
                 self.pulse = Pulse::new(now, GREETING);
-                self.actions.push_back(Action::Dial);
+                self.actions.push_back(SessionAction::Dial);
             }
-            Link::Idle { .. } => {}
+            DialState::Idle { .. } => {}
             _ if expired => {
                 self.counters.expired += 1;
                 self.end(now, End::Expired);
             }
-            Link::Greeting { since, .. } if now.ms >= since.saturating_add(GREETING) => self.die(now),
-            Link::Greeting { .. } => {}
-            Link::Dialling | Link::InStep { .. } => {
+            DialState::Greeting { since, .. } if now.ms >= since.saturating_add(GREETING) => self.die(now),
+            DialState::Greeting { .. } => {}
+            DialState::Dialling | DialState::InStep { .. } => {
                 if self.pulse.is_dead(now, to_say) {
                     self.die(now);
                 }
@@ -312,9 +312,9 @@ impl Session {
     #[must_use]
     pub fn wake(&self) -> u64 {
         let link = match self.link {
-            Link::Idle { again } => again,
-            Link::Greeting { since, .. } => since.saturating_add(GREETING),
-            Link::Dialling | Link::InStep { .. } => self.pulse.wake(),
+            DialState::Idle { again } => again,
+            DialState::Greeting { since, .. } => since.saturating_add(GREETING),
+            DialState::Dialling | DialState::InStep { .. } => self.pulse.wake(),
         };
         let unstored = self.unstored.as_ref().and_then(|(at, _)| *at);
         link.min(unstored.unwrap_or(u64::MAX))
@@ -337,24 +337,24 @@ impl Session {
 
     /// The connection is established, with TLS.
     pub fn dialled(&mut self, now: Now) {
-        self.decoder = Decoder::default();
+        self.decoder = MessageDecoder::default();
         self.pulse = Pulse::new(now, GREETING);
         self.stage.reconnected();
         self.forget_passing_refusal();
         self.inventory = None;
         (self.unanswered, self.told) = (None, LastRunning::default());
-        self.link = Link::Greeting { since: now.ms, said: false };
+        self.link = DialState::Greeting { since: now.ms, said: false };
     }
 
     /// Transient refusals (manifest, store) are not repeated after a reconnect.
     fn forget_passing_refusal(&mut self) {
-        let passing = |code| matches!(code, RefusalCode::Manifest | RefusalCode::Store);
+        let passing = |code| matches!(code, GenerationRefusalCode::Manifest | GenerationRefusalCode::Store);
         drop(self.refused.take_if(|(_, refusal)| passing(refusal.code)));
     }
 
     /// The connection was lost, or failed.
     pub fn lost(&mut self, now: Now) {
-        if !matches!(self.link, Link::Idle { .. }) {
+        if !matches!(self.link, DialState::Idle { .. }) {
             self.rest(now, 0);
         }
     }
@@ -367,23 +367,23 @@ impl Session {
     fn end(&mut self, now: Now, why: End) {
         let at_least = if let End::Refused(refuse) = &why { u64::from(refuse.retry_ms) } else { 0 };
         self.rest(now, at_least);
-        self.actions.push_back(Action::HangUp(why));
+        self.actions.push_back(SessionAction::HangUp(why));
     }
 
     /// Waits for the back-off time before connecting again.
     fn rest(&mut self, now: Now, at_least: u64) {
-        self.link = Link::Idle { again: now.ms.saturating_add(self.backoff.next().max(at_least)) };
+        self.link = DialState::Idle { again: now.ms.saturating_add(self.backoff.next().max(at_least)) };
     }
 
     /// Takes bytes of the connection.
     pub fn receive(&mut self, now: Now, bytes: &[u8]) {
-        if matches!(self.link, Link::Idle { .. } | Link::Dialling) {
+        if matches!(self.link, DialState::Idle { .. } | DialState::Dialling) {
             return;
         }
         self.pulse.heard(now);
         self.decoder.push(bytes);
         loop {
-            if matches!(self.link, Link::Idle { .. }) {
+            if matches!(self.link, DialState::Idle { .. }) {
                 return;
             }
             match self.decoder.next_message() {
@@ -398,17 +398,17 @@ impl Session {
         }
     }
 
-    fn take(&mut self, now: Now, message: Message) {
+    fn take(&mut self, now: Now, message: SouthboundMessage) {
         match (&self.link, message) {
-            (_, Message::Session(SessionMessage::Refuse(refuse))) => {
+            (_, SouthboundMessage::Session(SessionMessage::Refuse(refuse))) => {
                 *self.counters.refused.entry(refuse.code).or_default() += 1;
                 self.end(now, End::Refused(refuse));
             }
-            (_, Message::Session(SessionMessage::Bye)) => self.end(now, End::Bye),
-            (Link::Greeting { .. }, Message::Session(SessionMessage::Welcome(welcome))) => {
+            (_, SouthboundMessage::Session(SessionMessage::Bye)) => self.end(now, End::Bye),
+            (DialState::Greeting { .. }, SouthboundMessage::Session(SessionMessage::Welcome(welcome))) => {
                 self.welcome(now, &welcome);
             }
-            (Link::InStep { .. }, message) => self.in_step(now, message),
+            (DialState::InStep { .. }, message) => self.in_step(now, message),
             (_, message) => self.out_of_place(now, &message),
         }
     }
@@ -421,7 +421,7 @@ impl Session {
             return;
         }
         self.counters.sessions += 1;
-        self.link = Link::InStep { version: welcome.version };
+        self.link = DialState::InStep { version: welcome.version };
         self.decoder.agree(welcome.version);
         self.pulse.agree(u64::from(welcome.keep_alive_ms));
         self.backoff.reset();
@@ -436,26 +436,26 @@ impl Session {
         self.untold = self.health.clone();
     }
 
-    fn in_step(&mut self, now: Now, message: Message) {
+    fn in_step(&mut self, now: Now, message: SouthboundMessage) {
         match message {
-            Message::Session(SessionMessage::Alive) => {}
-            Message::Session(SessionMessage::Enrolled(enrolled)) => {
-                self.actions.push_back(Action::Renewed(enrolled));
+            SouthboundMessage::Session(SessionMessage::Alive) => {}
+            SouthboundMessage::Session(SessionMessage::Enrolled(enrolled)) => {
+                self.actions.push_back(SessionAction::Renewed(enrolled));
             }
-            Message::Policy(_, PolicyMessage::Ask) => self.inventory = Some(None),
-            Message::Policy(generation, PolicyMessage::Put(policy)) if self.is_new(generation) => {
+            SouthboundMessage::Policy(_, PolicyMessage::Ask) => self.inventory = Some(None),
+            SouthboundMessage::Policy(generation, PolicyMessage::Put(policy)) if self.is_new(generation) => {
                 self.stage.put(Object::Policy(policy));
             }
-            Message::Policy(generation, PolicyMessage::Delete(key)) if self.is_new(generation) => {
+            SouthboundMessage::Policy(generation, PolicyMessage::Delete(key)) if self.is_new(generation) => {
                 self.stage.delete(&key);
             }
-            Message::Policy(_, PolicyMessage::Put(_) | PolicyMessage::Delete(_)) => {}
-            Message::Policy(generation, PolicyMessage::Commit(manifest)) => {
+            SouthboundMessage::Policy(_, PolicyMessage::Put(_) | PolicyMessage::Delete(_)) => {}
+            SouthboundMessage::Policy(generation, PolicyMessage::Commit(manifest)) => {
                 self.unanswered = Some((generation, manifest));
                 self.commit(generation, manifest);
             }
-            Message::Rule(message) => self.rules(message),
-            Message::Function(request, FunctionMessage::Order { order, function, settings }) => {
+            SouthboundMessage::Rule(message) => self.rules(message),
+            SouthboundMessage::Function(request, FunctionMessage::Order { order, function, settings }) => {
                 if self.open_orders >= self.config.orders {
                     let reason = "too many orders are open; wait for their answers".to_owned();
                     let state = FunctionState { function, done: false, state: "unknown".into(), reason };
@@ -464,15 +464,19 @@ impl Session {
                     return;
                 }
                 self.open_orders += 1;
-                self.actions.push_back(Action::Order { request, order, function, settings });
+                self.actions.push_back(SessionAction::Order { request, order, function, settings });
             }
-            Message::Statistics(sequence, StatisticsMessage::Received) => self.statistics.received(sequence),
-            Message::Alert(sequence, AlertMessage::Received) => self.alerts.outbox.received(sequence),
+            SouthboundMessage::Statistics(sequence, StatisticsMessage::Received) => {
+                self.statistics.received(sequence)
+            }
+            SouthboundMessage::Alert(sequence, AlertMessage::Received) => {
+                self.alerts.outbox.received(sequence)
+            }
             message => self.out_of_place(now, &message),
         }
     }
 
-    fn out_of_place(&mut self, now: Now, message: &Message) {
+    fn out_of_place(&mut self, now: Now, message: &SouthboundMessage) {
         self.counters.out_of_place += 1;
         self.end(now, End::Protocol(format!("a {} message that may not stand here", message.sub().name())));
     }
@@ -505,7 +509,7 @@ impl Session {
             return;
         }
         if !self.is_new(generation) {
-            self.refuse(generation, RefusalCode::Stale);
+            self.refuse(generation, GenerationRefusalCode::Stale);
             return;
         }
         match self.stage.commit(manifest) {
@@ -519,19 +523,19 @@ impl Session {
 
     fn build(&mut self, generation: u64, manifest: Hash, objects: Objects) {
         self.unstored = None;
-        self.apply(Candidate { held: Held { generation, objects }, manifest });
+        self.apply(Candidate { held: ControllerGeneration { generation, objects }, manifest });
     }
 
     fn apply(&mut self, candidate: Candidate) {
         self.building = Some(candidate.clone());
-        self.actions.push_back(Action::Apply(candidate));
+        self.actions.push_back(SessionAction::Apply(candidate));
     }
 
-    fn refuse(&mut self, generation: u64, code: RefusalCode) {
-        self.note_refusal(generation, Refusal { code, diagnostics: Vec::new(), more: 0 });
+    fn refuse(&mut self, generation: u64, code: GenerationRefusalCode) {
+        self.note_refusal(generation, GenerationRefusal { code, diagnostics: Vec::new(), more: 0 });
     }
 
-    fn note_refusal(&mut self, generation: u64, mut refusal: Refusal) {
+    fn note_refusal(&mut self, generation: u64, mut refusal: GenerationRefusal) {
         *self.counters.generations_refused.entry(refusal.code).or_default() += 1;
         let beyond = refusal.diagnostics.len().saturating_sub(limits::DIAGNOSTICS);
         refusal.diagnostics.truncate(limits::DIAGNOSTICS);
@@ -542,17 +546,17 @@ impl Session {
     }
 
     /// Sets the durations that the next acknowledgement reports.
-    pub fn took(&mut self, took: Took) {
+    pub fn took(&mut self, took: ApplyTimings) {
         self.next_took = Some(took);
     }
 
     /// Sets the state of the levels for the next acknowledgement, or for [`Session::workers_changed`].
-    pub fn stands(&mut self, stands: Stands) {
+    pub fn stands(&mut self, stands: LevelStatus) {
         self.next_stands = Some(stands);
     }
 
     /// A candidate runs on these workers; or is refused, and the running generation stays.
-    pub fn applied(&mut self, generation: u64, outcome: Result<Vec<WorkerRuns>, Refusal>) {
+    pub fn applied(&mut self, generation: u64, outcome: Result<Vec<WorkerRuns>, GenerationRefusal>) {
         let Some(candidate) = self.building.take_if(|candidate| candidate.held.generation == generation)
         else {
             return;
@@ -569,7 +573,7 @@ impl Session {
                 self.patience.reset();
             }
             Err(refusal) => {
-                self.unstored = (refusal.code == RefusalCode::Store).then_some((None, candidate));
+                self.unstored = (refusal.code == GenerationRefusalCode::Store).then_some((None, candidate));
                 self.note_refusal(generation, refusal);
             }
         }
@@ -616,7 +620,7 @@ impl Session {
 
     /// Queues an alert. Texts beyond 2 KiB are cut, an event beyond its bound is left out; an alert with such
     /// a long key is counted as lost.
-    pub fn alert(&mut self, mut alert: Alert) {
+    pub fn alert(&mut self, mut alert: AlertAggregate) {
         if alert.key.len() + alert.rule.len() > ALERT_BYTES {
             self.alerts.outbox.count_lost(alert.count);
             return;
@@ -642,8 +646,8 @@ impl Session {
 
     fn has_something_to_say(&self, now: Now) -> bool {
         match self.link {
-            Link::Greeting { said, .. } => !said,
-            Link::InStep { .. } => self.has_news() || self.pulse.due(now),
+            DialState::Greeting { said, .. } => !said,
+            DialState::InStep { .. } => self.has_news() || self.pulse.due(now),
             _ => false,
         }
     }
@@ -663,11 +667,11 @@ impl Session {
     /// The next message to send, as bytes. Call when the transport has room: queues are kept here, bounded.
     pub fn transmit(&mut self, now: Now) -> Option<Vec<u8>> {
         let (message, version) = match &mut self.link {
-            Link::Greeting { said, .. } if !*said => {
+            DialState::Greeting { said, .. } if !*said => {
                 *said = true;
                 (self.hello(), FIRST_VERSION)
             }
-            Link::InStep { version } => {
+            DialState::InStep { version } => {
                 let version = *version;
                 (self.next_message(now, version)?, version)
             }
@@ -683,8 +687,8 @@ impl Session {
         }
     }
 
-    fn hello(&self) -> Message {
-        Message::Session(SessionMessage::Hello(Hello {
+    fn hello(&self) -> SouthboundMessage {
+        SouthboundMessage::Session(SessionMessage::Hello(Hello {
             versions: VERSIONS.to_vec(),
             device: self.config.device.clone(),
             instance: self.config.instance,
@@ -698,7 +702,7 @@ impl Session {
     /// The acknowledgement of the running generation; short if the controller knows the rest.
     fn acknowledgement(&mut self, version: u8) -> PolicyMessage {
         let (workers, stands) = (self.workers.clone(), self.stands.clone());
-        let running = Running { manifest: self.manifest, workers, took: self.took, stands };
+        let running = GenerationAck { manifest: self.manifest, workers, took: self.took, stands };
         let runs = (self.held.generation, self.manifest);
         if self.unanswered.take_if(|asked| *asked == runs).is_some()
             && version >= DONE_SINCE
@@ -710,47 +714,53 @@ impl Session {
         PolicyMessage::Running(running)
     }
 
-    fn next_message(&mut self, now: Now, version: u8) -> Option<Message> {
+    fn next_message(&mut self, now: Now, version: u8) -> Option<SouthboundMessage> {
         // Sent first, so that the controller can check policies against it.
         if std::mem::take(&mut self.tell_interfaces)
             && let Some(interfaces) = self.config.interfaces.clone()
         {
-            return Some(Message::Session(SessionMessage::Interfaces(interfaces)));
+            return Some(SouthboundMessage::Session(SessionMessage::Interfaces(interfaces)));
         }
         if std::mem::take(&mut self.tell_running) {
             let says = self.acknowledgement(version);
-            return Some(Message::Policy(self.held.generation, says));
+            return Some(SouthboundMessage::Policy(self.held.generation, says));
         }
         if std::mem::take(&mut self.tell_refused)
             && let Some((generation, refusal)) = self.refused.clone()
         {
-            return Some(Message::Policy(generation, PolicyMessage::Refused(refusal)));
+            return Some(SouthboundMessage::Policy(generation, PolicyMessage::Refused(refusal)));
         }
         if let Some(behind) = self.inventory.take() {
             let (objects, more) = self.stage.page(behind.as_ref(), limits::INVENTORY_PAGE);
             self.inventory = more.then(|| objects.0.keys().next_back().cloned());
-            let inventory = Inventory { objects, more };
-            return Some(Message::Policy(self.held.generation, PolicyMessage::Inventory(inventory)));
+            let inventory = InventoryPart { objects, more };
+            return Some(SouthboundMessage::Policy(
+                self.held.generation,
+                PolicyMessage::Inventory(inventory),
+            ));
         }
         if let Some(enrol) = self.renewal.take() {
-            return Some(Message::Session(SessionMessage::Enrol(enrol)));
+            return Some(SouthboundMessage::Session(SessionMessage::Enrol(enrol)));
         }
         if let Some((request, state)) = self.answers.pop_front() {
-            return Some(Message::Function(request, FunctionMessage::State(state)));
+            return Some(SouthboundMessage::Function(request, FunctionMessage::State(state)));
         }
         if let Some((_, state)) = self.untold.pop_first() {
-            return Some(Message::Function(0, FunctionMessage::State(state)));
+            return Some(SouthboundMessage::Function(0, FunctionMessage::State(state)));
         }
         if let Some((sequence, alerts)) = self.alerts.take(limits::ALERTS) {
             let lost = self.alerts.outbox.lost();
-            return Some(Message::Alert(sequence, AlertMessage::Raise { alerts, lost }));
+            return Some(SouthboundMessage::Alert(sequence, AlertMessage::Raise { alerts, lost }));
         }
         if let Some(sequence) = self.statistics.next_sequence() {
             self.statistics.sent(sequence);
             let lost = self.statistics.lost();
             let delta = self.statistics.get(sequence)?.clone();
-            return Some(Message::Statistics(sequence, StatisticsMessage::Delta(Delta { lost, ..delta })));
+            return Some(SouthboundMessage::Statistics(
+                sequence,
+                StatisticsMessage::Delta(Delta { lost, ..delta }),
+            ));
         }
-        self.pulse.due(now).then_some(Message::Session(SessionMessage::Alive))
+        self.pulse.due(now).then_some(SouthboundMessage::Session(SessionMessage::Alive))
     }
 }

@@ -21,5 +21,5 @@ mod outbox;
 mod stage;
 pub mod store;
 
-pub use machine::{Action, Candidate, Counters, End, Session, SessionConfig};
-pub use stage::Held;
+pub use machine::{AgentSessionCounters, Candidate, End, Session, SessionAction, SessionConfig};
+pub use stage::ControllerGeneration;

@@ -3,7 +3,7 @@
 //! until the controller confirms it, so that a lost connection loses nothing; sequences let the controller
 //! ignore duplicates.
 
-use bartizan_api::southbound::Alert;
+use bartizan_api::southbound::AlertAggregate;
 use std::collections::{HashMap, VecDeque};
 
 /// Items with consecutive sequences.
@@ -79,7 +79,7 @@ impl<T> Outbox<T> {
 /// A queue of alerts; an alert with the key of an unsent one increments its count.
 #[derive(Debug)]
 pub(super) struct Alerts {
-    pub(super) outbox: Outbox<Alert>,
+    pub(super) outbox: Outbox<AlertAggregate>,
     /// Sequences of unsent alerts, by key.
     unsent: HashMap<String, u64>,
 }
@@ -89,7 +89,7 @@ impl Alerts {
         Alerts { outbox: Outbox::new(most), unsent: HashMap::new() }
     }
 
-    pub(super) fn push(&mut self, alert: Alert) {
+    pub(super) fn push(&mut self, alert: AlertAggregate) {
         let known = self.unsent.get(&alert.key).copied();
         if let Some(held) = known.and_then(|sequence| self.outbox.get_mut(sequence)) {
             held.count = held.count.saturating_add(alert.count);
@@ -106,7 +106,7 @@ impl Alerts {
     }
 
     /// The next alerts to send, and the sequence of the last of them.
-    pub(super) fn take(&mut self, most: usize) -> Option<(u64, Vec<Alert>)> {
+    pub(super) fn take(&mut self, most: usize) -> Option<(u64, Vec<AlertAggregate>)> {
         let first = self.outbox.next_sequence()?;
         let mut alerts = Vec::new();
         let mut sequence = first;
@@ -124,8 +124,8 @@ impl Alerts {
 mod tests {
     use super::*;
 
-    fn alert(key: &str, time: u64) -> Alert {
-        Alert {
+    fn alert(key: &str, time: u64) -> AlertAggregate {
+        AlertAggregate {
             key: key.into(),
             tenant: 1,
             rule: "1:1:1".into(),

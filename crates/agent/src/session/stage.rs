@@ -3,7 +3,7 @@
 //! outlives a connection, so that only missing objects are sent again.
 
 use bartizan_api::southbound::{
-    Hash, Manifest, Object, ObjectKey, RefusalCode, RuleMessage, RuleOp, RuleParts, limits,
+    GenerationRefusalCode, Hash, Manifest, Object, ObjectKey, RuleMessage, RuleOp, RuleParts, limits,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,14 +14,14 @@ pub(super) type Objects = BTreeMap<ObjectKey, Arc<Object>>;
 
 /// A complete generation of a controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct ControllerGeneration {
     /// The generation's number; 0 if there was none yet.
     pub generation: u64,
     /// The objects of the generation.
     pub objects: BTreeMap<ObjectKey, Arc<Object>>,
 }
 
-impl Held {
+impl ControllerGeneration {
     /// The manifest of the objects.
     #[must_use]
     pub fn manifest(&self) -> Manifest {
@@ -37,12 +37,12 @@ pub(super) struct Stage {
     bytes: usize,
     parts: RuleParts,
     /// Why the next commit is refused, whatever its manifest.
-    spoilt: Option<RefusalCode>,
+    spoilt: Option<GenerationRefusalCode>,
 }
 
 impl Stage {
     /// A stage with the objects of a generation.
-    pub(super) fn of(held: &Held) -> Self {
+    pub(super) fn of(held: &ControllerGeneration) -> Self {
         Stage {
             objects: held.objects.clone(),
             manifest: held.manifest(),
@@ -59,7 +59,7 @@ impl Stage {
         let bytes = self.bytes - gone + object.bytes();
         let full = self.objects.len() >= limits::OBJECTS && !self.objects.contains_key(&key);
         if full || bytes > limits::OBJECT_BYTES {
-            self.spoilt = Some(RefusalCode::Limit);
+            self.spoilt = Some(GenerationRefusalCode::Limit);
             return;
         }
         self.bytes = bytes;
@@ -81,7 +81,7 @@ impl Stage {
         match self.parts.take(message) {
             Ok(Some(group)) => self.put(group),
             Ok(None) => {}
-            Err(_) => self.spoilt = Some(RefusalCode::Manifest),
+            Err(_) => self.spoilt = Some(GenerationRefusalCode::Manifest),
         }
     }
 
@@ -91,12 +91,12 @@ impl Stage {
     }
 
     /// The staged objects, if they match the manifest.
-    pub(super) fn commit(&mut self, manifest: Hash) -> Result<Objects, RefusalCode> {
+    pub(super) fn commit(&mut self, manifest: Hash) -> Result<Objects, GenerationRefusalCode> {
         if let Some(code) = self.spoilt {
             return Err(code);
         }
         if self.parts.is_open() || self.manifest.hash() != manifest {
-            return Err(RefusalCode::Manifest);
+            return Err(GenerationRefusalCode::Manifest);
         }
         Ok(self.objects.clone())
     }
@@ -113,7 +113,7 @@ impl Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_api::southbound::{Policy, RuleGroup, RuleType, Rules};
+    use bartizan_api::southbound::{GroupRules, Policy, RuleGroup, RuleType};
 
     fn policy(name: &str, text: &str) -> Object {
         Object::Policy(Policy { name: name.into(), tenant: 1, text: text.into() })
@@ -121,47 +121,48 @@ mod tests {
 
     #[test]
     fn only_what_the_manifest_says_is_committed() {
-        let mut stage = Stage::of(&Held::default());
+        let mut stage = Stage::of(&ControllerGeneration::default());
         stage.put(policy("a", "x"));
         stage.put(policy("b", "y"));
         let manifest = Manifest::of(&[policy("a", "x"), policy("b", "y")]);
         assert_eq!(stage.commit(manifest.hash()).unwrap().len(), 2);
-        assert_eq!(stage.commit(Manifest::default().hash()), Err(RefusalCode::Manifest));
+        assert_eq!(stage.commit(Manifest::default().hash()), Err(GenerationRefusalCode::Manifest));
         stage.delete(&policy("b", "").key());
-        assert_eq!(stage.commit(manifest.hash()), Err(RefusalCode::Manifest));
+        assert_eq!(stage.commit(manifest.hash()), Err(GenerationRefusalCode::Manifest));
         assert_eq!(stage.bytes, 2);
     }
 
     #[test]
     fn groups_come_in_parts_and_in_order() {
-        let rules = Rules::Raw((0..10).map(|n| format!("alert tcp any any -> any any (sid:{n};)")).collect());
+        let rules =
+            GroupRules::Raw((0..10).map(|n| format!("alert tcp any any -> any any (sid:{n};)")).collect());
         let group = RuleGroup { id: 7, tenant: 1, rule_type: RuleType::Ids, rules };
         let parts = RuleParts::split(&group, 1, 1, RuleOp::Add, 200);
         assert!(parts.len() > 3);
         let object = Object::Group(group);
         let manifest = Manifest::of([&object]).hash();
-        let mut stage = Stage::of(&Held::default());
+        let mut stage = Stage::of(&ControllerGeneration::default());
         parts.iter().for_each(|part| stage.rules(part.clone()));
         assert_eq!(*stage.commit(manifest).unwrap()[&object.key()], object);
-        let mut stage = Stage::of(&Held::default());
+        let mut stage = Stage::of(&ControllerGeneration::default());
         parts.iter().rev().for_each(|part| stage.rules(part.clone()));
-        assert_eq!(stage.commit(manifest), Err(RefusalCode::Manifest));
-        let mut stage = Stage::of(&Held::default());
+        assert_eq!(stage.commit(manifest), Err(GenerationRefusalCode::Manifest));
+        let mut stage = Stage::of(&ControllerGeneration::default());
         stage.rules(parts[0].clone());
-        assert_eq!(stage.commit(Manifest::default().hash()), Err(RefusalCode::Manifest));
+        assert_eq!(stage.commit(Manifest::default().hash()), Err(GenerationRefusalCode::Manifest));
     }
 
     #[test]
     fn a_device_holds_so_much_and_no_more() {
-        let mut stage = Stage::of(&Held::default());
+        let mut stage = Stage::of(&ControllerGeneration::default());
         stage.bytes = limits::OBJECT_BYTES;
         stage.put(policy("a", "x"));
-        assert_eq!(stage.commit(Manifest::default().hash()), Err(RefusalCode::Limit));
+        assert_eq!(stage.commit(Manifest::default().hash()), Err(GenerationRefusalCode::Limit));
     }
 
     #[test]
     fn inventories_come_in_pages() {
-        let mut stage = Stage::of(&Held::default());
+        let mut stage = Stage::of(&ControllerGeneration::default());
         (0..5).for_each(|n| stage.put(policy(&n.to_string(), "x")));
         let (first, more) = stage.page(None, 3);
         assert_eq!((first.0.len(), more), (3, true));

@@ -16,7 +16,7 @@
 //! removed later.
 
 use super::disk::{Disk, SystemDisk};
-use super::stage::Held;
+use super::stage::ControllerGeneration;
 use bartizan_api::southbound::{Hash, Object, ObjectKey};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,26 +25,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Storage of an agent's generation. A stored generation is complete after a crash.
-pub trait Store {
+pub trait GenerationStore {
     /// Loads the generation stored last; empty at the first start.
     ///
     /// # Errors
     /// The store cannot be read.
-    fn load(&mut self) -> io::Result<Held>;
+    fn load(&mut self) -> io::Result<ControllerGeneration>;
 
     /// Stores a generation in place of the one before, durably.
     ///
     /// # Errors
     /// The generation cannot be written; the one before is still stored.
-    fn save(&mut self, held: &Held) -> io::Result<()>;
+    fn save(&mut self, held: &ControllerGeneration) -> io::Result<()>;
 
     /// Stores a generation durably before it is known whether it can run, so that build and disk work in
-    /// parallel; [`Store::withdraw`] undoes it. `false`: not possible for this generation, which must be
-    /// saved after its build.
+    /// parallel; [`GenerationStore::withdraw`] undoes it. `false`: not possible for this generation, which
+    /// must be saved after its build.
     ///
     /// # Errors
     /// The generation cannot be written; the one before is still stored.
-    fn save_ahead(&mut self, _held: &Held) -> io::Result<bool> {
+    fn save_ahead(&mut self, _held: &ControllerGeneration) -> io::Result<bool> {
         Ok(false)
     }
 
@@ -77,7 +77,7 @@ pub struct FileStore<D = SystemDisk> {
     generation: u64,
     /// The generation before, and the change that leads back to it; present after a save ahead, also if a
     /// start found one.
-    back: Option<(u64, Change)>,
+    back: Option<(u64, GenerationDelta)>,
     /// Whether the generation stored last was saved ahead and not proven.
     is_unproven: bool,
     /// Hashes of the objects that have a file.
@@ -100,7 +100,7 @@ struct Journal {
 /// The list of a generation's objects.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct List {
+struct GenerationIndex {
     /// Version of the format.
     form: u32,
     generation: u64,
@@ -113,18 +113,18 @@ struct List {
 /// A line of the journal: the changes from the generation before.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record<O> {
+struct JournalRecord<O> {
     generation: u64,
     put: Vec<(Hash, O)>,
     gone: Vec<ObjectKey>,
-    #[serde(default, skip_serializing_if = "Line::is_usual")]
-    line: Line,
+    #[serde(default, skip_serializing_if = "JournalLineState::is_usual")]
+    line: JournalLineState,
 }
 
 /// The state of a line's generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Line {
+enum JournalLineState {
     /// The generation was built before the line was written.
     #[default]
     Built,
@@ -134,9 +134,9 @@ enum Line {
     Proof,
 }
 
-impl Line {
+impl JournalLineState {
     fn is_usual(&self) -> bool {
-        *self == Line::Built
+        *self == JournalLineState::Built
     }
 }
 
@@ -149,7 +149,7 @@ struct Trial {
 
 /// The difference between a generation and the one stored last.
 #[derive(Debug, Default)]
-struct Change {
+struct GenerationDelta {
     put: Vec<(ObjectKey, Arc<Object>, Hash)>,
     gone: Vec<ObjectKey>,
 }
@@ -245,20 +245,20 @@ impl<D: Disk> FileStore<D> {
                 Err(_) if lines.peek().is_none() => return Ok(()),
                 Err(what) => return Err(self.wrong(&path, &what)),
             };
-            self.is_unproven = record.line == Line::Ahead;
-            if record.line == Line::Proof {
+            self.is_unproven = record.line == JournalLineState::Ahead;
+            if record.line == JournalLineState::Proof {
                 continue;
             }
             let put = record.put.into_iter().map(|(hash, object)| (object.key(), Arc::new(object), hash));
-            let change = Change { put: put.collect(), gone: record.gone };
+            let change = GenerationDelta { put: put.collect(), gone: record.gone };
             self.step(record.generation, change);
         }
         Ok(())
     }
 
     /// The difference between a generation and the one stored last.
-    fn change(&self, held: &Held) -> Change {
-        let mut change = Change::default();
+    fn change(&self, held: &ControllerGeneration) -> GenerationDelta {
+        let mut change = GenerationDelta::default();
         let mut before = self.written.iter().peekable();
         for (key, object) in &held.objects {
             while let Some((gone, _)) = before.next_if(|(known, _)| *known < key) {
@@ -275,7 +275,12 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// A change as a line of the journal, if the line may be appended.
-    fn line(&self, generation: u64, change: &Change, line: Line) -> io::Result<Option<Vec<u8>>> {
+    fn line(
+        &self,
+        generation: u64,
+        change: &GenerationDelta,
+        line: JournalLineState,
+    ) -> io::Result<Option<Vec<u8>>> {
         let Some(Journal { records, bytes }) = self.journal else { return Ok(None) };
         let put = change.put.iter().map(|(_, object, _)| object.bytes() + OBJECT_BESIDE);
         let large = put.chain(change.gone.iter().map(|key| key.as_str().len())).sum::<usize>();
@@ -286,8 +291,8 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// Updates the record of what is stored. Returns the change that leads back.
-    fn apply(&mut self, change: Change) -> Change {
-        let mut back = Change::default();
+    fn apply(&mut self, change: GenerationDelta) -> GenerationDelta {
+        let mut back = GenerationDelta::default();
         for key in change.gone {
             let known = self.written.remove(&key);
             back.put.extend(known.map(|(object, hash)| (key, object, hash)));
@@ -302,7 +307,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// Updates the record of what is stored, and keeps the change that leads back.
-    fn step(&mut self, generation: u64, change: Change) {
+    fn step(&mut self, generation: u64, change: GenerationDelta) {
         let before = std::mem::replace(&mut self.generation, generation);
         self.back = Some((before, self.apply(change)));
     }
@@ -310,12 +315,12 @@ impl<D: Disk> FileStore<D> {
     /// The generation before the last one, if that was saved ahead: for a start that cannot build the last
     /// one.
     #[must_use]
-    pub fn before(&self) -> Option<Held> {
+    pub fn before(&self) -> Option<ControllerGeneration> {
         let (generation, back) = self.back.as_ref()?;
         let mut objects = self.objects_of();
         back.gone.iter().for_each(|key| drop(objects.remove(key)));
         objects.extend(back.put.iter().map(|(key, object, _)| (key.clone(), Arc::clone(object))));
-        Some(Held { generation: *generation, objects })
+        Some(ControllerGeneration { generation: *generation, objects })
     }
 
     fn objects_of(&self) -> BTreeMap<ObjectKey, Arc<Object>> {
@@ -371,7 +376,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// Writes objects, list and an empty journal.
-    fn write_whole(&mut self, generation: u64, change: &Change) -> io::Result<()> {
+    fn write_whole(&mut self, generation: u64, change: &GenerationDelta) -> io::Result<()> {
         let mut all = self.written.clone();
         change.gone.iter().for_each(|key| drop(all.remove(key)));
         all.extend(change.put.iter().map(|(key, object, hash)| (key.clone(), (Arc::clone(object), *hash))));
@@ -379,7 +384,7 @@ impl<D: Disk> FileStore<D> {
         let number = self.number + 1;
         self.disk.write(&self.journal(number), &[])?;
         let objects = all.iter().map(|(key, (_, hash))| (key.clone(), *hash)).collect();
-        let list = List { form: FORM, generation, objects, journal: number };
+        let list = GenerationIndex { form: FORM, generation, objects, journal: number };
         let (path, new) = (self.folder.join(LIST), self.folder.join(format!("{LIST}{NEW}")));
         self.disk.write(&new, &serde_json::to_vec(&list)?)?;
         self.disk.rename(&new, &path)?;
@@ -410,31 +415,33 @@ impl<D: Disk> FileStore<D> {
 }
 
 /// Formats a change as a line of the journal.
-fn write_record(generation: u64, change: &Change, line: Line) -> io::Result<Vec<u8>> {
+fn write_record(generation: u64, change: &GenerationDelta, line: JournalLineState) -> io::Result<Vec<u8>> {
     let put = change.put.iter().map(|(_, object, hash)| (*hash, object.as_ref())).collect();
-    let mut text = serde_json::to_vec(&Record { generation, put, gone: change.gone.clone(), line })?;
+    let mut text = serde_json::to_vec(&JournalRecord { generation, put, gone: change.gone.clone(), line })?;
     text.push(b'\n');
     Ok(text)
 }
 
 /// Parses a line of the journal, and checks the hashes of its objects.
-fn read_record(line: &[u8]) -> Result<Record<Object>, String> {
+fn read_record(line: &[u8]) -> Result<JournalRecord<Object>, String> {
     let line = line.strip_suffix(b"\n").ok_or("a line is cut off")?;
-    let record: Record<Object> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let record: JournalRecord<Object> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     match record.put.iter().all(|(hash, object)| object.hash() == *hash) {
         true => Ok(record),
         false => Err("a line has another object than was stored".to_owned()),
     }
 }
 
-impl<D: Disk> Store for FileStore<D> {
-    fn load(&mut self) -> io::Result<Held> {
+impl<D: Disk> GenerationStore for FileStore<D> {
+    fn load(&mut self) -> io::Result<ControllerGeneration> {
         let path = self.folder.join(LIST);
         let bytes = match self.disk.read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Held::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(ControllerGeneration::default());
+            }
             read => read?,
         };
-        let list: List =
+        let list: GenerationIndex =
             serde_json::from_slice(&bytes).map_err(|error| self.wrong(&path, &error.to_string()))?;
         if !(FORM_READ..=FORM).contains(&list.form) {
             return Err(self.wrong(&path, &format!("form {} is not known here", list.form)));
@@ -449,15 +456,15 @@ impl<D: Disk> Store for FileStore<D> {
         (self.number, self.journal) = (list.journal, None);
         (self.generation, self.back, self.is_unproven) = (list.generation, None, false);
         self.replay(list.journal)?;
-        Ok(Held { generation: self.generation, objects: self.objects_of() })
+        Ok(ControllerGeneration { generation: self.generation, objects: self.objects_of() })
     }
 
-    fn save(&mut self, held: &Held) -> io::Result<()> {
+    fn save(&mut self, held: &ControllerGeneration) -> io::Result<()> {
         let done = self.replace(held);
         self.named(done)
     }
 
-    fn save_ahead(&mut self, held: &Held) -> io::Result<bool> {
+    fn save_ahead(&mut self, held: &ControllerGeneration) -> io::Result<bool> {
         let done = self.replace_ahead(held);
         self.named(done)
     }
@@ -474,7 +481,7 @@ impl<D: Disk> Store for FileStore<D> {
         let Some((generation, back)) = self.back.take() else { return Ok(()) };
         self.is_unproven = false;
         // An ordinary change: the generation before follows the one that cannot run.
-        let line = write_record(generation, &back, Line::Built);
+        let line = write_record(generation, &back, JournalLineState::Built);
         self.apply(back);
         self.generation = generation;
         let done = line.and_then(|line| self.append(&line));
@@ -484,9 +491,9 @@ impl<D: Disk> Store for FileStore<D> {
 
 impl<D: Disk> FileStore<D> {
     /// Stores a generation in place of the last one.
-    fn replace(&mut self, held: &Held) -> io::Result<()> {
+    fn replace(&mut self, held: &ControllerGeneration) -> io::Result<()> {
         let change = self.change(held);
-        match self.line(held.generation, &change, Line::Built)? {
+        match self.line(held.generation, &change, JournalLineState::Built)? {
             Some(line) => self.append(&line)?,
             None => {
                 self.journal = None;
@@ -499,9 +506,11 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// Stores a generation ahead, if it fits a line of the journal. Returns whether it does.
-    fn replace_ahead(&mut self, held: &Held) -> io::Result<bool> {
+    fn replace_ahead(&mut self, held: &ControllerGeneration) -> io::Result<bool> {
         let change = self.change(held);
-        let Some(line) = self.line(held.generation, &change, Line::Ahead)? else { return Ok(false) };
+        let Some(line) = self.line(held.generation, &change, JournalLineState::Ahead)? else {
+            return Ok(false);
+        };
         self.append(&line)?;
         self.step(held.generation, change);
         self.is_unproven = true;
@@ -514,9 +523,9 @@ impl<D: Disk> FileStore<D> {
         let Some(Journal { records, bytes }) = self.journal.take() else {
             // After a start: its journal may end in half a line, so nothing is appended.
             self.back = None;
-            return self.write_whole(self.generation, &Change::default());
+            return self.write_whole(self.generation, &GenerationDelta::default());
         };
-        let line = write_record(self.generation, &Change::default(), Line::Proof)?;
+        let line = write_record(self.generation, &GenerationDelta::default(), JournalLineState::Proof)?;
         self.disk.append_soon(&self.journal(self.number), &line)?;
         self.journal = Some(Journal { records, bytes: bytes + line.len() });
         Ok(())

@@ -6,11 +6,11 @@
 use bartizan_agent::Agent;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{FunctionId, LinkId, Settings};
+use bartizan_base::{FunctionId, LinkId, SettingsMap};
 use bartizan_config::policy::{self, PolicyFile};
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
-use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, RuleSource, RulesError};
+use bartizan_function::{Function, FunctionKind, FunctionModel, FunctionSpec, RuleSource, RulesError};
 use bartizan_functions::registry::{Services, kinds};
 use bartizan_stages::settings::EngineSettings;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 static IDS: FunctionSpec = FunctionSpec {
     name: "ids",
     summary: "stands in for detection",
-    model: Model::Payload,
+    model: FunctionModel::Payload,
     runs_after: &["pfw", "sfw"],
     runs_before: &[],
     header_half: None,
@@ -100,7 +100,7 @@ pub fn links<'n>(names: &[&'n str]) -> Vec<(&'n str, LinkId)> {
 }
 
 /// The settings and application layer of a worker in prevention.
-pub fn engine(settings: &Settings) -> (EngineSettings, Arc<Engine>) {
+pub fn engine(settings: &SettingsMap) -> (EngineSettings, Arc<Engine>) {
     let engine = Arc::new(Engine::new(settings, FileSettings::default()).expect("an engine"));
     let (settings, _) = EngineSettings::from_settings(settings, true, [1, 2]).expect("settings");
     (settings, engine)

@@ -5,7 +5,7 @@ use super::case::{Case, Outcome, bytes, folder};
 use crate::common;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, LinkId, Settings, TenantId, Timestamp, Verdict};
+use bartizan_base::{Decision, LinkId, SettingsMap, TenantId, Timestamp, Verdict};
 use bartizan_config::policy::{self, PolicyFile};
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_flow::FlowEntry;
@@ -40,7 +40,7 @@ pub enum Stands {
 pub struct Host {
     pub worker: Worker,
     /// The engine's settings.
-    pub settings: Settings,
+    pub settings: SettingsMap,
     tenants: Vec<(String, TenantId)>,
     /// The early list, if the case has a level that drops packets without a flow.
     pub early: Option<Arc<Early>>,

@@ -9,20 +9,21 @@
 use super::case::{Case, Outcome, bytes, cases};
 use super::host::{Host, Stands, link};
 use bartizan_base::{Generation, LinkId, Timestamp};
-use bartizan_classify::early::{EarlyLevel, Protocol, Question, outcome};
+use bartizan_classify::early::{EarlyKey, EarlyLevel, Protocol, outcome};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_events::time_text;
 use bartizan_flow::{EspFlows, FlowKey, FlowScope};
 use bartizan_offload::{Action, Device, DeviceKey, FlowManager};
-use bartizan_packet::windows::Segment;
+use bartizan_packet::windows::WindowSegment;
 use bartizan_packet::{
-    DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketFlags, TcpFlags, Transport, TunnelKind,
+    DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketFlags, TcpFlags, TransportLayer,
+    TunnelKind,
 };
 use bartizan_testkit::namespace::{inside, number, ports};
 use bartizan_testkit_device::{Habits, MockDevice, MockPacket, MockStranger, MockWire};
 use bartizan_testkit_worker::events;
 use bartizan_xdp::XdpDevice;
-use bartizan_xdp::{Early, EarlyOptions, ModeChoice, Options, PortSetup, Program, Side};
+use bartizan_xdp::{EarlyMode, EarlyOptions, ModeChoice, PortSetup, PortSide, XdpOptions, XdpProgram};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -166,7 +167,7 @@ impl Mock {
         // The receiver of the packet may be the initiator.
         let answers =
             packet.transport.tcp().is_some_and(|tcp| tcp.flags.contains(TcpFlags::SYN | TcpFlags::ACK));
-        let turned = Question {
+        let turned = EarlyKey {
             source: question.destination,
             destination: question.source,
             ports: (question.ports.1, question.ports.0),
@@ -182,19 +183,21 @@ impl Mock {
 }
 
 /// The table's query for a packet without an entry, and the key of its flow; `None`: the packet is passed up.
-fn question(packet: &Decoded, link: LinkId) -> Option<(Question, DeviceKey)> {
+fn question(packet: &Decoded, link: LinkId) -> Option<(EarlyKey, DeviceKey)> {
     let odd = packet.is_invalid()
         || !packet.can_have_flow()
         || packet.flags.intersects(PacketFlags::UNREADABLE | PacketFlags::FRAGMENT);
     let protocol = Protocol::of(packet.carried_protocol()?)?;
     let ports = match &packet.transport {
-        Transport::Icmp(icmp) if icmp.code == 0 && matches!(icmp.kind, 0 | 8 | 13..=18) => {
+        TransportLayer::Icmp(icmp) if icmp.code == 0 && matches!(icmp.kind, 0 | 8 | 13..=18) => {
             (icmp.kind.into(), 0)
         }
-        Transport::Icmpv6(icmp) if icmp.code == 0 && matches!(icmp.kind, 128 | 129) => (icmp.kind.into(), 0),
+        TransportLayer::Icmpv6(icmp) if icmp.code == 0 && matches!(icmp.kind, 128 | 129) => {
+            (icmp.kind.into(), 0)
+        }
         _ => packet.ports()?,
     };
-    let question = Question {
+    let question = EarlyKey {
         link: link.0.into(),
         source: packet.src()?,
         destination: packet.dst()?,
@@ -215,7 +218,7 @@ fn plain(packet: &Decoded, link: LinkId) -> Option<(DeviceKey, MockPacket)> {
         || packet.flags.intersects(PacketFlags::UNREADABLE | PacketFlags::FRAGMENT)
         || tcp.is_some_and(|tcp| tcp.flags & told != TcpFlags::ACK);
     let key = key(packet, link).filter(|_| !odd)?;
-    let segment = tcp.map(|tcp| Segment {
+    let segment = tcp.map(|tcp| WindowSegment {
         sequence: tcp.seq,
         end: tcp.seq.wrapping_add(packet.payload_len + u32::from(tcp.flags.contains(TcpFlags::FIN))),
         acknowledged: tcp.ack,
@@ -231,14 +234,14 @@ fn plain(packet: &Decoded, link: LinkId) -> Option<(DeviceKey, MockPacket)> {
 struct Xdp {
     /// Whether the program drops packets without a flow.
     early: bool,
-    program: Program,
+    program: XdpProgram,
     interfaces: [u32; 2],
 }
 
 impl Xdp {
     fn new(refuses: bool) -> Self {
         let names = [["one-a", "one-b"], ["two-a", "two-b"]];
-        let options = Options {
+        let options = XdpOptions {
             flows: ENTRIES,
             mode: ModeChoice::Auto,
             tunnels: DecoderConfig::default(),
@@ -246,7 +249,7 @@ impl Xdp {
             early: refuses.then_some(EarlyOptions { links: 2, flows: 1 << 12 }),
             seed: 77,
         };
-        let mut program = Program::load(&options).unwrap();
+        let mut program = XdpProgram::load(&options).unwrap();
         for (link, names) in (0..).zip(names) {
             ports(names);
             for (side, name) in (0..).zip(names) {
@@ -255,12 +258,12 @@ impl Xdp {
                 let setup = PortSetup {
                     ifindex: number(name),
                     link: LinkId(link.into()),
-                    side: Side::Unknown,
+                    side: PortSide::Unknown,
                     index,
                     pair,
                     vlans_in_key: true,
                     drop_samples: None,
-                    early: refuses.then_some(Early::Always(link)),
+                    early: refuses.then_some(EarlyMode::Always(link)),
                     watch: None,
                 };
                 program.attach(&setup).unwrap();

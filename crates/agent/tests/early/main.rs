@@ -7,8 +7,8 @@ mod policies;
 
 use crate::common;
 
-use bartizan_base::{Decision, Generation, LinkId, Reason, Settings, Spread, Timestamp, Verdict};
-use bartizan_classify::early::{EarlyLevel, EarlyReach, Protocol, Question, outcome};
+use bartizan_base::{Decision, Generation, LinkId, Reason, SettingsMap, Spread, Timestamp, Verdict};
+use bartizan_classify::early::{EarlyKey, EarlyLevel, EarlyReach, Protocol, outcome};
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_offload::FlowManager;
 use bartizan_packet::{DecoderConfig, LinkType, VlanIds};
@@ -22,7 +22,8 @@ use bartizan_testkit::tunnels::Tunnel;
 use bartizan_testkit_worker::Nothing;
 use bartizan_xdp::XdpDevice;
 use bartizan_xdp::{
-    Early, EarlyOptions, Fail, ModeChoice, Options, PortSetup, Program, Side, Watch, monotonic_time,
+    EarlyMode, EarlyOptions, Fail, ModeChoice, PortSetup, PortSide, Watch, XdpOptions, XdpProgram,
+    monotonic_time,
 };
 use policies::{address, policy};
 use std::collections::BTreeMap;
@@ -38,7 +39,7 @@ const ENTRIES: u32 = 64;
 
 /// The program on two links, with early drops.
 struct Level {
-    program: Program,
+    program: XdpProgram,
     interfaces: [[u32; 2]; 2],
     generation: u64,
 }
@@ -53,7 +54,7 @@ impl Level {
         let early = Some(EarlyOptions { links: 2, flows: 1 << 14 });
         let (mode, tunnels) = (ModeChoice::Auto, DecoderConfig::default());
         let mut program =
-            Program::load(&Options { flows: 2 * ENTRIES, mode, tunnels, workers: 1, early, seed: 77 })
+            XdpProgram::load(&XdpOptions { flows: 2 * ENTRIES, mode, tunnels, workers: 1, early, seed: 77 })
                 .unwrap();
         for (link, names) in (0..).zip(names) {
             ports(names);
@@ -61,12 +62,12 @@ impl Level {
                 let port = PortSetup {
                     ifindex: number(name),
                     link: LinkId(link.into()),
-                    side: if side == 0 { Side::First } else { Side::Second },
+                    side: if side == 0 { PortSide::First } else { PortSide::Second },
                     index: 2 * link + side,
                     pair: 2 * link + 1 - side,
                     vlans_in_key: true,
                     drop_samples,
-                    early: Some(Early::Always(link)),
+                    early: Some(EarlyMode::Always(link)),
                     watch,
                 };
                 program.attach(&port).unwrap();
@@ -109,7 +110,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn new(level: &mut Level, policy: &str, settings: &Settings) -> Self {
+    fn new(level: &mut Level, policy: &str, settings: &SettingsMap) -> Self {
         level.generation += 1;
         let chains = || {
             let mut agent = common::agent();
@@ -238,7 +239,7 @@ fn packet(random: &mut Random, from: End, to: End, answers: bool) -> Vec<u8> {
     Packet { ip, layer: Layer::Tcp(segment), piece: None }.frame()
 }
 
-fn settings(random: &mut Random) -> Settings {
+fn settings(random: &mut Random) -> SettingsMap {
     let mut settings = bartizan_config::suricata::shipped();
     settings.set("flow.memcap", "4mb");
     settings.set("decoder.gtp.enabled", "yes");
@@ -362,7 +363,7 @@ fn frame_protocol(frame: &[u8]) -> Option<u8> {
 
 /// The table's query for a frame with intact headers. (Tags do not matter, but the parser of this test does
 /// not skip them.)
-fn question(frame: &[u8], ends: [End; 2]) -> Option<Question> {
+fn question(frame: &[u8], ends: [End; 2]) -> Option<EarlyKey> {
     let protocol = Protocol::of(frame_protocol(frame).filter(|_| is_plain(frame))?)?;
     let ports = match (protocol, frame[12]) {
         (Protocol::Icmp, _) => (frame[34].into(), frame[35].into()),
@@ -374,7 +375,7 @@ fn question(frame: &[u8], ends: [End; 2]) -> Option<Question> {
         _ => IpAddr::from(<[u8; 16]>::try_from(&frame[22..38]).unwrap()),
     };
     let (vlans, tunnel) = (VlanIds::default(), None);
-    Some(Question { link: 0, source, destination: ends[1].0, protocol, ports, vlans, tunnel })
+    Some(EarlyKey { link: 0, source, destination: ends[1].0, protocol, ports, vlans, tunnel })
 }
 
 /// Whether a frame has intact headers and no tags.
@@ -732,7 +733,7 @@ fn both_ways(
 ) -> [bool; 2] {
     let ask = |from: End, to: End, ports| {
         let (source, destination) = (from.0, to.0);
-        let question = Question { link: 0, source, destination, protocol, ports, vlans, tunnel: None };
+        let question = EarlyKey { link: 0, source, destination, protocol, ports, vlans, tunnel: None };
         outcome(words, &question).is_some()
     };
     [ask(ends[0], ends[1], ports[0]), ask(ends[1], ends[0], ports[1])]

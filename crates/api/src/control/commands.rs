@@ -4,7 +4,7 @@
 //! Commands before `levels` are Suricata's, with its names, arguments and answers; the others are this
 //! program's.
 
-use super::Request;
+use super::ControlRequest;
 use serde_json::{Map, Value};
 
 /// The form of an argument's value.
@@ -20,7 +20,7 @@ pub enum Form {
 
 /// An argument of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Argument {
+pub struct CommandArgument {
     /// Its name.
     pub name: &'static str,
     /// Placeholder for people: `INTERFACE`.
@@ -35,19 +35,19 @@ pub struct CommandSpec {
     /// Its name.
     pub name: &'static str,
     /// The arguments, in the order of a command line.
-    pub arguments: &'static [Argument],
+    pub arguments: &'static [CommandArgument],
     /// Description of the command.
     pub about: &'static str,
 }
 
-const fn text(name: &'static str, what: &'static str) -> Argument {
-    Argument { name, what, form: Form::Text }
+const fn text(name: &'static str, what: &'static str) -> CommandArgument {
+    CommandArgument { name, what, form: Form::Text }
 }
 
-const FUNCTION: Argument = text("function", "FUNCTION");
-const SET: Argument = text("setname", "NAME");
-const KIND: Argument = text("settype", "TYPE");
-const VALUE: Argument = text("datavalue", "VALUE");
+const FUNCTION: CommandArgument = text("function", "FUNCTION");
+const SET: CommandArgument = text("setname", "NAME");
+const KIND: CommandArgument = text("settype", "TYPE");
+const VALUE: CommandArgument = text("datavalue", "VALUE");
 
 macro_rules! commands {
     ($($name:literal [$($argument:expr),*] $about:literal;)*) => {
@@ -79,11 +79,11 @@ pub const COMMANDS: &[CommandSpec] = commands! {
     "dataset-lookup" [SET, KIND, VALUE] "whether a value is in a data set";
     "dataset-clear" [SET, KIND] "take all values out of a data set";
     "dataset-dump" [] "write data sets with `save` or `state` to their files now";
-    "get-flow-stats-by-id" [Argument { name: "flow_id", what: "FLOW_ID", form: Form::Number }]
+    "get-flow-stats-by-id" [CommandArgument { name: "flow_id", what: "FLOW_ID", form: Form::Number }]
         "packets and bytes of a live flow by its `flow_id` in EVE";
     "shutdown" [] "end the program in order";
     "levels" [] "live flows by the level that handles them, and why the others are at the host";
-    "explain-flow" [Argument { name: "flow", what: "FLOW", form: Form::Rest }]
+    "explain-flow" [CommandArgument { name: "flow", what: "FLOW", form: Form::Rest }]
         "of each live flow that fits: policy, chain, what is decided and by whom, level since when, why not lower";
     "trace" [text("rule", "SID")]
         "the conditions of a rule on the next packets, as `explain rule` shows them: `bartizan ctl trace --help`";
@@ -93,7 +93,7 @@ pub const COMMANDS: &[CommandSpec] = commands! {
     "function-stop" [FUNCTION] "call a function no more: chains go on without it, or refuse, as `on-failure` of each policy says";
     "function-start" [FUNCTION] "call a function again that is stopped or has failed; it begins anew";
     "function-restart" [FUNCTION] "the same, also if it runs";
-    "function-configure" [FUNCTION, Argument { name: "settings", what: "NAME=VALUE...", form: Form::Rest }]
+    "function-configure" [FUNCTION, CommandArgument { name: "settings", what: "NAME=VALUE...", form: Form::Rest }]
         "other settings for a function than its sections of the policy say, until the program ends; `NAME=` takes one back";
     "status" [] "the generation that runs, the content hashes of the files that it was built from, its rules, version, uptime";
     "control-stats" [] "what this socket has counted: clients, messages, refusals";
@@ -117,7 +117,7 @@ impl CommandSpec {
     ///
     /// # Errors
     /// A word is missing, invalid or superfluous; the message has the usage.
-    pub fn request(&self, words: &[String]) -> Result<Request, String> {
+    pub fn request(&self, words: &[String]) -> Result<ControlRequest, String> {
         let wrong = |what: String| format!("{what}; write `{}`", self.usage());
         let mut arguments = Map::new();
         let mut left = words;
@@ -137,13 +137,13 @@ impl CommandSpec {
             left = rest;
         }
         match left {
-            [] => Ok(Request { command: self.name.to_owned(), arguments }),
+            [] => Ok(ControlRequest { command: self.name.to_owned(), arguments }),
             [first, ..] => Err(wrong(format!("`{first}` is too much"))),
         }
     }
 }
 
-impl Request {
+impl ControlRequest {
     /// A text argument.
     ///
     /// # Errors
@@ -214,7 +214,7 @@ mod tests {
     fn numbers_may_be_texts() {
         let of = |value: Value| {
             let arguments = Map::from_iter([("n".to_owned(), value)]);
-            Request { command: String::new(), arguments }.number("n")
+            ControlRequest { command: String::new(), arguments }.number("n")
         };
         assert_eq!((of(json!(7)), of(json!("7"))), (Ok(7), Ok(7)));
         assert!(of(json!(-1)).is_err() && of(json!("x")).is_err() && of(json!(1.5)).is_err());

@@ -25,10 +25,10 @@ mod messages;
 mod reply;
 mod request;
 
-pub use commands::{Argument, COMMANDS, CommandSpec, Form, command};
+pub use commands::{COMMANDS, CommandArgument, CommandSpec, Form, command};
 pub use messages::{Broken, Messages};
-pub use reply::{BadReply, Reply};
-pub use request::{Malformed, Request, Version, hello, request, version};
+pub use reply::{BadReply, ControlReply};
+pub use request::{ControlRequest, Malformed, Version, hello, request, version};
 
 /// Most bytes of a message to the program.
 pub const MESSAGE_MAX: usize = 64 * 1024;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub struct ControlReply {
     /// Whether the command was carried out.
     pub ok: bool,
     /// The result, or the reason of a failure.
@@ -20,15 +20,15 @@ pub struct Reply {
 #[error("the answer is no answer of this protocol ({0}); does another program listen there?")]
 pub struct BadReply(String);
 
-impl Reply {
+impl ControlReply {
     /// A successful answer.
     pub fn ok(message: impl Into<Value>) -> Self {
-        Reply { ok: true, message: message.into(), own: Map::new() }
+        ControlReply { ok: true, message: message.into(), own: Map::new() }
     }
 
     /// A failure, with the reason.
     pub fn refused(why: impl core::fmt::Display) -> Self {
-        Reply { ok: false, message: why.to_string().into(), own: Map::new() }
+        ControlReply { ok: false, message: why.to_string().into(), own: Map::new() }
     }
 
     /// Adds fields beyond those of Suricata's answers.
@@ -41,7 +41,7 @@ impl Reply {
     /// The answer to a client's first message; without further fields on success.
     #[must_use]
     pub fn welcome() -> Self {
-        Reply::ok(Value::Null)
+        ControlReply::ok(Value::Null)
     }
 
     /// The bytes of the answer in a client's version.
@@ -81,7 +81,7 @@ impl Reply {
             Some(Value::Object(own)) => own,
             _ => Map::new(),
         };
-        Ok(Reply { ok, message: object.remove("message").unwrap_or_default(), own })
+        Ok(ControlReply { ok, message: object.remove("message").unwrap_or_default(), own })
     }
 }
 
@@ -92,19 +92,27 @@ mod tests {
     #[test]
     fn answers_have_the_form_that_tools_compare() {
         // Tools compare the text: message first, no blanks.
-        assert_eq!(Reply::ok("done").to_message(Version::V2), b"{\"message\":\"done\",\"return\":\"OK\"}\n");
-        assert_eq!(Reply::refused("no").to_message(Version::V1), br#"{"message":"no","return":"NOK"}"#);
-        assert_eq!(Reply::welcome().to_message(Version::V2), b"{\"return\":\"OK\"}\n");
-        for reply in [Reply::ok(json!({"count": 1})), Reply::refused("x\ny"), Reply::welcome()] {
-            assert_eq!(Reply::parse(&reply.to_message(Version::V2)), Ok(reply));
+        assert_eq!(
+            ControlReply::ok("done").to_message(Version::V2),
+            b"{\"message\":\"done\",\"return\":\"OK\"}\n"
+        );
+        assert_eq!(
+            ControlReply::refused("no").to_message(Version::V1),
+            br#"{"message":"no","return":"NOK"}"#
+        );
+        assert_eq!(ControlReply::welcome().to_message(Version::V2), b"{\"return\":\"OK\"}\n");
+        for reply in
+            [ControlReply::ok(json!({"count": 1})), ControlReply::refused("x\ny"), ControlReply::welcome()]
+        {
+            assert_eq!(ControlReply::parse(&reply.to_message(Version::V2)), Ok(reply));
         }
         let own = Map::from_iter([("generation".to_owned(), json!(2))]);
-        let reply = Reply::ok("done").with(own);
+        let reply = ControlReply::ok("done").with(own);
         let text = reply.to_message(Version::V1);
         assert_eq!(text, br#"{"message":"done","return":"OK","bartizan":{"generation":2}}"#);
-        assert_eq!(Reply::parse(&text), Ok(reply));
+        assert_eq!(ControlReply::parse(&text), Ok(reply));
         for text in [&b"{}"[..], b"{\"return\": 1}", b"[]", b"{"] {
-            assert!(Reply::parse(text).is_err());
+            assert!(ControlReply::parse(text).is_err());
         }
     }
 }

@@ -15,7 +15,7 @@ pub enum Version {
 
 /// A command with its arguments, unchecked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct ControlRequest {
     /// Its name.
     pub command: String,
     /// Its arguments by name.
@@ -80,7 +80,7 @@ pub fn version(message: &[u8]) -> Result<Version, Malformed> {
 ///
 /// # Errors
 /// [`Malformed`].
-pub fn request(message: &[u8]) -> Result<Request, Malformed> {
+pub fn request(message: &[u8]) -> Result<ControlRequest, Malformed> {
     let mut object = object(message)?;
     let Some(Value::String(command)) = object.remove("command") else { return Err(Malformed::NoCommand) };
     let arguments = match object.remove("arguments") {
@@ -88,10 +88,10 @@ pub fn request(message: &[u8]) -> Result<Request, Malformed> {
         Some(Value::Object(arguments)) => arguments,
         Some(_) => return Err(Malformed::Arguments),
     };
-    Ok(Request { command, arguments })
+    Ok(ControlRequest { command, arguments })
 }
 
-impl Request {
+impl ControlRequest {
     /// The bytes of the request, as a client of version 0.2 sends it.
     #[must_use]
     pub fn to_message(&self) -> Vec<u8> {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// Alerts with one key in a span of time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Alert {
+pub struct AlertAggregate {
     /// The key that equal alerts share: usually tenant, rule, source and destination.
     pub key: String,
     /// The tenant of the traffic.
@@ -31,7 +31,7 @@ pub struct Alert {
     pub event: Map<String, Value>,
 }
 
-impl Alert {
+impl AlertAggregate {
     /// Bytes of the event as JSON; at most [`limits::EVENT_BYTES`] are valid.
     #[must_use]
     pub fn event_bytes(&self) -> usize {
@@ -69,7 +69,7 @@ pub enum AlertMessage {
     /// Agent: operation 1.
     Raise {
         /// The alerts.
-        alerts: Vec<Alert>,
+        alerts: Vec<AlertAggregate>,
         /// Alerts (by their counts) discarded since the start of the agent, because its queue was full.
         lost: u64,
     },
@@ -91,9 +91,9 @@ impl AlertMessage {
         let [op, _, _, _, sequence @ ..] = head;
         let message = match op {
             1 => {
-                let Raise { alerts, lost } = body::read::<Raise<Vec<Alert>>>("raise", bytes)?;
+                let Raise { alerts, lost } = body::read::<Raise<Vec<AlertAggregate>>>("raise", bytes)?;
                 body::bound("raise", "alerts", alerts.len(), limits::ALERTS)?;
-                let longest = alerts.iter().map(Alert::event_bytes).max().unwrap_or(0);
+                let longest = alerts.iter().map(AlertAggregate::event_bytes).max().unwrap_or(0);
                 body::bound("raise", "bytes of an event", longest, limits::EVENT_BYTES)?;
                 AlertMessage::Raise { alerts, lost }
             }

@@ -2,12 +2,12 @@
 //! Decodes the messages of a connection, however its bytes are split.
 
 use super::error::DecodeError;
-use super::head::{FIRST_VERSION, HEAD, Head};
-use super::message::Message;
+use super::head::{FIRST_VERSION, HEAD, MessageHead};
+use super::message::SouthboundMessage;
 
 /// Decodes messages from bytes. Holds at most one incomplete message, and what came in one piece with it.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct MessageDecoder {
     version: u8,
     bytes: Vec<u8>,
     /// Number of bytes already decoded.
@@ -15,13 +15,13 @@ pub struct Decoder {
     failed: Option<DecodeError>,
 }
 
-impl Default for Decoder {
+impl Default for MessageDecoder {
     fn default() -> Self {
-        Decoder { version: FIRST_VERSION, bytes: Vec::new(), done: 0, failed: None }
+        MessageDecoder { version: FIRST_VERSION, bytes: Vec::new(), done: 0, failed: None }
     }
 }
 
-impl Decoder {
+impl MessageDecoder {
     /// Sets the version of all further messages.
     pub fn agree(&mut self, version: u8) {
         self.version = version;
@@ -41,7 +41,7 @@ impl Decoder {
     ///
     /// # Errors
     /// A malformed message. All further calls return the same error: the connection has to end.
-    pub fn next_message(&mut self) -> Result<Option<Message>, DecodeError> {
+    pub fn next_message(&mut self) -> Result<Option<SouthboundMessage>, DecodeError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -54,12 +54,12 @@ impl Decoder {
         read
     }
 
-    fn read(&mut self) -> Result<Option<Message>, DecodeError> {
+    fn read(&mut self) -> Result<Option<SouthboundMessage>, DecodeError> {
         let held = self.bytes.get(self.done..).unwrap_or_default();
         let Some((head, rest)) = held.split_first_chunk::<HEAD>() else { return Ok(None) };
-        let head = Head::read(*head, self.version)?;
+        let head = MessageHead::read(*head, self.version)?;
         let Some(bytes) = rest.get(..head.length) else { return Ok(None) };
-        let message = Message::decode(head, bytes)?;
+        let message = SouthboundMessage::decode(head, bytes)?;
         self.done += HEAD + head.length;
         Ok(Some(message))
     }

@@ -39,7 +39,7 @@ pub struct FunctionState {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Order {
+struct FunctionOrderBody {
     function: String,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     settings: Map<String, Value>,
@@ -68,7 +68,7 @@ impl FunctionMessage {
     pub(super) fn encode(&self, request: u32) -> Result<(Vec<u8>, Vec<u8>), EncodeError> {
         let (op, body) = match self {
             FunctionMessage::Order { order, function, settings } => {
-                let body = Order { function: function.clone(), settings: settings.clone() };
+                let body = FunctionOrderBody { function: function.clone(), settings: settings.clone() };
                 (*order as u8, body::write(&body)?)
             }
             FunctionMessage::State(state) => (6, body::write(state)?),
@@ -99,7 +99,7 @@ impl FunctionMessage {
             6 => return Ok((request, FunctionMessage::State(body::read("state", bytes)?))),
             op => return Err(DecodeError::Op { sub: "function", op }),
         };
-        let Order { function, settings } = body::read("order", bytes)?;
+        let FunctionOrderBody { function, settings } = body::read("order", bytes)?;
         body::bound("order", "letters of the function's name", function.len(), limits::NAME_LETTERS)?;
         if !settings.is_empty() && order != FunctionOrder::Configure {
             let what = "settings stand in `configure` only".to_owned();

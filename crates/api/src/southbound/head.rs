@@ -73,7 +73,7 @@ impl SubProtocol {
 
 /// A valid general head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct MessageHead {
     /// Version of the message.
     pub version: u8,
     /// Its sub-protocol.
@@ -84,7 +84,7 @@ pub struct Head {
     pub length: usize,
 }
 
-impl Head {
+impl MessageHead {
     /// Parses a head.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Head {
         let length = u32::from_be_bytes([l3, l2, l1, l0]);
         match usize::try_from(length) {
             Ok(length) if length <= limits::MESSAGE_BYTES => {
-                Ok(Head { version, sub, compressed: flags & COMPRESSED != 0, length })
+                Ok(MessageHead { version, sub, compressed: flags & COMPRESSED != 0, length })
             }
             _ => Err(DecodeError::TooLong(length)),
         }

@@ -5,7 +5,7 @@ use super::alert::AlertMessage;
 use super::body;
 use super::error::{DecodeError, EncodeError};
 use super::function::FunctionMessage;
-use super::head::{HEAD, Head, SubProtocol};
+use super::head::{HEAD, MessageHead, SubProtocol};
 use super::limits;
 use super::policy::PolicyMessage;
 use super::rule::RuleMessage;
@@ -18,7 +18,7 @@ const COMPRESS_BEYOND: usize = 512;
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum SouthboundMessage {
     /// Sub-protocol 1.
     Session(SessionMessage),
     /// Sub-protocol 2: generation and message.
@@ -33,17 +33,17 @@ pub enum Message {
     Alert(u64, AlertMessage),
 }
 
-impl Message {
+impl SouthboundMessage {
     /// The message's sub-protocol.
     #[must_use]
     pub const fn sub(&self) -> SubProtocol {
         match self {
-            Message::Session(_) => SubProtocol::Session,
-            Message::Policy(..) => SubProtocol::Policy,
-            Message::Rule(_) => SubProtocol::Rule,
-            Message::Function(..) => SubProtocol::Function,
-            Message::Statistics(..) => SubProtocol::Statistics,
-            Message::Alert(..) => SubProtocol::Alert,
+            SouthboundMessage::Session(_) => SubProtocol::Session,
+            SouthboundMessage::Policy(..) => SubProtocol::Policy,
+            SouthboundMessage::Rule(_) => SubProtocol::Rule,
+            SouthboundMessage::Function(..) => SubProtocol::Function,
+            SouthboundMessage::Statistics(..) => SubProtocol::Statistics,
+            SouthboundMessage::Alert(..) => SubProtocol::Alert,
         }
     }
 
@@ -53,14 +53,14 @@ impl Message {
     /// The message exceeds the bound of bytes.
     pub fn encode(&self, version: u8) -> Result<Vec<u8>, EncodeError> {
         let (head, mut body) = match self {
-            Message::Session(message) => message.encode(version)?,
-            Message::Policy(generation, message) => message.encode(*generation, version)?,
-            Message::Rule(message) => message.encode()?,
-            Message::Function(request, message) => message.encode(*request)?,
-            Message::Statistics(sequence, message) => message.encode(*sequence)?,
-            Message::Alert(sequence, message) => message.encode(*sequence)?,
+            SouthboundMessage::Session(message) => message.encode(version)?,
+            SouthboundMessage::Policy(generation, message) => message.encode(*generation, version)?,
+            SouthboundMessage::Rule(message) => message.encode()?,
+            SouthboundMessage::Function(request, message) => message.encode(*request)?,
+            SouthboundMessage::Statistics(sequence, message) => message.encode(*sequence)?,
+            SouthboundMessage::Alert(sequence, message) => message.encode(*sequence)?,
         };
-        let reports = matches!(self, Message::Statistics(..) | Message::Alert(..));
+        let reports = matches!(self, SouthboundMessage::Statistics(..) | SouthboundMessage::Alert(..));
         let compressed = reports && body.len() > COMPRESS_BEYOND;
         if compressed {
             if body.len() > limits::INFLATED_BYTES {
@@ -73,7 +73,7 @@ impl Message {
             return Err(EncodeError::TooLong(length));
         }
         let mut bytes = Vec::with_capacity(HEAD + length);
-        bytes.extend(Head { version, sub: self.sub(), compressed, length }.bytes());
+        bytes.extend(MessageHead { version, sub: self.sub(), compressed, length }.bytes());
         bytes.extend(head);
         bytes.extend(body);
         Ok(bytes)
@@ -83,7 +83,7 @@ impl Message {
     ///
     /// # Errors
     /// The message is malformed, or exceeds a bound.
-    pub fn decode(head: Head, bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub fn decode(head: MessageHead, bytes: &[u8]) -> Result<Self, DecodeError> {
         let open = |body| {
             if head.compressed { body::inflate(body).map(Cow::Owned) } else { Ok(Cow::Borrowed(body)) }
         };
@@ -91,32 +91,32 @@ impl Message {
             SubProtocol::Session => {
                 let version = head.version;
                 let (head, body) = SessionMessage::split(bytes)?;
-                Message::Session(SessionMessage::decode(version, head, &open(body)?)?)
+                SouthboundMessage::Session(SessionMessage::decode(version, head, &open(body)?)?)
             }
             SubProtocol::Policy => {
                 let version = head.version;
                 let (head, body) = PolicyMessage::split(bytes)?;
                 let (generation, message) = PolicyMessage::decode(version, head, &open(body)?)?;
-                Message::Policy(generation, message)
+                SouthboundMessage::Policy(generation, message)
             }
             SubProtocol::Rule => {
                 let (head, body) = RuleMessage::split(bytes)?;
-                Message::Rule(RuleMessage::decode(head, &open(body)?)?)
+                SouthboundMessage::Rule(RuleMessage::decode(head, &open(body)?)?)
             }
             SubProtocol::Function => {
                 let (head, body) = FunctionMessage::split(bytes)?;
                 let (request, message) = FunctionMessage::decode(head, &open(body)?)?;
-                Message::Function(request, message)
+                SouthboundMessage::Function(request, message)
             }
             SubProtocol::Statistics => {
                 let (head, body) = statistics::split("statistics", bytes)?;
                 let (sequence, message) = StatisticsMessage::decode(head, &open(body)?)?;
-                Message::Statistics(sequence, message)
+                SouthboundMessage::Statistics(sequence, message)
             }
             SubProtocol::Alert => {
                 let (head, body) = statistics::split("alert", bytes)?;
                 let (sequence, message) = AlertMessage::decode(head, &open(body)?)?;
-                Message::Alert(sequence, message)
+                SouthboundMessage::Alert(sequence, message)
             }
         })
     }

@@ -74,20 +74,20 @@ pub enum RuleType {
 /// Rules as text, or by their ids in the device's library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Rules {
+pub enum GroupRules {
     /// Text of rules, one rule each.
     Raw(Vec<String>),
     /// Generator and signature ids of rules.
     Ids(Vec<(u32, u32)>),
 }
 
-impl Rules {
+impl GroupRules {
     /// Number of rules.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            Rules::Raw(rules) => rules.len(),
-            Rules::Ids(ids) => ids.len(),
+            GroupRules::Raw(rules) => rules.len(),
+            GroupRules::Ids(ids) => ids.len(),
         }
     }
 
@@ -109,7 +109,7 @@ pub struct RuleGroup {
     /// The function that the rules are for.
     pub rule_type: RuleType,
     /// The rules.
-    pub rules: Rules,
+    pub rules: GroupRules,
 }
 
 /// A policy or a rule group.
@@ -146,8 +146,10 @@ impl Object {
     pub fn bytes(&self) -> usize {
         match self {
             Object::Policy(policy) => policy.name.len() + policy.text.len(),
-            Object::Group(RuleGroup { rules: Rules::Raw(rules), .. }) => rules.iter().map(String::len).sum(),
-            Object::Group(RuleGroup { rules: Rules::Ids(ids), .. }) => ids.len() * 8,
+            Object::Group(RuleGroup { rules: GroupRules::Raw(rules), .. }) => {
+                rules.iter().map(String::len).sum()
+            }
+            Object::Group(RuleGroup { rules: GroupRules::Ids(ids), .. }) => ids.len() * 8,
         }
     }
 
@@ -169,8 +171,10 @@ impl Object {
                 part(&mut hasher, &group.id.to_be_bytes());
                 part(&mut hasher, &[group.rule_type as u8]);
                 match &group.rules {
-                    Rules::Raw(rules) => rules.iter().for_each(|rule| part(&mut hasher, rule.as_bytes())),
-                    Rules::Ids(ids) => ids.iter().for_each(|(gid, sid)| {
+                    GroupRules::Raw(rules) => {
+                        rules.iter().for_each(|rule| part(&mut hasher, rule.as_bytes()))
+                    }
+                    GroupRules::Ids(ids) => ids.iter().for_each(|(gid, sid)| {
                         part(&mut hasher, &[gid.to_be_bytes(), sid.to_be_bytes()].concat());
                     }),
                 }

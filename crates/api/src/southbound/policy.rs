@@ -6,7 +6,7 @@ use super::error::{DecodeError, EncodeError};
 use super::ids::Hash;
 use super::limits;
 use super::objects::{Manifest, ObjectKey, Policy};
-use super::stands::Stands;
+use super::stands::LevelStatus;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct WorkerRuns {
 /// Durations of a device's change to a generation, from the commit until its workers run it; microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Took {
+pub struct ApplyTimings {
     /// Building the generation beside the running one, without the time of `store`, which runs in parallel.
     pub build: u64,
     /// Storing the generation on the device's disk.
@@ -37,29 +37,29 @@ pub struct Took {
 /// The acknowledgement of a generation: what runs at each worker and level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Running {
+pub struct GenerationAck {
     /// Hash of the manifest.
     pub manifest: Hash,
     /// The generations of each worker.
     pub workers: Vec<WorkerRuns>,
     /// Durations of the change; `None` for a generation that runs since the start. From version 2 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub took: Option<Took>,
+    pub took: Option<ApplyTimings>,
     /// State of levels, and rules that are not evaluated; `None` if the agent does not report them. From
     /// version 4 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stands: Option<Stands>,
+    pub stands: Option<LevelStatus>,
 }
 
-/// The first version with [`Running::took`].
+/// The first version with [`GenerationAck::took`].
 const TOOK: u8 = 2;
 
-/// The first version with [`Running::stands`].
+/// The first version with [`GenerationAck::stands`].
 const STANDS: u8 = 4;
-/// The first version with [`Stands::content`].
+/// The first version with [`LevelStatus::content`].
 const CONTENT: u8 = 6;
 
-impl Running {
+impl GenerationAck {
     /// The acknowledgement, reduced to the fields of a version.
     fn in_version(&self, version: u8) -> Self {
         let mut running = self.clone();
@@ -94,7 +94,7 @@ const PUT_NUMBERS: usize = 4;
 /// A fault in a policy, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Diagnostic {
+pub struct PolicyDiagnostic {
     /// The object.
     pub object: ObjectKey,
     /// JSON pointer into the object; empty for the whole.
@@ -110,7 +110,7 @@ pub struct Diagnostic {
 /// Why a generation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum RefusalCode {
+pub enum GenerationRefusalCode {
     /// The generation is not newer than the running one: replayed, or out of order.
     Stale,
     /// The objects do not match the manifest: some are missing or differ.
@@ -126,11 +126,11 @@ pub enum RefusalCode {
 /// A refusal of a generation. The running generation stays.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Refusal {
+pub struct GenerationRefusal {
     /// The reason.
-    pub code: RefusalCode,
+    pub code: GenerationRefusalCode,
     /// The first [`limits::DIAGNOSTICS`] faults, with their places.
-    pub diagnostics: Vec<Diagnostic>,
+    pub diagnostics: Vec<PolicyDiagnostic>,
     /// Number of further faults.
     pub more: u64,
 }
@@ -138,7 +138,7 @@ pub struct Refusal {
 /// A part of the device's inventory: the objects staged for the next generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Inventory {
+pub struct InventoryPart {
     /// Some of the objects.
     pub objects: Manifest,
     /// Whether another part follows.
@@ -167,16 +167,16 @@ pub enum PolicyMessage {
     /// Controller: operation 3. Run the staged objects, if their manifest has this hash.
     Commit(Hash),
     /// Agent: operation 4. The generation runs.
-    Running(Running),
+    Running(GenerationAck),
     /// Agent: operation 5. The generation is refused.
-    Refused(Refusal),
+    Refused(GenerationRefusal),
     /// Controller: operation 6, without a body. Requests the inventory.
     Ask,
     /// Agent: operation 7. The inventory, in parts.
-    Inventory(Inventory),
+    Inventory(InventoryPart),
     /// Agent: operation 8, from version 3 on. The short acknowledgement: the generation committed last over
     /// this connection runs at all levels of all workers of the connection's last [`PolicyMessage::Running`].
-    Done(Took),
+    Done(ApplyTimings),
 }
 
 impl PolicyMessage {
@@ -235,18 +235,18 @@ impl PolicyMessage {
             }
             3 => PolicyMessage::Commit(body::read::<Commit>("commit", bytes)?.manifest),
             4 => {
-                let running: Running = body::read("running", bytes)?;
+                let running: GenerationAck = body::read("running", bytes)?;
                 running.check(version)?;
                 PolicyMessage::Running(running)
             }
             5 => {
-                let refusal: Refusal = body::read("refused", bytes)?;
+                let refusal: GenerationRefusal = body::read("refused", bytes)?;
                 body::bound("refused", "diagnostics", refusal.diagnostics.len(), limits::DIAGNOSTICS)?;
                 PolicyMessage::Refused(refusal)
             }
             6 => body::none("ask", bytes, PolicyMessage::Ask)?,
             7 => {
-                let inventory: Inventory = body::read("inventory", bytes)?;
+                let inventory: InventoryPart = body::read("inventory", bytes)?;
                 body::bound("inventory", "objects", inventory.objects.0.len(), limits::INVENTORY_PAGE)?;
                 PolicyMessage::Inventory(inventory)
             }

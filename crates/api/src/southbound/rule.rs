@@ -5,7 +5,7 @@
 use super::body;
 use super::error::{DecodeError, EncodeError};
 use super::limits;
-use super::objects::{Object, RuleGroup, RuleType, Rules};
+use super::objects::{GroupRules, Object, RuleGroup, RuleType};
 use serde::{Deserialize, Serialize};
 
 /// `Rule_Op`.
@@ -40,7 +40,7 @@ pub struct RuleMessage {
     /// The tenant that owns the rules.
     pub tenant: u16,
     /// The rules of this message; none for [`RuleOp::Delete`].
-    pub rules: Rules,
+    pub rules: GroupRules,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -57,8 +57,8 @@ impl RuleMessage {
     pub(super) fn encode(&self) -> Result<(Vec<u8>, Vec<u8>), EncodeError> {
         let mut head = self.device.to_be_bytes().to_vec();
         let (form, body) = match &self.rules {
-            Rules::Raw(rules) => (1, body::write(&Raw { tenant: self.tenant, rules })?),
-            Rules::Ids(rules) => (2, body::write(&Raw { tenant: self.tenant, rules })?),
+            GroupRules::Raw(rules) => (1, body::write(&Raw { tenant: self.tenant, rules })?),
+            GroupRules::Ids(rules) => (2, body::write(&Raw { tenant: self.tenant, rules })?),
         };
         head.extend([self.rule_type as u8, self.op as u8, form, 0]);
         for number in [self.group, self.total, self.current] {
@@ -93,9 +93,9 @@ impl RuleMessage {
             .ok_or(DecodeError::Op { sub: "rule", op })?;
         let (tenant, rules) = match form {
             1 => body::read::<Raw<Vec<String>>>("rule", bytes)
-                .map(|raw| (raw.tenant, Rules::Raw(raw.rules)))?,
+                .map(|raw| (raw.tenant, GroupRules::Raw(raw.rules)))?,
             2 => body::read::<Raw<Vec<(u32, u32)>>>("rule", bytes)
-                .map(|raw| (raw.tenant, Rules::Ids(raw.rules)))?,
+                .map(|raw| (raw.tenant, GroupRules::Ids(raw.rules)))?,
             other => return Err(wrong(format!("unknown form {other}; 1 is text, 2 are identifiers"))),
         };
         let message = RuleMessage { device, rule_type, op, group, total, current, generation, tenant, rules };
@@ -147,8 +147,8 @@ impl RuleParts {
         let (mut group, total) = match self.open.take() {
             None if part.current == 0 => {
                 let empty = match part.rules {
-                    Rules::Raw(_) => Rules::Raw(Vec::new()),
-                    Rules::Ids(_) => Rules::Ids(Vec::new()),
+                    GroupRules::Raw(_) => GroupRules::Raw(Vec::new()),
+                    GroupRules::Ids(_) => GroupRules::Ids(Vec::new()),
                 };
                 let (id, tenant, rule_type) = (part.group, part.tenant, part.rule_type);
                 (RuleGroup { id, tenant, rule_type, rules: empty }, part.total)
@@ -162,8 +162,8 @@ impl RuleParts {
             return Err("a part of a rule group that is not the next");
         }
         match (&mut group.rules, part.rules) {
-            (Rules::Raw(rules), Rules::Raw(more)) => rules.extend(more),
-            (Rules::Ids(rules), Rules::Ids(more)) => rules.extend(more),
+            (GroupRules::Raw(rules), GroupRules::Raw(more)) => rules.extend(more),
+            (GroupRules::Ids(rules), GroupRules::Ids(more)) => rules.extend(more),
             _ => return Err("a rule group of text and of identifiers"),
         }
         if usize::try_from(total) == Ok(group.rules.len()) {
@@ -194,7 +194,7 @@ impl RuleParts {
         bytes: usize,
     ) -> Vec<RuleMessage> {
         let total = u32::try_from(group.rules.len()).unwrap_or(u32::MAX);
-        let part = |current: usize, rules: Rules| RuleMessage {
+        let part = |current: usize, rules: GroupRules| RuleMessage {
             device,
             rule_type: group.rule_type,
             op,
@@ -208,7 +208,7 @@ impl RuleParts {
         let mut parts = Vec::new();
         let mut at = 0;
         match &group.rules {
-            Rules::Raw(rules) => {
+            GroupRules::Raw(rules) => {
                 let mut size = 0;
                 let mut open: Vec<String> = Vec::new();
                 for rule in rules {
@@ -217,19 +217,19 @@ impl RuleParts {
                     if !open.is_empty() && size + cost > bytes {
                         let full = std::mem::take(&mut open);
                         let number = full.len();
-                        parts.push(part(at, Rules::Raw(full)));
+                        parts.push(part(at, GroupRules::Raw(full)));
                         (at, size) = (at + number, 0);
                     }
                     size += cost;
                     open.push(rule.clone());
                 }
-                parts.push(part(at, Rules::Raw(open)));
+                parts.push(part(at, GroupRules::Raw(open)));
             }
             // At most 24 bytes each.
-            Rules::Ids(ids) if ids.is_empty() => parts.push(part(0, Rules::Ids(Vec::new()))),
-            Rules::Ids(ids) => {
+            GroupRules::Ids(ids) if ids.is_empty() => parts.push(part(0, GroupRules::Ids(Vec::new()))),
+            GroupRules::Ids(ids) => {
                 for chunk in ids.chunks((bytes / 24).max(1)) {
-                    parts.push(part(at, Rules::Ids(chunk.to_vec())));
+                    parts.push(part(at, GroupRules::Ids(chunk.to_vec())));
                     at += chunk.len();
                 }
             }

@@ -104,7 +104,7 @@ pub struct LevelStands {
 /// The state of levels, and the rules that the device does not evaluate at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stands {
+pub struct LevelStatus {
     /// The state of each level of each link.
     pub levels: Vec<LevelStands>,
     /// Rules of libraries that are not evaluated: malformed ones, and ones with keywords or protocols that
@@ -125,9 +125,9 @@ pub struct LocalContent {
     pub settings: Hash,
 }
 
-impl Stands {
+impl LevelStatus {
     /// Whether only the generation differs, and is this one at each level that is on.
-    pub(super) fn is_of(&self, generation: u64, before: &Stands) -> bool {
+    pub(super) fn is_of(&self, generation: u64, before: &LevelStatus) -> bool {
         let same = |(now, before): (&LevelStands, &LevelStands)| {
             let generation = if before.generation == 0 { 0 } else { generation };
             *now == LevelStands { generation, ..before.clone() }

@@ -15,7 +15,7 @@ fn sextet(byte: u8) -> Option<u8> {
 
 /// Strictness of decoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum Base64Mode {
     /// RFC 2045: characters outside of the alphabet are skipped; only whole groups are decoded.
     #[default]
     Rfc2045,
@@ -60,16 +60,16 @@ pub fn decode_lenient(text: &[u8], out: &mut Vec<u8>) {
 /// Decodes in a mode, a group of four symbols at a time, as Suricata 8.0.8 does: `=` is a symbol in the last
 /// two places of a group, and text continues after a padded group. `false`: the text is not base64 in this
 /// mode; `out` is then empty.
-pub fn decode(text: &[u8], mode: Mode, out: &mut Vec<u8>) -> bool {
-    if mode == Mode::Strict && !is_strict(text) {
+pub fn decode(text: &[u8], mode: Base64Mode, out: &mut Vec<u8>) -> bool {
+    if mode == Base64Mode::Strict && !is_strict(text) {
         return fail(out);
     }
-    let mut group = Group::default();
+    let mut group = Base64Group::default();
     for byte in text {
         let symbol = match sextet(*byte) {
             Some(value) => Symbol::Value(value),
             None if *byte == b'=' => Symbol::Padding,
-            None if mode == Mode::Rfc2045 => continue,
+            None if mode == Base64Mode::Rfc2045 => continue,
             None => break,
         };
         if !group.push(symbol, out) {
@@ -77,7 +77,7 @@ pub fn decode(text: &[u8], mode: Mode, out: &mut Vec<u8>) -> bool {
         }
     }
     // An incomplete last group is padded, except where foreign characters are skipped: more could follow.
-    while mode == Mode::Rfc4648 && group.filled > 0 {
+    while mode == Base64Mode::Rfc4648 && group.filled > 0 {
         if !group.push(Symbol::Padding, out) {
             return fail(out);
         }
@@ -100,12 +100,12 @@ enum Symbol {
 
 /// Up to four symbols, which are three bytes.
 #[derive(Debug, Default)]
-struct Group {
+struct Base64Group {
     symbols: [Symbol; 4],
     filled: usize,
 }
 
-impl Group {
+impl Base64Group {
     /// Adds a symbol and writes the group when it is complete. `false`: padding stands in place of a value.
     fn push(&mut self, symbol: Symbol, out: &mut Vec<u8>) -> bool {
         if let Some(place) = self.symbols.get_mut(self.filled) {
@@ -181,16 +181,16 @@ mod tests {
             let mut out = Vec::new();
             decode(text, mode, &mut out).then_some(out)
         };
-        assert_eq!(get(b"SGVs bG8=", Mode::Rfc2045), Some(b"Hello".to_vec()));
-        assert_eq!(get(b"SGVs bG8=", Mode::Rfc4648), Some(b"Hel".to_vec()));
-        assert_eq!(get(b"SGVs bG8=", Mode::Strict), None);
+        assert_eq!(get(b"SGVs bG8=", Base64Mode::Rfc2045), Some(b"Hello".to_vec()));
+        assert_eq!(get(b"SGVs bG8=", Base64Mode::Rfc4648), Some(b"Hel".to_vec()));
+        assert_eq!(get(b"SGVs bG8=", Base64Mode::Strict), None);
         // A single symbol is no byte, and a text that ends with one decodes to nothing.
-        assert_eq!(get(b"ajabab255 evi", Mode::Rfc4648), None);
-        assert_eq!(get(b"ajabab25", Mode::Rfc4648).map(|bytes| bytes.len()), Some(6));
-        assert_eq!(get(b"ajabab255", Mode::Rfc2045).map(|bytes| bytes.len()), Some(6));
-        assert_eq!(get(b"SGVsbG8=", Mode::Strict), Some(b"Hello".to_vec()));
+        assert_eq!(get(b"ajabab255 evi", Base64Mode::Rfc4648), None);
+        assert_eq!(get(b"ajabab25", Base64Mode::Rfc4648).map(|bytes| bytes.len()), Some(6));
+        assert_eq!(get(b"ajabab255", Base64Mode::Rfc2045).map(|bytes| bytes.len()), Some(6));
+        assert_eq!(get(b"SGVsbG8=", Base64Mode::Strict), Some(b"Hello".to_vec()));
         for text in [&b"SGVsbG8"[..], b"SG=sbG8h", b"SGVs===="] {
-            assert_eq!(get(text, Mode::Strict), None);
+            assert_eq!(get(text, Base64Mode::Strict), None);
         }
     }
 
@@ -201,7 +201,7 @@ mod tests {
             let mut out = Vec::new();
             decode(text, mode, &mut out).then_some(out)
         };
-        for mode in [Mode::Rfc2045, Mode::Rfc4648] {
+        for mode in [Base64Mode::Rfc2045, Base64Mode::Rfc4648] {
             assert_eq!(get(b"SGV=bG8h", mode), Some(b"Helo!".to_vec()));
             assert_eq!(get(b"SG=sbG8h", mode), Some(b"Hlo!".to_vec()));
             assert_eq!(get(b"bar=abc=", mode), Some(b"m\xaai\xb7".to_vec()));
@@ -210,8 +210,8 @@ mod tests {
                 assert_eq!(get(text, mode), None);
             }
         }
-        assert_eq!(get(b"SGVsbG", Mode::Rfc2045), Some(b"Hel".to_vec()));
-        assert_eq!(get(b"SGVsbG", Mode::Rfc4648), Some(b"Hell".to_vec()));
+        assert_eq!(get(b"SGVsbG", Base64Mode::Rfc2045), Some(b"Hel".to_vec()));
+        assert_eq!(get(b"SGVsbG", Base64Mode::Rfc4648), Some(b"Hell".to_vec()));
         let mut out = Vec::new();
         decode_lenient(b"SGVs\r\nbG8-x", &mut out);
         assert_eq!(out, b"Hello");

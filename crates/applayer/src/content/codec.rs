@@ -39,10 +39,10 @@ const BROTLI_MEMORY: usize = 64 << 10;
 
 /// The sink accepts no more: a limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stop;
+pub(crate) struct CodecStop;
 
 /// Receives decoded bytes.
-pub(crate) type Sink<'s> = dyn FnMut(&[u8]) -> Result<(), Stop> + 's;
+pub(crate) type Sink<'s> = dyn FnMut(&[u8]) -> Result<(), CodecStop> + 's;
 
 /// The reason why a decoder stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +52,8 @@ pub(crate) enum Failure {
     Stop,
 }
 
-impl From<Stop> for Failure {
-    fn from(_: Stop) -> Self {
+impl From<CodecStop> for Failure {
+    fn from(_: CodecStop) -> Self {
         Failure::Stop
     }
 }
@@ -169,9 +169,9 @@ impl Codec {
             Codec::ZlibHeader(seen) => {
                 seen.extend_from_slice(data);
                 match zlib_header(seen) {
-                    Header::Need => Ok(()),
-                    Header::Bad => Err(Failure::Corrupt),
-                    Header::Length(length) => {
+                    ZlibHeader::Need => Ok(()),
+                    ZlibHeader::Bad => Err(Failure::Corrupt),
+                    ZlibHeader::Length(length) => {
                         let seen = core::mem::take(seen);
                         *self = Codec::inflate_raw(Members::One);
                         self.inflate_members(after(&seen, length), sink)
@@ -342,20 +342,24 @@ fn inflate<'d>(
 }
 
 /// Result of parsing a zlib header.
-enum Header {
+enum ZlibHeader {
     Need,
     Length(usize),
     Bad,
 }
 
 /// Length of a zlib header (RFC 1950 section 2.2), if it is one that names no dictionary.
-fn zlib_header(data: &[u8]) -> Header {
+fn zlib_header(data: &[u8]) -> ZlibHeader {
     let [method, flags, ..] = data else {
         let possible = data.iter().all(|method| method & 0x8f == 8);
-        return if possible { Header::Need } else { Header::Bad };
+        return if possible { ZlibHeader::Need } else { ZlibHeader::Bad };
     };
     let check = u16::from_be_bytes([*method, *flags]) % 31;
-    if method & 0x8f == 8 && flags & 0x20 == 0 && check == 0 { Header::Length(2) } else { Header::Bad }
+    if method & 0x8f == 8 && flags & 0x20 == 0 && check == 0 {
+        ZlibHeader::Length(2)
+    } else {
+        ZlibHeader::Bad
+    }
 }
 
 #[cfg(test)]
@@ -367,9 +371,12 @@ mod tests {
         for (header, good) in
             [(b"\x78\x9c", true), (b"\x78\x9d", false), (b"\x88\x1c", false), (b"\x78\xbb", false)]
         {
-            assert_eq!(matches!(zlib_header(header), Header::Length(2)), good, "{header:?}");
+            assert_eq!(matches!(zlib_header(header), ZlibHeader::Length(2)), good, "{header:?}");
         }
-        assert!(matches!(zlib_header(b"\x78"), Header::Need) && matches!(zlib_header(b"x\0"), Header::Bad));
-        assert!(matches!(zlib_header(b"\x77"), Header::Bad));
+        assert!(
+            matches!(zlib_header(b"\x78"), ZlibHeader::Need)
+                && matches!(zlib_header(b"x\0"), ZlibHeader::Bad)
+        );
+        assert!(matches!(zlib_header(b"\x77"), ZlibHeader::Bad));
     }
 }

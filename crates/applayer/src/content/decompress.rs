@@ -12,7 +12,7 @@
 use crate::memory::Held as _;
 
 use super::codec::{Codec, Failure};
-pub(crate) use super::codec::{Encoding, Pace, Sink, Stop};
+pub(crate) use super::codec::{CodecStop, Encoding, Pace, Sink};
 
 /// Limit of undecoded bytes that are kept for other decoders.
 const HOLD: usize = 1 << 16;
@@ -72,15 +72,15 @@ impl Layer {
         waiting.saturating_add(self.codec.held())
     }
 
-    fn decode(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<After, Stop> {
+    fn decode(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<After, CodecStop> {
         match core::mem::replace(&mut self.phase, Phase::Dead) {
-            Phase::Dead => Err(Stop),
+            Phase::Dead => Err(CodecStop),
             Phase::Through => {
                 self.phase = Phase::Through;
                 sink(data).map(|()| After::Nothing)
             }
             Phase::Trusted => {
-                self.codec.decode(data, sink).map_err(|_| Stop)?;
+                self.codec.decode(data, sink).map_err(|_| CodecStop)?;
                 self.phase = Phase::Trusted;
                 Ok(After::Nothing)
             }
@@ -95,7 +95,7 @@ impl Layer {
         mut given: Vec<u8>,
         data: &[u8],
         sink: &mut Sink<'_>,
-    ) -> Result<After, Stop> {
+    ) -> Result<After, CodecStop> {
         let room = HOLD.saturating_sub(held.len()).min(data.len());
         let (head, tail) = data.split_at_checked(room).unwrap_or((data, &[]));
         let known = held.len();
@@ -115,7 +115,7 @@ impl Layer {
             match result {
                 Ok(()) => break,
                 Err(Failure::Corrupt) if !trusted => {}
-                Err(_) => return Err(Stop),
+                Err(_) => return Err(CodecStop),
             }
             given.clear();
             from = 0;
@@ -133,7 +133,7 @@ impl Layer {
         if !given.is_empty() {
             sink(&given)?;
         }
-        self.codec.decode(tail, sink).map_err(|_| Stop)?;
+        self.codec.decode(tail, sink).map_err(|_| CodecStop)?;
         self.phase = Phase::Trusted;
         Ok(After::Nothing)
     }
@@ -158,7 +158,7 @@ impl Layer {
     }
 
     /// Ends the input and passes on the output that was held back.
-    fn finish(&mut self, sink: &mut Sink<'_>) -> Result<After, Stop> {
+    fn finish(&mut self, sink: &mut Sink<'_>) -> Result<After, CodecStop> {
         let (held, given) = match core::mem::replace(&mut self.phase, Phase::Dead) {
             Phase::Trying { held, given } => (held, given),
             Phase::Trusted => (Vec::new(), Vec::new()),
@@ -180,21 +180,21 @@ impl Layer {
                 passes => Ok(passes),
             };
         }
-        result.map(|()| After::Nothing).map_err(|_| Stop)
+        result.map(|()| After::Nothing).map_err(|_| CodecStop)
     }
 }
 
 /// Decodes a body by removing its encodings in turn.
-pub(crate) struct Decoder {
+pub(crate) struct BodyDecoder {
     /// The first layer gets the input.
     layers: Vec<Layer>,
 }
 
-impl Decoder {
+impl BodyDecoder {
     /// A decoder for encodings in the order in which the sender applied them; `None` if there are none.
     pub(crate) fn new(encodings: &[Encoding], pace: Pace) -> Option<Self> {
         let layers: Vec<Layer> = encodings.iter().rev().map(|e| Layer::new(*e, pace)).collect();
-        (!layers.is_empty()).then_some(Decoder { layers })
+        (!layers.is_empty()).then_some(BodyDecoder { layers })
     }
 
     /// Bytes of memory held outside of the structure itself.
@@ -204,12 +204,12 @@ impl Decoder {
 
     /// Decodes a piece of the body. An error means that the rest is lost: it could not be decoded, or the
     /// sink accepts no more.
-    pub(crate) fn write(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Stop> {
+    pub(crate) fn write(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), CodecStop> {
         run(&mut self.layers, data, sink)
     }
 
     /// Ends the body.
-    pub(crate) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Stop> {
+    pub(crate) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), CodecStop> {
         let mut layers = self.layers.as_mut_slice();
         while let Some((layer, behind)) = layers.split_first_mut() {
             // A layer that can give no more does not prevent the following ones from giving their output.
@@ -222,7 +222,7 @@ impl Decoder {
     }
 }
 
-fn run(layers: &mut [Layer], data: &[u8], sink: &mut Sink<'_>) -> Result<(), Stop> {
+fn run(layers: &mut [Layer], data: &[u8], sink: &mut Sink<'_>) -> Result<(), CodecStop> {
     let Some((layer, behind)) = layers.split_first_mut() else { return sink(data) };
     match layer.decode(data, &mut |decoded| run(behind, decoded, sink))? {
         After::Nothing => Ok(()),
@@ -231,7 +231,7 @@ fn run(layers: &mut [Layer], data: &[u8], sink: &mut Sink<'_>) -> Result<(), Sto
 }
 
 /// Passes undecoded bytes, and lets all that follow pass as well.
-fn pass(behind: &mut [Layer], held: &[u8], sink: &mut Sink<'_>) -> Result<(), Stop> {
+fn pass(behind: &mut [Layer], held: &[u8], sink: &mut Sink<'_>) -> Result<(), CodecStop> {
     for layer in behind {
         layer.phase = Phase::Through;
     }
@@ -262,7 +262,7 @@ mod tests {
 
     fn decode(encodings: &[Encoding], data: &[u8], step: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut decoder = Decoder::new(encodings, Pace::Even).expect("layers");
+        let mut decoder = BodyDecoder::new(encodings, Pace::Even).expect("layers");
         for piece in data.chunks(step) {
             let _ = decoder.write(piece, &mut |d| {
                 out.extend_from_slice(d);
@@ -414,7 +414,7 @@ mod tests {
             (Encoding::Deflate, deflate(text, true)),
             (Encoding::Brotli, BROTLI_FLUSHED.to_vec()),
         ] {
-            let mut decoder = Decoder::new(&[encoding], Pace::Prompt).expect("layers");
+            let mut decoder = BodyDecoder::new(&[encoding], Pace::Prompt).expect("layers");
             let mut out = Vec::new();
             let _ = decoder.write(&data, &mut |d| {
                 out.extend_from_slice(d);
@@ -429,7 +429,7 @@ mod tests {
     fn promptly_no_byte_waits_for_the_next_one() {
         let shown = |pace, end: usize, step| {
             let mut out = Vec::new();
-            let mut decoder = Decoder::new(&[Encoding::Brotli], pace).expect("layers");
+            let mut decoder = BodyDecoder::new(&[Encoding::Brotli], pace).expect("layers");
             for piece in BROTLI[..end].chunks(step) {
                 let _ = decoder.write(piece, &mut |d| {
                     out.extend_from_slice(d);

@@ -4,7 +4,7 @@
 //! The parser that finds a file feeds it here; detection (`file.data`, `filename`, `filemd5`, ...) and the
 //! `fileinfo` record read it.
 
-use crate::magic::{self, Kind, Magic};
+use crate::magic::{self, FileMagic, Magic};
 use crate::memory::{Held as _, slide};
 use md5::Digest as _;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ pub struct FileTrack {
     content: Vec<u8>,
     content_offset: u64,
     window: usize,
-    kind: Kind,
+    kind: FileMagic,
     tell_magic: bool,
     hash_md5: Option<md5::Md5>,
     hash_sha1: Option<sha1::Sha1>,
@@ -157,7 +157,7 @@ impl FileTrack {
             content: Vec::new(),
             content_offset: 0,
             window: settings.window,
-            kind: Kind::new(settings.magic.clone()),
+            kind: FileMagic::new(settings.magic.clone()),
             tell_magic: settings.tell_magic,
             hash_md5: settings.md5.then(md5::Md5::new),
             hash_sha1: settings.sha1.then(sha1::Sha1::new),

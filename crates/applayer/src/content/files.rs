@@ -3,7 +3,7 @@
 
 use crate::content::bytes::before;
 use crate::content::file::{FileSettings, FileState, FileTrack};
-use crate::content::mime::multipart::Found;
+use crate::content::mime::multipart::MultipartFinding;
 use crate::memory::Held as _;
 
 /// Limit of a file name, in bytes; longer names are cut.
@@ -78,9 +78,9 @@ impl FileList {
 
     /// Adds a file, or a piece of one, that was found in a form. Returns whether a name exceeds [`MAX_NAME`].
     #[must_use]
-    pub(crate) fn take(&mut self, found: Found<'_>, context: &mut FileContext) -> bool {
+    pub(crate) fn take(&mut self, found: MultipartFinding<'_>, context: &mut FileContext) -> bool {
         match found {
-            Found::Open(name, others) => {
+            MultipartFinding::Open(name, others) => {
                 let is_long = self.open(name, context);
                 self.too_many |= self.list.len() + self.aliases.len() + others.len() > MAX_FILES_STRICT;
                 if !self.too_many {
@@ -88,9 +88,9 @@ impl FileList {
                 }
                 return is_long;
             }
-            Found::Data(data) => self.append(data),
-            Found::Close => self.close(FileState::Closed),
-            Found::Odd(_) => {}
+            MultipartFinding::Data(data) => self.append(data),
+            MultipartFinding::Close => self.close(FileState::Closed),
+            MultipartFinding::Odd(_) => {}
         }
         false
     }

@@ -11,7 +11,7 @@ const FIXED: u8 = 10;
 bitflags::bitflags! {
     /// Parts after the fixed one.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    struct Parts: u8 {
+    struct GzipHeaderFlags: u8 {
         const CHECKSUM = 1 << 1;
         const EXTRA = 1 << 2;
         const NAME = 1 << 3;
@@ -21,7 +21,7 @@ bitflags::bitflags! {
 
 /// The part that is being parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum GzipHeaderState {
     /// The fixed part, with the number of bytes parsed so far.
     Fixed(u8),
     /// The length of the extra field, with its first byte once that has come.
@@ -36,9 +36,9 @@ enum At {
 /// Progress of parsing a header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GzipHeader {
-    at: At,
+    at: GzipHeaderState,
     /// Parts that have not come yet.
-    left: Parts,
+    left: GzipHeaderFlags,
 }
 
 /// The bytes are no header of gzip.
@@ -48,12 +48,12 @@ pub(crate) struct NoHeader;
 impl GzipHeader {
     /// A header before its first byte.
     pub(crate) const fn new() -> Self {
-        GzipHeader { at: At::Fixed(0), left: Parts::empty() }
+        GzipHeader { at: GzipHeaderState::Fixed(0), left: GzipHeaderFlags::empty() }
     }
 
     /// Whether no byte was parsed yet.
     pub(crate) fn is_at_start(&self) -> bool {
-        self.at == At::Fixed(0)
+        self.at == GzipHeaderState::Fixed(0)
     }
 
     /// Parses further bytes. Returns the bytes after the header, or `None` while the header continues.
@@ -61,17 +61,17 @@ impl GzipHeader {
     /// # Errors
     /// The bytes are no header.
     pub(crate) fn read<'d>(&mut self, mut data: &'d [u8]) -> Result<Option<&'d [u8]>, NoHeader> {
-        while self.at != At::Over {
+        while self.at != GzipHeaderState::Over {
             data = match self.at {
-                At::Skip(left) => {
+                GzipHeaderState::Skip(left) => {
                     let skipped = data.len().min(usize::from(left));
-                    self.at = At::Skip(left - skipped as u16);
-                    if self.at == At::Skip(0) {
+                    self.at = GzipHeaderState::Skip(left - skipped as u16);
+                    if self.at == GzipHeaderState::Skip(0) {
                         self.next_part();
                     }
                     after(data, skipped)
                 }
-                At::Text => match memchr::memchr(0, data) {
+                GzipHeaderState::Text => match memchr::memchr(0, data) {
                     Some(end) => {
                         self.next_part();
                         after(data, end + 1)
@@ -84,7 +84,7 @@ impl GzipHeader {
                     rest
                 }
             };
-            if data.is_empty() && self.at != At::Over {
+            if data.is_empty() && self.at != GzipHeaderState::Over {
                 return Ok(None);
             }
         }
@@ -94,24 +94,24 @@ impl GzipHeader {
     /// Parses a byte of the fixed part or of a length.
     fn byte(&mut self, byte: u8) -> Result<(), NoHeader> {
         match self.at {
-            At::Fixed(read) => {
+            GzipHeaderState::Fixed(read) => {
                 if MAGIC.get(usize::from(read)).is_some_and(|magic| *magic != byte) {
                     return Err(NoHeader);
                 }
                 if read == 3 {
-                    self.left = Parts::from_bits_truncate(byte);
+                    self.left = GzipHeaderFlags::from_bits_truncate(byte);
                 }
-                self.at = At::Fixed(read + 1);
+                self.at = GzipHeaderState::Fixed(read + 1);
                 if read + 1 == FIXED {
                     self.next_part();
                 }
             }
-            At::ExtraLength(None) => self.at = At::ExtraLength(Some(byte)),
-            At::ExtraLength(Some(low)) => match u16::from_le_bytes([low, byte]) {
+            GzipHeaderState::ExtraLength(None) => self.at = GzipHeaderState::ExtraLength(Some(byte)),
+            GzipHeaderState::ExtraLength(Some(low)) => match u16::from_le_bytes([low, byte]) {
                 0 => self.next_part(),
-                length => self.at = At::Skip(length),
+                length => self.at = GzipHeaderState::Skip(length),
             },
-            At::Skip(_) | At::Text | At::Over => {}
+            GzipHeaderState::Skip(_) | GzipHeaderState::Text | GzipHeaderState::Over => {}
         }
         Ok(())
     }
@@ -119,13 +119,13 @@ impl GzipHeader {
     /// Begins the next part that the flags name; the two texts follow each other.
     fn next_part(&mut self) {
         let order = [
-            (Parts::EXTRA, At::ExtraLength(None)),
-            (Parts::NAME, At::Text),
-            (Parts::COMMENT, At::Text),
-            (Parts::CHECKSUM, At::Skip(2)),
+            (GzipHeaderFlags::EXTRA, GzipHeaderState::ExtraLength(None)),
+            (GzipHeaderFlags::NAME, GzipHeaderState::Text),
+            (GzipHeaderFlags::COMMENT, GzipHeaderState::Text),
+            (GzipHeaderFlags::CHECKSUM, GzipHeaderState::Skip(2)),
         ];
         let next = order.into_iter().find(|(part, _)| self.left.contains(*part));
-        self.at = next.map_or(At::Over, |(part, at)| {
+        self.at = next.map_or(GzipHeaderState::Over, |(part, at)| {
             self.left.remove(part);
             at
         });

@@ -50,17 +50,17 @@ impl Magic {
 
 /// The type of one file, determined at the first request.
 #[derive(Default)]
-pub(crate) struct Kind {
+pub(crate) struct FileMagic {
     magic: Option<Arc<Magic>>,
     /// The file's first bytes, once its held content does not include them any more.
     beginning: Box<[u8]>,
     name: OnceCell<Option<Box<str>>>,
 }
 
-impl Kind {
+impl FileMagic {
     /// `None`: the type is never determined.
     pub(crate) fn new(magic: Option<Arc<Magic>>) -> Self {
-        Kind { magic, ..Kind::default() }
+        FileMagic { magic, ..FileMagic::default() }
     }
 
     /// Keeps the file's beginning. Called before some of it is dropped, with all held content and the bytes
@@ -71,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// The type of the file, from its content, which must be complete unless [`Kind::keep`] was called
+    /// The type of the file, from its content, which must be complete unless [`FileMagic::keep`] was called
     /// before. `None`: the file has no [`Magic`], no content or no known type.
     pub(crate) fn of(&self, content: &[u8]) -> Option<&str> {
         let magic = self.magic.as_ref()?;

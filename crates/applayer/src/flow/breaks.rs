@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Interruptions of a direction: missing bytes, and its end.
 
-use super::{AppLayer, Disruption, Engine, FlowInfo, Known, OPEN_LIMIT, context};
+use super::{AppLayer, DetectedProtocol, Disruption, Engine, FlowInfo, OPEN_LIMIT, context};
 use crate::detection::Likely;
 use crate::event;
 use crate::protocol::Transport;
@@ -22,15 +22,15 @@ impl AppLayer {
         flow: &FlowInfo,
     ) -> bool {
         self.holes[direction] = true;
-        let waits = self.protocol == Known::Pending && self.original.is_none();
+        let waits = self.protocol == DetectedProtocol::Pending && self.original.is_none();
         if waits && !ended && !self.finished && !self.stopped[direction] {
             return self.stand_before(engine, direction, missing, behind, flow);
         }
         if core::mem::take(&mut self.stands[direction]) {
             // The hole is reported to the parser now.
             self.missing[direction] = 0;
-            if self.protocol == Known::Pending {
-                self.by_direction[direction] = Known::Pending;
+            if self.protocol == DetectedProtocol::Pending {
+                self.by_direction[direction] = DetectedProtocol::Pending;
             }
         }
         self.pass_over(engine, direction, missing, flow);
@@ -47,9 +47,9 @@ impl AppLayer {
         flow: &FlowInfo,
     ) -> bool {
         // Without the first bytes the following ones reveal nothing, unless a receiver would act on them.
-        self.by_direction[direction] = Known::Failed;
+        self.by_direction[direction] = DetectedProtocol::Failed;
         self.headless[direction] = !flow.prevents;
-        let other_failed = self.by_direction[direction.flip()] == Known::Failed;
+        let other_failed = self.by_direction[direction.flip()] == DetectedProtocol::Failed;
         // In passive mode the flow is given up at the next data of the other side, as in Suricata.
         if other_failed && flow.prevents || behind.len() as u64 > OPEN_LIMIT {
             self.give_up(!other_failed);
@@ -77,18 +77,18 @@ impl AppLayer {
         if self.finished || self.stopped[direction] {
             return;
         }
-        if self.by_direction[direction] == Known::Pending {
+        if self.by_direction[direction] == DetectedProtocol::Pending {
             // Without the first bytes the protocol of the direction cannot be detected.
-            self.by_direction[direction] = Known::Failed;
+            self.by_direction[direction] = DetectedProtocol::Failed;
             self.headless[direction] = !flow.prevents;
             self.missing[direction] = self.missing[direction].saturating_add(missing);
             match self.by_direction[direction.flip()] {
-                Known::Protocol(_) => {}
-                Known::Failed => {
+                DetectedProtocol::Protocol(_) => {}
+                DetectedProtocol::Failed => {
                     self.give_up(false);
                     return;
                 }
-                Known::Pending => return,
+                DetectedProtocol::Pending => return,
             }
         }
         self.seen[direction] = self.seen[direction].saturating_add(missing);
@@ -165,8 +165,8 @@ impl AppLayer {
     /// Ends the detection of a direction that has ended. In passive mode an open direction takes the protocol
     /// of the flow, as in Suricata; rules on the result of detection are not evaluated.
     fn end_open_detection(&mut self, direction: Direction) {
-        let open = self.by_direction[direction] == Known::Pending && !self.prevents;
-        if open && matches!(self.protocol, Known::Protocol(_)) {
+        let open = self.by_direction[direction] == DetectedProtocol::Pending && !self.prevents;
+        if open && matches!(self.protocol, DetectedProtocol::Protocol(_)) {
             self.by_direction[direction] = self.protocol;
             self.detected[direction] = true;
         }
@@ -176,8 +176,9 @@ impl AppLayer {
     /// directions have failed and prevention still kept the flow's protocol open.
     pub fn end_detection(&mut self) {
         let is_switched = self.original.is_some();
-        let failed = self.by_direction == PerDirection::new(Known::Failed, Known::Failed);
-        if self.protocol == Known::Pending && (is_switched || failed) {
+        let failed =
+            self.by_direction == PerDirection::new(DetectedProtocol::Failed, DetectedProtocol::Failed);
+        if self.protocol == DetectedProtocol::Pending && (is_switched || failed) {
             if is_switched && self.expected.is_some() {
                 self.events.set(event::UNEXPECTED_PROTOCOL);
             }
@@ -188,8 +189,8 @@ impl AppLayer {
     /// Handles a datagram without data for detection: it is empty, or carries a packet. Unless another
     /// datagram reveals a protocol, the flow has none that this engine knows.
     pub fn pass_datagram(&mut self) {
-        if self.protocol == Known::Pending {
-            self.protocol = Known::Failed;
+        if self.protocol == DetectedProtocol::Pending {
+            self.protocol = DetectedProtocol::Failed;
         }
     }
 

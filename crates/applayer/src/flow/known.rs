@@ -6,7 +6,7 @@ use bartizan_base::PerDirection;
 
 /// The result of protocol detection for one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Known {
+pub enum DetectedProtocol {
     /// Detection has not begun, or needs more bytes.
     #[default]
     Pending,
@@ -16,12 +16,12 @@ pub enum Known {
     Failed,
 }
 
-impl Known {
+impl DetectedProtocol {
     /// The protocol, if one is known.
     #[must_use]
     pub const fn protocol(self) -> Option<ProtocolId> {
         match self {
-            Known::Protocol(id) => Some(id),
+            DetectedProtocol::Protocol(id) => Some(id),
             _ => None,
         }
     }
@@ -31,9 +31,9 @@ impl Known {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppSummary {
     /// The flow's protocol.
-    pub protocol: Known,
+    pub protocol: DetectedProtocol,
     /// Results by direction, where both were inspected.
-    pub by_direction: PerDirection<Known>,
+    pub by_direction: PerDirection<DetectedProtocol>,
     /// The protocol before a switch.
     pub original: Option<ProtocolId>,
 }

@@ -57,7 +57,7 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
     absent: UNEXPECTED_PROTOCOL,
     has_trailing_bytes: false,
     limits: &[],
-    configure: |_| Ok(Box::new(Factory)),
+    configure: |_| Ok(Box::new(Http2Factory)),
 };
 
 /// Matches the client's whole preface, since servers of HTTP/1 read a text that only begins like it as a
@@ -78,9 +78,9 @@ fn probe(_transport: Transport, direction: Direction, bytes: &[u8]) -> Probe {
     }
 }
 
-struct Factory;
+struct Http2Factory;
 
-impl ParserFactory for Factory {
+impl ParserFactory for Http2Factory {
     fn make(&self) -> Box<dyn Parser> {
         Box::new(Http2Parser::default())
     }
@@ -148,13 +148,13 @@ impl Parser for Http2Parser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::{AppLayer, Engine, FlowInfo, Known};
+    use crate::flow::{AppLayer, DetectedProtocol, Engine, FlowInfo};
     use crate::{event, file::FileSettings, protocols};
-    use bartizan_base::{Settings, Timestamp};
+    use bartizan_base::{SettingsMap, Timestamp};
 
     /// Plays the bytes of both sides, one after the other. Returns the flow, and whether parsing failed.
     fn flow(prevents: bool, sides: &[(Direction, &[u8])]) -> (AppLayer, bool) {
-        let engine = Engine::new(&Settings::new(), FileSettings::default()).expect("an engine");
+        let engine = Engine::new(&SettingsMap::new(), FileSettings::default()).expect("an engine");
         let info = FlowInfo {
             now: Timestamp::ZERO,
             ports: PerDirection::new(80, 1000),
@@ -181,22 +181,25 @@ mod tests {
         let begin = with_frame(SETTINGS);
         for prevents in [false, true] {
             let (app, failed) = flow(prevents, &[(Direction::ToServer, &begin)]);
-            assert_eq!((app.protocol(), failed), (Known::Protocol(id), false));
+            assert_eq!((app.protocol(), failed), (DetectedProtocol::Protocol(id), false));
         }
         // Its server answers.
         let answer = [0, 0, 0, SETTINGS, 0, 0, 0, 0, 0];
         let (app, _) = flow(false, &[(Direction::ToServer, &begin), (Direction::ToClient, &answer)]);
-        assert_eq!((app.by_direction().to_client, app.events.as_slice()), (Known::Protocol(id), &[][..]));
+        assert_eq!(
+            (app.by_direction().to_client, app.events.as_slice()),
+            (DetectedProtocol::Protocol(id), &[][..])
+        );
         // The server sends first.
         let (app, _) = flow(false, &[(Direction::ToClient, &answer), (Direction::ToServer, &begin)]);
-        assert_eq!(app.protocol(), Known::Protocol(id));
+        assert_eq!(app.protocol(), DetectedProtocol::Protocol(id));
         // A server that knows HTTP/1 only.
         let refusal = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
         let (app, failed) = flow(false, &[(Direction::ToServer, &begin), (Direction::ToClient, refusal)]);
-        assert_eq!((app.protocol(), failed), (Known::Protocol(id), false));
+        assert_eq!((app.protocol(), failed), (DetectedProtocol::Protocol(id), false));
         assert_eq!(
             app.by_direction().to_client,
-            Known::Protocol(protocols::by_name("http").expect("there").0)
+            DetectedProtocol::Protocol(protocols::by_name("http").expect("there").0)
         );
         assert_eq!(app.events.as_slice(), [event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS]);
         assert!(app.parser().is_some_and(|parser| parser.tx_range().is_empty()), "no record of http");

@@ -15,7 +15,7 @@ use crate::protocol::{
 };
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon, TxId, TxList};
 use crate::worklist::Worklist;
-use bartizan_base::limit::{Limit, Trace, count};
+use bartizan_base::limit::{LimitSpec, LimitTrace, count};
 use bartizan_base::{Direction, Path, PerDirection, limits};
 use bartizan_events::JsonWriter;
 
@@ -81,13 +81,13 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
     absent: UNEXPECTED_PROTOCOL,
     has_trailing_bytes: false,
     limits: LIMITS,
-    configure: |_| Ok(Box::new(Factory)),
+    configure: |_| Ok(Box::new(TftpFactory)),
 };
 
 /// Bounds of this protocol.
-pub(crate) const LIMITS: &[Limit] = limits! {
+pub(crate) const LIMITS: &[LimitSpec] = limits! {
     Protocol "TFTP: requests held for a flow" = "{}" [count(MAX_HELD)]
-        in ["applayer/protocols/tftp.rs"], "the oldest are let go of", [Trace::Event("tftp.flooded")];
+        in ["applayer/protocols/tftp.rs"], "the oldest are let go of", [LimitTrace::Event("tftp.flooded")];
 };
 
 /// Matches a zero byte with another byte after it, which is enough at the port, as in Suricata.
@@ -175,9 +175,9 @@ impl Transaction for TftpTransaction {
     }
 }
 
-struct Factory;
+struct TftpFactory;
 
-impl ParserFactory for Factory {
+impl ParserFactory for TftpFactory {
     fn make(&self) -> Box<dyn Parser> {
         Box::new(TftpParser::default())
     }

@@ -11,10 +11,10 @@ use super::check;
 use crate::arguments::{CacheArgs, FirewallArgs};
 use crate::say;
 use bartizan_applayer::protocols;
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use bartizan_detect::reference::{self, Listed};
 use bartizan_events::SURICATA_VERSION;
-use bartizan_pattern::{Compiler, Config, ENGINE_VARIABLE, Engine, EngineInfo, LIBHS};
+use bartizan_pattern::{Compiler, Config, ENGINE_VARIABLE, EngineInfo, LIBHS, PatternEngine};
 use bartizan_runtime::check::CheckOptions;
 use bartizan_runtime::error::{Exit, Failure};
 use bartizan_runtime::generation::BuildOptions;
@@ -152,7 +152,7 @@ fn test(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Prints settings as `suricata --dump-config` does: a key with children and no value of its own is `(null)`.
-fn dump_config(settings: &Settings, prefix: &str) {
+fn dump_config(settings: &SettingsMap, prefix: &str) {
     for name in settings.children(prefix) {
         let key = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
         println!("{key} = {}", settings.get(&key).unwrap_or("(null)"));
@@ -205,7 +205,7 @@ fn hyperscan(patterns: &EngineInfo) -> String {
         Some(version) => format!(
             "{version}; {LIBHS} is looked for by the dynamic linker when the program runs (LD_LIBRARY_PATH, /etc/ld.so.conf)"
         ),
-        None if matches!(patterns.asked, Engine::AhoCorasick | Engine::Finders) => {
+        None if matches!(patterns.asked, PatternEngine::AhoCorasick | PatternEngine::Finders) => {
             format!("not asked for: {ENGINE_VARIABLE} forces {}", patterns.asked)
         }
         None => patterns.why.clone(),

@@ -24,16 +24,16 @@ Examples:
 
 /// Arguments.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct CaArgs {
     #[command(subcommand)]
-    command: Command,
+    command: CaCommand,
     /// Folder of the authority.
     #[arg(long, global = true, default_value = "/var/lib/bartizan/ca", value_name = "DIR")]
     folder: PathBuf,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
+enum CaCommand {
     /// Make a new authority: its key, which only the owner of the folder reads, and its certificate.
     Make {
         /// Days that the authority's certificate is valid.
@@ -110,11 +110,11 @@ enum Command {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub fn run(args: &CaArgs) -> Result<Exit, Failure> {
     let now = wall_clock()();
     match &args.command {
-        Command::Make { days } => make(&args.folder, now, *days)?,
-        Command::Enrol { device, controller, identity } => enrol(device, controller, identity)?,
+        CaCommand::Make { days } => make(&args.folder, now, *days)?,
+        CaCommand::Enrol { device, controller, identity } => enrol(device, controller, identity)?,
         command => with(&open(&args.folder)?, command, now)?,
     }
     Ok(Exit::Done)
@@ -125,16 +125,16 @@ fn open(folder: &Path) -> Result<Authority, Failure> {
         .map_err(|error| Failure::input(format!("{error}; `bartizan ca make` makes an authority")))
 }
 
-fn with(authority: &Authority, command: &Command, now: u64) -> Result<(), Failure> {
+fn with(authority: &Authority, command: &CaCommand, now: u64) -> Result<(), Failure> {
     match command {
-        Command::Controller { name, out, days } => controller(authority, name, out, now, *days),
-        Command::Issue { device, request, days } => {
+        CaCommand::Controller { name, out, days } => controller(authority, name, out, now, *days),
+        CaCommand::Issue { device, request, days } => {
             let request = std::fs::read_to_string(request).map_err(at(request))?;
             let issued = authority.issue_device(id(device)?.as_str(), &request, now, *days);
             print(&issued.map_err(Failure::input)?.certificate);
             Ok(())
         }
-        Command::Token { device, controller, minutes } => {
+        CaCommand::Token { device, controller, minutes } => {
             let text = std::fs::read_to_string(controller).map_err(at(controller))?;
             let chain = chain(&text).map_err(Failure::input)?;
             let first = chain.first().map_or(&[][..], |first| first.as_ref());
@@ -144,7 +144,7 @@ fn with(authority: &Authority, command: &Command, now: u64) -> Result<(), Failur
             println!("{}", token.map_err(Failure::stopped)?.text());
             Ok(())
         }
-        Command::Rotate { days, overlap } => {
+        CaCommand::Rotate { days, overlap } => {
             authority.rotate(now, *days, *overlap).map_err(Failure::stopped)?;
             eprintln!(
                 "bartizan: the authority has a new key; the old one holds for {overlap} days. Give controllers new certificates \
@@ -152,19 +152,19 @@ fn with(authority: &Authority, command: &Command, now: u64) -> Result<(), Failur
             );
             Ok(())
         }
-        Command::Revoke { which } => {
+        CaCommand::Revoke { which } => {
             let Withdrawn { certificates, tokens } = authority.revoke(which, now).map_err(Failure::input)?;
             eprintln!(
                 "bartizan: {certificates} certificate(s) and {tokens} token(s) revoked; running controllers see it within a second"
             );
             Ok(())
         }
-        Command::Trusted => {
+        CaCommand::Trusted => {
             print(&authority.trusted(now).map_err(Failure::input)?);
             Ok(())
         }
-        Command::List { json } => list(&authority.list().map_err(Failure::input)?, *json, now),
-        Command::Make { .. } | Command::Enrol { .. } => Ok(()),
+        CaCommand::List { json } => list(&authority.list().map_err(Failure::input)?, *json, now),
+        CaCommand::Make { .. } | CaCommand::Enrol { .. } => Ok(()),
     }
 }
 

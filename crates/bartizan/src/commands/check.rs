@@ -21,7 +21,7 @@ Examples:
 
 /// Arguments.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct CheckArgs {
     /// Rule files and policy files (`.yaml`, `.yml`), plain, gzip or zstd.
     #[arg(required_unless_present_any = ["suricata_config", "firewall_rules_exclusive"])]
     files: Vec<PathBuf>,
@@ -50,7 +50,7 @@ pub struct Args {
 }
 
 /// Checks. Exit code 1 when there is an error.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub fn run(args: &CheckArgs) -> Result<Exit, Failure> {
     let (policies, rules): (Vec<_>, Vec<_>) = args.files.iter().cloned().partition(|p| is_policy(p));
     let build = BuildOptions {
         suricata_config: args.suricata_config.clone(),

@@ -10,7 +10,7 @@ use bartizan_classify::trace::Draw;
 use bartizan_classify::{Auto, Header};
 use bartizan_runtime::error::{Exit, Failure};
 use bartizan_runtime::generation::is_policy;
-use bartizan_runtime::headers::{HeaderRules, lookups};
+use bartizan_runtime::headers::{HeaderRuleSet, lookups};
 use bartizan_runtime::log::Report;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ Examples:
 
 /// Arguments.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ClassifyArgs {
     /// Rules in ClassBench's form, or a policy file (`.yaml`, `.yml`), plain, gzip or zstd; the first that
     /// matches wins.
     rules: PathBuf,
@@ -81,7 +81,7 @@ fn letter(text: &str) -> Result<Draw, String> {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub fn run(args: &ClassifyArgs) -> Result<Exit, Failure> {
     if args.generate.is_some() && is_policy(&args.rules) {
         return Err(Failure::usage(format!(
             "--generate draws from the statistics of a ClassBench file, and policies have no ports and protocols to measure; \
@@ -89,8 +89,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             args.rules.display()
         )));
     }
-    let source =
-        HeaderRules::read(&args.rules, args.tenant.as_deref(), args.link.as_deref(), Report::to(say::notes))?;
+    let source = HeaderRuleSet::read(
+        &args.rules,
+        args.tenant.as_deref(),
+        args.link.as_deref(),
+        Report::to(say::notes),
+    )?;
     let mut out = Harmless::new(BufWriter::new(say::out()));
     let printed = match (args.generate, args.draw) {
         (Some(count), _) => {
@@ -125,8 +129,8 @@ fn print_trace(out: &mut impl Write, headers: &[Header]) -> std::io::Result<()> 
 
 fn print_answers(
     out: &mut impl Write,
-    args: &Args,
-    source: &HeaderRules,
+    args: &ClassifyArgs,
+    source: &HeaderRuleSet,
     auto: &Auto,
     headers: &[Header],
 ) -> std::io::Result<()> {
@@ -140,8 +144,8 @@ fn print_answers(
 /// Prints a description of the structure and its throughput. `seconds`: the time of building it.
 fn print_report(
     out: &mut impl Write,
-    args: &Args,
-    source: &HeaderRules,
+    args: &ClassifyArgs,
+    source: &HeaderRuleSet,
     auto: &Auto,
     seconds: f64,
 ) -> std::io::Result<()> {

@@ -8,13 +8,13 @@ use std::io::Write as _;
 
 /// Arguments.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct CompletionsArgs {
     /// Shell to print completions for.
     shell: clap_complete::Shell,
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub fn run(args: &CompletionsArgs) -> Result<Exit, Failure> {
     // Written to memory first, because the generator panics on a write error.
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "bartizan", &mut text);

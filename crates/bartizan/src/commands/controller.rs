@@ -24,7 +24,7 @@ Examples:
 
 /// Arguments.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ControllerArgs {
     /// Folder of the state; made if missing.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/bartizan/controller")]
     state: PathBuf,
@@ -53,7 +53,7 @@ pub struct Args {
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until SIGTERM or SIGINT.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub fn run(args: &ControllerArgs) -> Result<Exit, Failure> {
     if args.openapi {
         println!("{:#}", openapi::document(&resources::routes()));
         return Ok(Exit::Done);

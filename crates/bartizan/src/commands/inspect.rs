@@ -20,7 +20,7 @@ Examples:
 
 /// Arguments.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct InspectArgs {
     #[command(flatten)]
     build: BuildArgs,
     /// Log lines.
@@ -57,7 +57,7 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub fn run(args: &InspectArgs) -> Result<Exit, Failure> {
     let options = InspectOptions {
         build: args.build.options(),
         links: args.link.clone(),

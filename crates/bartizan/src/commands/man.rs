@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 /// Arguments.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ManArgs {
     /// Folder to write the pages into; it must exist.
     dir: PathBuf,
 }
 
 /// Writes one page per command.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub fn run(args: &ManArgs) -> Result<Exit, Failure> {
     clap_mangen::generate_to(crate::Cli::command(), &args.dir).map_err(|error| {
         Failure::stopped(format!(
             "cannot write man pages to {}: {error}; the folder must exist and be writable",

@@ -11,7 +11,7 @@ use std::io::Write as _;
 
 /// Arguments.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct RunCommandArgs {
     #[command(flatten)]
     run: RunArgs,
     /// Log lines.
@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 /// Runs until a signal.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub fn run(args: &RunCommandArgs) -> Result<Exit, Failure> {
     let outcome = run::run(&args.run.options(), signals::install())?;
     let text = harmless(&outcome.summary);
     // `say` notes a failed write to standard output, and the program reports it at its end; a failure of

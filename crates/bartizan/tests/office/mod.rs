@@ -27,12 +27,12 @@ pub struct Shared {
     tenants: Vec<u16>,
     wanted: Option<Arc<Wanted>>,
     acknowledged: u64,
-    running: Option<Running>,
-    pub alerts: Vec<Alert>,
+    running: Option<GenerationAck>,
+    pub alerts: Vec<AlertAggregate>,
     pub counters: BTreeMap<String, u64>,
     pub deltas: u64,
     received: BTreeMap<u64, (u64, u64)>,
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<GenerationRefusal>,
 }
 
 struct Office {
@@ -55,13 +55,13 @@ impl Backend for Office {
     fn wanted(&self, _: &DeviceId) -> Option<Arc<Wanted>> {
         self.shared().wanted.clone()
     }
-    fn running(&mut self, _: &DeviceId, generation: u64, running: &Running) -> Result<(), Unavailable> {
+    fn running(&mut self, _: &DeviceId, generation: u64, running: &GenerationAck) -> Result<(), Unavailable> {
         let mut shared = self.shared();
         shared.acknowledged = generation;
         shared.running = Some(running.clone());
         Ok(())
     }
-    fn refused(&mut self, _: &DeviceId, _: u64, refusal: &Refusal) -> Result<(), Unavailable> {
+    fn refused(&mut self, _: &DeviceId, _: u64, refusal: &GenerationRefusal) -> Result<(), Unavailable> {
         self.shared().refused.push(refusal.clone());
         Ok(())
     }
@@ -89,7 +89,7 @@ impl Backend for Office {
         _: &DeviceId,
         instance: u64,
         sequence: u64,
-        alerts: Vec<Alert>,
+        alerts: Vec<AlertAggregate>,
         _: u64,
     ) -> Result<(), Unavailable> {
         let mut shared = self.shared();
@@ -166,7 +166,7 @@ impl Site {
         self.shared().acknowledged
     }
 
-    pub fn running(&self) -> Running {
+    pub fn running(&self) -> GenerationAck {
         self.shared().running.clone().unwrap()
     }
 }

@@ -11,7 +11,7 @@ use bartizan_controller::Settings;
 use bartizan_controller::client::Client;
 use bartizan_controller::rest::Method;
 use bartizan_controller::southbound::ServerConfig;
-use bartizan_controller::start::{Config, Plane, Southbound, start as start_controller};
+use bartizan_controller::start::{ControllerConfig, Plane, Southbound, start as start_controller};
 use bartizan_ports::InlinePort;
 use bartizan_testkit::packet::udp;
 use serde_json::json;
@@ -82,7 +82,7 @@ impl Apart {
         folder.write("bartizan.yaml", host(&format!("address: '{AGENTS}'")));
         let server = ServerConfig { keep_alive_ms: 1_000, ..ServerConfig::default() };
         let functions = ["portscan", "pfw", "sfw", "ids"].map(str::to_owned).to_vec();
-        let config = Config {
+        let config = ControllerConfig {
             state: folder.path("controller"),
             listen: LISTEN.parse().unwrap(),
             southbound: Some(Southbound { listen: AGENTS.parse().unwrap(), authority: None, server }),

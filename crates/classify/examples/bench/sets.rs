@@ -4,7 +4,7 @@
 use crate::common::{BUDGET, CALL, Rows, best, build, entries, load, pass_v4, pass_v6, peak, v4, v6};
 use crate::peer::{METHODS, Peer, write_files};
 use bartizan_classify::trace::{Draw, draw};
-use bartizan_classify::{Classifier, HeaderRule, Level, Live, NO_FID, Net, Rebuild};
+use bartizan_classify::{Classifier, HeaderRule, InstructionSet, Live, NO_FID, Net, Rebuild};
 use std::path::Path;
 
 const PROCESSES: usize = 5;
@@ -122,7 +122,7 @@ pub fn versions_and_levels(rows: &mut Rows, folder: &Path) {
         let mut results6 = vec![NO_FID; headers6.len()];
         let ns6 = best(9, || pass_v6(&live6, &headers6, &mut results6));
         rows.add(&format!("{set} IPv6"), ns6, "ns/header", "IPv4", ns, ns / ns6, "");
-        for level in [Level::Avx2, Level::Portable] {
+        for level in [InstructionSet::Avx2, InstructionSet::Portable] {
             let rebuild: Rebuild = live.begin(true);
             assert!(live.finish(rebuild.run_at(level)));
             let mut same = vec![NO_FID; headers.len()];

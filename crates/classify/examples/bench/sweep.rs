@@ -4,7 +4,7 @@
 use crate::common::{BUDGET, CALL, Rows, build, load, v4};
 use crate::peer::{METHODS, Peer, write_files};
 use crate::structures::{Structure, fill, pass, pass_all};
-use bartizan_classify::generate::Statistics;
+use bartizan_classify::generate::RuleSetStatistics;
 use bartizan_classify::trace::{Draw, draw};
 use bartizan_classify::{Classifier, NO_FID};
 use std::path::Path;
@@ -19,7 +19,7 @@ const HEADERS: usize = 400_000;
 
 /// Sweeps the sizes. `SIZE_MAX` in the environment ends it earlier.
 pub fn sweep(rows: &mut Rows, folder: &Path, acl: &Path, files: &Path, source: &str) {
-    let statistics = Statistics::measure(&load(folder, source)).expect("statistics");
+    let statistics = RuleSetStatistics::measure(&load(folder, source)).expect("statistics");
     let largest = std::env::var("SIZE_MAX").ok().and_then(|n| n.parse().ok()).unwrap_or(usize::MAX);
     for size in SIZES.into_iter().filter(|size| *size <= largest) {
         let rules = statistics.draw(size, false, SEED).expect("a rule set of this size");

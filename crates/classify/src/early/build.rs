@@ -2,8 +2,8 @@
 //! The construction of a table's words from rules.
 
 use super::read::KINDS;
-use super::rows::{ALL_PROTOCOLS, EarlyReach, EarlyRules, PROTOCOLS, Row, any_port};
-use super::sets::{Rows, Span, common, cut, either, first_common, rows};
+use super::rows::{ALL_PROTOCOLS, EarlyReach, EarlyRow, EarlyRules, PROTOCOLS, any_port};
+use super::sets::{Rows, ValueInterval, common, cut, either, first_common, rows};
 use super::tenants::Tenants;
 use bartizan_base::{LinkId, TenantId};
 use bartizan_packet::slots::{EARLY_STEPS, EARLY_TENANTS, EARLY_TUNNELS, EARLY_WORDS, EarlyHeader};
@@ -48,14 +48,14 @@ impl EarlyRules {
             Ok(selectors) => (selectors, true),
             Err(TooLarge) => (None, false),
         };
-        let untold: Vec<Row>;
+        let untold: Vec<EarlyRow>;
         let all = if told {
             &self.rows
         } else {
-            untold = self.rows.iter().map(Row::without_tenants).collect();
+            untold = self.rows.iter().map(EarlyRow::without_tenants).collect();
             &untold
         };
-        let countable = |row: &Row| row.outcome.is_none_or(|outcome| outcome < level.outcomes);
+        let countable = |row: &EarlyRow| row.outcome.is_none_or(|outcome| outcome < level.outcomes);
         let mut count = all.iter().take(ROWS_MAX).take_while(|row| countable(row)).count();
         let table = |words, count| {
             let reach = EarlyReach { rules: self.held(count), tenants: told, tunnels: level.tunnels };
@@ -95,12 +95,12 @@ impl EarlyRules {
 
 /// Numbers of sets of rows: one for each different set.
 #[derive(Default)]
-pub(super) struct Classes {
+pub(super) struct RowClasses {
     numbers: HashMap<Rows, u32>,
     pub sets: Vec<Rows>,
 }
 
-impl Classes {
+impl RowClasses {
     pub fn number(&mut self, set: Rows) -> u32 {
         if let Some(number) = self.numbers.get(&set) {
             return *number;
@@ -115,13 +115,13 @@ impl Classes {
 /// The segments of a field: the beginning of each, and its class.
 pub(super) struct Segments {
     pub begins: Vec<(u128, u32)>,
-    pub classes: Classes,
+    pub classes: RowClasses,
 }
 
 /// Cuts a field of one IP version, whose largest value is `most`, into segments. `last`: rows that decide
 /// whatever the other fields are.
 pub(super) fn segments<'r>(
-    of_rows: impl Iterator<Item = &'r [Span]>,
+    of_rows: impl Iterator<Item = &'r [ValueInterval]>,
     (v6, most): (bool, u128),
     count: usize,
     last: &Rows,
@@ -136,7 +136,7 @@ pub(super) fn segments<'r>(
     }
     turns.sort_unstable();
     let mut bits = vec![0u64; count.div_ceil(64)];
-    let mut made = Segments { begins: Vec::new(), classes: Classes::default() };
+    let mut made = Segments { begins: Vec::new(), classes: RowClasses::default() };
     let mut groups = turns.chunk_by(|a, b| a.0 == b.0).peekable();
     if groups.peek().is_none_or(|group| group.first().is_none_or(|(at, _)| *at != 0)) {
         made.begins.push((0, made.classes.number(Rows::new())));
@@ -170,11 +170,11 @@ pub(super) fn rows_that<R>(all: &[R], holds: impl Fn(&R) -> bool) -> Rows {
 }
 
 /// The classes of pairs of classes. `last`: rows that decide whatever the other fields are.
-fn pairs(a: &[Rows], b: &[Rows], last: &Rows) -> Result<(Vec<u32>, Classes), TooLarge> {
+fn pairs(a: &[Rows], b: &[Rows], last: &Rows) -> Result<(Vec<u32>, RowClasses), TooLarge> {
     if a.len().saturating_mul(b.len()) > CELLS_MAX {
         return Err(TooLarge);
     }
-    let mut classes = Classes::default();
+    let mut classes = RowClasses::default();
     let mut cells = Vec::with_capacity(a.len() * b.len());
     for x in a {
         for y in b {
@@ -188,9 +188,9 @@ fn pairs(a: &[Rows], b: &[Rows], last: &Rows) -> Result<(Vec<u32>, Classes), Too
 
 /// Words, written one part after the other.
 #[derive(Default)]
-struct Words(Vec<u64>);
+struct EarlyWords(Vec<u64>);
 
-impl Words {
+impl EarlyWords {
     /// The offset of the next part.
     fn next(&self) -> u32 {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
@@ -211,11 +211,11 @@ struct Services {
     source_ports: Segments,
     destination_ports: Segments,
     cells: Vec<u32>,
-    classes: Classes,
+    classes: RowClasses,
 }
 
 /// A row that matches every port and protocol.
-fn is_any_port(row: &Row) -> bool {
+fn is_any_port(row: &EarlyRow) -> bool {
     let fields = &row.fields;
     fields.source_ports == any_port()
         && fields.destination_ports == any_port()
@@ -223,14 +223,14 @@ fn is_any_port(row: &Row) -> bool {
 }
 
 /// A row that matches every port, protocol, link and tenant.
-fn is_any_service(row: &Row) -> bool {
+fn is_any_service(row: &EarlyRow) -> bool {
     is_any_port(row) && row.fields.links.is_none() && row.fields.tenants.is_none()
 }
 
 /// Whether a row can decide packets of a kind, on links that it matches. For packets of unknown protocol
 /// and ports, a row that refuses decides only if it refuses all of them, and one that sends packets up
 /// always does: so the rest of the list refuses only packets that are refused whatever they are.
-fn is_of_kind(row: &Row, kind: usize) -> bool {
+fn is_of_kind(row: &EarlyRow, kind: usize) -> bool {
     if kind < PROTOCOLS.len() {
         row.fields.protocols & 1 << kind != 0
     } else {
@@ -239,8 +239,8 @@ fn is_of_kind(row: &Row, kind: usize) -> bool {
 }
 
 /// A row that matches every address of a version.
-fn is_everywhere(spans: &[Span], v6: bool) -> bool {
-    spans.contains(&Span::version(v6))
+fn is_everywhere(spans: &[ValueInterval], v6: bool) -> bool {
+    spans.contains(&ValueInterval::version(v6))
 }
 
 /// The different sets of rows by link and tenant, each with a number.
@@ -251,7 +251,7 @@ struct Scopes {
     numbers: Vec<u32>,
 }
 
-fn scopes(all: &[Row], links: &[LinkId], tenants: Option<&Tenants>) -> Scopes {
+fn scopes(all: &[EarlyRow], links: &[LinkId], tenants: Option<&Tenants>) -> Scopes {
     let on = |link| rows_that(all, |row| row.fields.links.as_ref().is_none_or(|links| links.contains(link)));
     let Some(tenants) = tenants else {
         return Scopes { sets: links.iter().map(on).collect(), numbers: Vec::new() };
@@ -268,7 +268,7 @@ fn scopes(all: &[Row], links: &[LinkId], tenants: Option<&Tenants>) -> Scopes {
     let of_tenant: HashMap<TenantId, Rows> =
         of_tenant.into_iter().map(|(tenant, bits)| (tenant, rows(&bits))).collect();
     let of_all = rows_that(all, |row| row.fields.tenants.is_none());
-    let (mut classes, mut numbers) = (Classes::default(), Vec::new());
+    let (mut classes, mut numbers) = (RowClasses::default(), Vec::new());
     for link in links {
         let here = on(link);
         for tenant in &tenants.places {
@@ -279,10 +279,11 @@ fn scopes(all: &[Row], links: &[LinkId], tenants: Option<&Tenants>) -> Scopes {
     Scopes { sets: classes.sets, numbers }
 }
 
-fn services(all: &[Row], scopes: &[Rows]) -> Result<Services, TooLarge> {
+fn services(all: &[EarlyRow], scopes: &[Rows]) -> Result<Services, TooLarge> {
     let none = Rows::new();
-    let ports =
-        |of: fn(&Row) -> &[Span]| segments(all.iter().map(of), (false, u16::MAX.into()), all.len(), &none);
+    let ports = |of: fn(&EarlyRow) -> &[ValueInterval]| {
+        segments(all.iter().map(of), (false, u16::MAX.into()), all.len(), &none)
+    };
     let source_ports = ports(|row| &row.fields.source_ports)?;
     let destination_ports = ports(|row| &row.fields.destination_ports)?;
     let last = rows_that(all, |row| {
@@ -294,7 +295,7 @@ fn services(all: &[Row], scopes: &[Rows]) -> Result<Services, TooLarge> {
     if from.len().saturating_mul(to.len()).saturating_mul(scopes.len() * KINDS) > CELLS_MAX {
         return Err(TooLarge);
     }
-    let (mut cells, mut classes) = (Vec::new(), Classes::default());
+    let (mut cells, mut classes) = (Vec::new(), RowClasses::default());
     let of_kinds: Vec<Rows> = (0..KINDS).map(|kind| rows_that(all, |row| is_of_kind(row, kind))).collect();
     for (scope, (kind, of_kind)) in
         scopes.iter().flat_map(|scope| of_kinds.iter().enumerate().map(move |kind| (scope, kind)))
@@ -339,7 +340,7 @@ fn by_port(segments: &Segments) -> Vec<u32> {
 
 /// The offsets of the parts of one IP version.
 #[derive(Default)]
-struct Version {
+struct EarlyOffsets {
     sources: u32,
     source_count: u32,
     destinations: u32,
@@ -349,7 +350,7 @@ struct Version {
     outcomes: u32,
 }
 
-fn write_segments(words: &mut Words, begins: &[(u128, u32)], v6: bool) -> u32 {
+fn write_segments(words: &mut EarlyWords, begins: &[(u128, u32)], v6: bool) -> u32 {
     let at = words.next();
     for (begin, class) in begins {
         if v6 {
@@ -365,19 +366,24 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-fn version(all: &[Row], v6: bool, services: &[Rows], words: &mut Words) -> Result<Version, TooLarge> {
-    let refuses = |row: &Row| {
+fn version(
+    all: &[EarlyRow],
+    v6: bool,
+    services: &[Rows],
+    words: &mut EarlyWords,
+) -> Result<EarlyOffsets, TooLarge> {
+    let refuses = |row: &EarlyRow| {
         row.outcome.is_some()
             && row.fields.sources.iter().any(|span| span.v6 == v6)
             && row.fields.destinations.iter().any(|span| span.v6 == v6)
     };
     if !all.iter().any(refuses) {
-        return Ok(Version::default());
+        return Ok(EarlyOffsets::default());
     }
     let to_all = rows_that(all, |row| is_any_service(row) && is_everywhere(&row.fields.destinations, v6));
     let from_all = rows_that(all, |row| is_any_service(row) && is_everywhere(&row.fields.sources, v6));
     let any_service = rows_that(all, is_any_service);
-    let (of, count) = ((v6, Span::version(v6).last), all.len());
+    let (of, count) = ((v6, ValueInterval::version(v6).last), all.len());
     let sources = segments(all.iter().map(|row| row.fields.sources.as_slice()), of, count, &to_all)?;
     let destinations =
         segments(all.iter().map(|row| row.fields.destinations.as_slice()), of, count, &from_all)?;
@@ -391,7 +397,7 @@ fn version(all: &[Row], v6: bool, services: &[Rows], words: &mut Words) -> Resul
     };
     let outcomes: Vec<u32> =
         classes.sets.iter().flat_map(|pair| services.iter().map(|service| said(pair, service))).collect();
-    Ok(Version {
+    Ok(EarlyOffsets {
         sources: write_segments(words, &sources.begins, v6),
         source_count: number(sources.begins.len()),
         destinations: write_segments(words, &destinations.begins, v6),
@@ -403,7 +409,7 @@ fn version(all: &[Row], v6: bool, services: &[Rows], words: &mut Words) -> Resul
 }
 
 /// Writes the tables that find a tenant, with its scopes.
-fn write_tenants(tenants: &Tenants, scopes: &[u32], words: &mut Words) -> EarlyHeader {
+fn write_tenants(tenants: &Tenants, scopes: &[u32], words: &mut EarlyWords) -> EarlyHeader {
     let [v4, v6] = &tenants.hosts;
     EarlyHeader {
         scopes: words.pack(scopes, 2),
@@ -423,11 +429,11 @@ fn write_tenants(tenants: &Tenants, scopes: &[u32], words: &mut Words) -> EarlyH
     }
 }
 
-fn build(all: &[Row], level: EarlyLevel<'_>, tenants: Option<&Tenants>) -> Result<Vec<u64>, TooLarge> {
-    let mut words = Words(vec![0; EarlyHeader::LEN / 8]);
+fn build(all: &[EarlyRow], level: EarlyLevel<'_>, tenants: Option<&Tenants>) -> Result<Vec<u64>, TooLarge> {
+    let mut words = EarlyWords(vec![0; EarlyHeader::LEN / 8]);
     let scopes = scopes(all, level.links, tenants);
     let services = services(all, &scopes.sets)?;
-    let number = |classes: &Classes| number(classes.sets.len());
+    let number = |classes: &RowClasses| number(classes.sets.len());
     let (from, to) = (&services.source_ports, &services.destination_ports);
     if number(&from.classes).max(number(&to.classes)) > u16::MAX.into() {
         return Err(TooLarge);

@@ -37,7 +37,7 @@ mod sets;
 mod tenants;
 
 pub use build::{EarlyLevel, EarlyTable};
-pub use read::{Protocol, Question, outcome};
+pub use read::{EarlyKey, Protocol, outcome};
 pub use rows::{EarlyReach, EarlyRules, EarlyTenant, OnLink, Unknown};
 pub(crate) use tenants::{HOSTS_MAX, SELECTED_MAX, TUNNELS_MAX};
 

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 
 /// The lookup key of a packet without a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct EarlyKey {
     /// The number of its link among those whose packets are judged.
     pub link: u32,
     /// The source address.
@@ -100,7 +100,7 @@ fn class_of_ipv6(words: &[u64], mut first: u32, mut count: u32, address: u128) -
 }
 
 /// The classes of both addresses among those of selectors.
-fn hosts(words: &[u64], header: &EarlyHeader, question: &Question) -> [u32; 2] {
+fn hosts(words: &[u64], header: &EarlyHeader, question: &EarlyKey) -> [u32; 2] {
     match (question.source, question.destination) {
         (IpAddr::V4(from), IpAddr::V4(to)) => [from, to]
             .map(|address| class_of_ipv4(words, header.v4_hosts, header.v4_host_count, address.into())),
@@ -111,7 +111,7 @@ fn hosts(words: &[u64], header: &EarlyHeader, question: &Question) -> [u32; 2] {
 }
 
 /// The scope of rules for a packet's link and tenant.
-fn scope(words: &[u64], header: &EarlyHeader, question: &Question) -> u32 {
+fn scope(words: &[u64], header: &EarlyHeader, question: &EarlyKey) -> u32 {
     let link = question.link;
     if header.generation & u64::from(EARLY_TENANTS) == 0 {
         return link;
@@ -134,13 +134,13 @@ fn scope(words: &[u64], header: &EarlyHeader, question: &Question) -> u32 {
 
 /// The number of the outcome that decides a packet; `None`: it goes up.
 #[must_use]
-pub fn outcome(words: &[u64], question: &Question) -> Option<u32> {
+pub fn outcome(words: &[u64], question: &EarlyKey) -> Option<u32> {
     let mut bytes = [0; EarlyHeader::LEN];
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
     let header = EarlyHeader::read(&bytes);
-    let Question { source, destination, protocol, ports, .. } = *question;
+    let EarlyKey { source, destination, protocol, ports, .. } = *question;
     if question.tunnel.is_some() && header.generation & u64::from(EARLY_TUNNELS) == 0 {
         return None;
     }

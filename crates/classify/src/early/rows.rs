@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The list of rules that an early table is made from.
 
-use super::sets::{Span, Values, both, values};
+use super::sets::{ValueInterval, Values, both, values};
 use crate::header::{HeaderRule, Net};
 use bartizan_base::{LinkId, TenantId};
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(super) const ALL_PROTOCOLS: u8 = 15 | OTHERS;
 
 /// The condition of a row: a set of values for each field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Fields {
+pub(super) struct EarlyCondition {
     pub sources: Values,
     pub destinations: Values,
     pub source_ports: Values,
@@ -54,26 +54,27 @@ fn in_both<T: PartialEq + Clone>(a: &OneOf<T>, b: &OneOf<T>) -> OneOf<T> {
 
 /// All addresses.
 pub(super) fn everywhere() -> Values {
-    vec![Span::version(false), Span::version(true)]
+    vec![ValueInterval::version(false), ValueInterval::version(true)]
 }
 
 /// All ports.
 pub(super) fn any_port() -> Values {
-    vec![Span { v6: false, first: 0, last: u16::MAX.into() }]
+    vec![ValueInterval { v6: false, first: 0, last: u16::MAX.into() }]
 }
 
-impl Fields {
+impl EarlyCondition {
     fn of(rule: &HeaderRule) -> Self {
-        let addresses = |net: Option<Net>| net.map_or_else(everywhere, |net| vec![Span::of_net(net)]);
+        let addresses =
+            |net: Option<Net>| net.map_or_else(everywhere, |net| vec![ValueInterval::of_net(net)]);
         let protocols = match rule.protocol {
             None => ALL_PROTOCOLS,
             Some(one) => PROTOCOLS.iter().position(|known| *known == one).map_or(OTHERS, |bit| 1 << bit),
         };
-        Fields {
+        EarlyCondition {
             sources: addresses(rule.source),
             destinations: addresses(rule.destination),
-            source_ports: vec![Span::of_ports(rule.source_ports)],
-            destination_ports: vec![Span::of_ports(rule.destination_ports)],
+            source_ports: vec![ValueInterval::of_ports(rule.source_ports)],
+            destination_ports: vec![ValueInterval::of_ports(rule.destination_ports)],
             protocols,
             links: rule.link.map(|link| vec![link]),
             tenants: rule.tenant.map(|tenant| vec![tenant]),
@@ -91,8 +92,8 @@ impl Fields {
     }
 
     /// The intersection of both; `None` if it is empty.
-    fn and(&self, other: &Fields) -> Option<Self> {
-        let fields = Fields {
+    fn and(&self, other: &EarlyCondition) -> Option<Self> {
+        let fields = EarlyCondition {
             sources: both(&self.sources, &other.sources),
             destinations: both(&self.destinations, &other.destinations),
             source_ports: both(&self.source_ports, &other.source_ports),
@@ -106,22 +107,22 @@ impl Fields {
 }
 
 /// Joins alternatives that differ in one field only, field by field: a product of sets becomes one row again.
-fn put_together(mut all: Vec<Fields>) -> Vec<Fields> {
-    type Take = fn(&mut Fields) -> Values;
+fn put_together(mut all: Vec<EarlyCondition>) -> Vec<EarlyCondition> {
+    type Take = fn(&mut EarlyCondition) -> Values;
     let takes: [Take; 4] = [
         |fields| core::mem::take(&mut fields.sources),
         |fields| core::mem::take(&mut fields.destinations),
         |fields| core::mem::take(&mut fields.source_ports),
         |fields| core::mem::take(&mut fields.destination_ports),
     ];
-    let puts: [fn(&mut Fields, Values); 4] = [
+    let puts: [fn(&mut EarlyCondition, Values); 4] = [
         |fields, set| fields.sources = set,
         |fields, set| fields.destinations = set,
         |fields, set| fields.source_ports = set,
         |fields, set| fields.destination_ports = set,
     ];
     for (take, put) in takes.iter().zip(puts) {
-        let mut groups: BTreeMap<Fields, Vec<Span>> = BTreeMap::new();
+        let mut groups: BTreeMap<EarlyCondition, Vec<ValueInterval>> = BTreeMap::new();
         for mut fields in all {
             let set = take(&mut fields);
             groups.entry(fields).or_default().extend(set);
@@ -134,25 +135,28 @@ fn put_together(mut all: Vec<Fields>) -> Vec<Fields> {
             })
             .collect();
     }
-    let mut groups: BTreeMap<Fields, u8> = BTreeMap::new();
+    let mut groups: BTreeMap<EarlyCondition, u8> = BTreeMap::new();
     for mut fields in all {
         let protocols = core::mem::take(&mut fields.protocols);
         *groups.entry(fields).or_default() |= protocols;
     }
-    let all = groups.into_iter().map(|(fields, protocols)| Fields { protocols, ..fields }).collect();
+    let all = groups.into_iter().map(|(fields, protocols)| EarlyCondition { protocols, ..fields }).collect();
     let all = put_lists_together(all, |fields| &mut fields.links);
     put_lists_together(all, |fields| &mut fields.tenants)
 }
 
 /// Joins rows that are equal except in one list.
-fn put_lists_together<T: Ord>(all: Vec<Fields>, of: fn(&mut Fields) -> &mut OneOf<T>) -> Vec<Fields> {
-    let mut groups: BTreeMap<Fields, OneOf<T>> = BTreeMap::new();
+fn put_lists_together<T: Ord>(
+    all: Vec<EarlyCondition>,
+    of: fn(&mut EarlyCondition) -> &mut OneOf<T>,
+) -> Vec<EarlyCondition> {
+    let mut groups: BTreeMap<EarlyCondition, OneOf<T>> = BTreeMap::new();
     for mut fields in all {
         let own = of(&mut fields).take();
         let known = groups.entry(fields).or_insert(Some(Vec::new()));
         *known = known.take().zip(own).map(|(known, own)| known.into_iter().chain(own).collect());
     }
-    let put = |(mut fields, list): (Fields, OneOf<T>)| {
+    let put = |(mut fields, list): (EarlyCondition, OneOf<T>)| {
         *of(&mut fields) = list.map(|mut list| {
             list.sort_unstable();
             list.dedup();
@@ -165,8 +169,8 @@ fn put_lists_together<T: Ord>(all: Vec<Fields>, of: fn(&mut Fields) -> &mut OneO
 
 /// A row of the list.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub fields: Fields,
+pub(super) struct EarlyRow {
+    pub fields: EarlyCondition,
     /// The outcome to count for a refused packet; `None`: the packet goes up.
     pub outcome: Option<u32>,
     /// The number of its rule in the list.
@@ -175,10 +179,10 @@ pub(super) struct Row {
     pub unknown: Option<Unknown>,
 }
 
-impl Row {
+impl EarlyRow {
     /// The row for a table that does not distinguish tenants: a row of a tenant may match, so its packets
     /// go up.
-    pub fn without_tenants(&self) -> Row {
+    pub fn without_tenants(&self) -> EarlyRow {
         let mut row = self.clone();
         if row.fields.tenants.take().is_some() {
             row.outcome = None;
@@ -212,7 +216,7 @@ pub struct OnLink {
 /// Rules in order: the first that matches a packet decides.
 #[derive(Clone, Debug, Default)]
 pub struct EarlyRules {
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<EarlyRow>,
     /// Selectors of tenants, in the order in which they are tried.
     pub(super) tenants: Vec<EarlyTenant>,
     rules: usize,
@@ -245,10 +249,10 @@ fn first_unknown(rules: &[HeaderRule]) -> Option<Unknown> {
 
 /// Header rules as rows of the list: those that a header alone decides, and those with a condition that a
 /// level below cannot check.
-fn split(rules: &[HeaderRule]) -> [Vec<Fields>; 2] {
+fn split(rules: &[HeaderRule]) -> [Vec<EarlyCondition>; 2] {
     let of = |unknown: bool| {
         let own = rules.iter().filter(|rule| unknown_of(rule).is_some() == unknown);
-        put_together(own.map(Fields::of).collect())
+        put_together(own.map(EarlyCondition::of).collect())
     };
     [of(false), of(true)]
 }
@@ -267,12 +271,12 @@ impl EarlyRules {
         let unknown = first_unknown(alternatives).or_else(|| first_unknown(within));
         let ([sure, unsure], [within, within_unsure]) = (split(alternatives), split(within));
         // A certain match is decided; a possible match goes up before any later row decides.
-        let all = |a: &[Fields], b: &[Fields]| {
+        let all = |a: &[EarlyCondition], b: &[EarlyCondition]| {
             put_together(a.iter().flat_map(|x| b.iter().filter_map(|y| x.and(y))).collect())
         };
-        let mut add = |fields: Vec<Fields>, outcome, unknown| {
+        let mut add = |fields: Vec<EarlyCondition>, outcome, unknown| {
             let rule = self.rules;
-            self.rows.extend(fields.into_iter().map(|fields| Row { fields, outcome, rule, unknown }));
+            self.rows.extend(fields.into_iter().map(|fields| EarlyRow { fields, outcome, rule, unknown }));
         };
         add(all(&sure, &within), outcome, None);
         for (a, b) in [(&sure, &within_unsure), (&unsure, &within), (&unsure, &within_unsure)] {
@@ -287,7 +291,7 @@ impl EarlyRules {
         let can_be = move |tenant: &TenantId| {
             tenant.0 == 0 || self.tenants.iter().any(|own| own.tenant == *tenant && on_link(&own.links))
         };
-        let own = move |row: &&Row| {
+        let own = move |row: &&EarlyRow| {
             on_link(&row.fields.links) && row.fields.tenants.as_ref().is_none_or(|all| all.iter().any(can_be))
         };
         self.rows.chunk_by(|a, b| a.rule == b.rule).filter_map(move |rows| {
@@ -299,7 +303,7 @@ impl EarlyRules {
     }
 
     /// The reason why a level with this reach cannot check a row's tenants; `None` if it can.
-    fn unknown_tenant(&self, row: &Row, reach: EarlyReach) -> Option<Unknown> {
+    fn unknown_tenant(&self, row: &EarlyRow, reach: EarlyReach) -> Option<Unknown> {
         let asked = row.fields.tenants.as_ref()?;
         let in_tunnels = |own: &&EarlyTenant| asked.contains(&own.tenant) && own.tunnels.is_some();
         if !reach.tenants {

@@ -5,38 +5,38 @@ use crate::header::{Net, Range};
 
 /// Values from a first to a last one, both included; for addresses also their IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Span {
+pub(super) struct ValueInterval {
     pub v6: bool,
     pub first: u128,
     pub last: u128,
 }
 
-impl Span {
+impl ValueInterval {
     pub fn of_net(net: Net) -> Self {
         let (v6, first, last) = net.range();
-        Span { v6, first, last }
+        ValueInterval { v6, first, last }
     }
 
     pub fn of_ports(range: Range) -> Self {
-        Span { v6: false, first: range.first.into(), last: range.last.into() }
+        ValueInterval { v6: false, first: range.first.into(), last: range.last.into() }
     }
 
     /// All addresses of a version.
     pub const fn version(v6: bool) -> Self {
-        Span { v6, first: 0, last: if v6 { u128::MAX } else { u32::MAX as u128 } }
+        ValueInterval { v6, first: 0, last: if v6 { u128::MAX } else { u32::MAX as u128 } }
     }
 
-    fn and(self, other: Span) -> Option<Span> {
+    fn and(self, other: ValueInterval) -> Option<ValueInterval> {
         let (first, last) = (self.first.max(other.first), self.last.min(other.last));
-        (self.v6 == other.v6 && first <= last).then_some(Span { v6: self.v6, first, last })
+        (self.v6 == other.v6 && first <= last).then_some(ValueInterval { v6: self.v6, first, last })
     }
 }
 
 /// A set of values: spans that are sorted and do not touch.
-pub(super) type Values = Vec<Span>;
+pub(super) type Values = Vec<ValueInterval>;
 
 /// Makes the set of some spans.
-pub(super) fn values(mut spans: Vec<Span>) -> Values {
+pub(super) fn values(mut spans: Vec<ValueInterval>) -> Values {
     spans.sort_unstable();
     let mut set: Values = Vec::new();
     for span in spans {
@@ -51,7 +51,7 @@ pub(super) fn values(mut spans: Vec<Span>) -> Values {
 }
 
 /// The intersection of two sets.
-pub(super) fn both(a: &[Span], b: &[Span]) -> Values {
+pub(super) fn both(a: &[ValueInterval], b: &[ValueInterval]) -> Values {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     let mut set = Values::new();
     while let (Some(x), Some(y)) = (a.peek(), b.peek()) {

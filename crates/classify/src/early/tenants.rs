@@ -6,9 +6,9 @@
 //! the first ones for each pair of a tag and an address, and a table of such pairs, by classes of tags and
 //! addresses, holds all results.
 
-use super::build::{Classes, Segments, TooLarge, rows_that, segments};
+use super::build::{RowClasses, Segments, TooLarge, rows_that, segments};
 use super::rows::{EarlyTenant, everywhere};
-use super::sets::{Rows, Span, Values, common, either, first_common, values};
+use super::sets::{Rows, ValueInterval, Values, common, either, first_common, values};
 use bartizan_base::{LinkId, TenantId};
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub(super) struct Tenants {
 
 /// Classes of tags and of tunnel numbers.
 struct Tags {
-    classes: Classes,
+    classes: RowClasses,
     untagged: u32,
     vlans: Vec<u32>,
     tunnels: Vec<(u128, u32)>,
@@ -60,7 +60,7 @@ fn by_value<V: Ord + Copy>(named: &[(usize, &Vec<V>)]) -> BTreeMap<V, Rows> {
 }
 
 fn tags(all: &[EarlyTenant]) -> Result<Tags, TooLarge> {
-    let mut classes = Classes::default();
+    let mut classes = RowClasses::default();
     let plain = rows_that(all, |own| own.vlans.is_none() && own.tunnels.is_none());
     let untagged = classes.number(plain.clone());
     let numbered = |of: fn(&EarlyTenant) -> bool| all.iter().enumerate().filter(move |(_, own)| of(own));
@@ -98,20 +98,20 @@ fn tags(all: &[EarlyTenant]) -> Result<Tags, TooLarge> {
 type Begins = Vec<(u128, u32)>;
 
 /// Classes of addresses, and where they begin in each version.
-fn hosts(all: &[EarlyTenant]) -> Result<(Classes, [Begins; 2]), TooLarge> {
-    let mut classes = Classes::default();
+fn hosts(all: &[EarlyTenant]) -> Result<(RowClasses, [Begins; 2]), TooLarge> {
+    let mut classes = RowClasses::default();
     if all.iter().all(|own| own.networks.is_none()) {
         classes.number(rows_that(all, |_| true));
         return Ok((classes, [vec![(0, 0)], vec![(0, 0)]]));
     }
     let of = |own: &EarlyTenant| match &own.networks {
-        Some(networks) => values(networks.iter().map(|net| Span::of_net(*net)).collect()),
+        Some(networks) => values(networks.iter().map(|net| ValueInterval::of_net(*net)).collect()),
         None => everywhere(),
     };
     let spans: Vec<Values> = all.iter().map(of).collect();
     let mut versions = [Vec::new(), Vec::new()];
     for (v6, begins) in [false, true].into_iter().zip(&mut versions) {
-        let of = (v6, Span::version(v6).last);
+        let of = (v6, ValueInterval::version(v6).last);
         let Segments { begins: own, classes: sets } =
             segments(spans.iter().map(Vec::as_slice), of, all.len(), &Rows::new())?;
         let numbers: Vec<u32> = sets.sets.into_iter().map(|set| classes.number(set)).collect();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tables compared with the lists that they are made from.
 
-use super::{EarlyLevel, EarlyReach, EarlyRules, EarlyTenant, Protocol, Question, Unknown, outcome};
+use super::{EarlyKey, EarlyLevel, EarlyReach, EarlyRules, EarlyTenant, Protocol, Unknown, outcome};
 use crate::header::{Header, HeaderRule, NameId, Net, Range};
 use bartizan_base::{LinkId, TenantId};
 use bartizan_packet::VlanIds;
@@ -147,8 +147,8 @@ fn header(random: &mut Random) -> Header {
     }
 }
 
-fn question(header: &Header) -> Question {
-    Question {
+fn question(header: &Header) -> EarlyKey {
+    EarlyKey {
         link: LINKS.iter().position(|link| *link == header.link).unwrap() as u32,
         source: header.source,
         destination: header.destination,
@@ -183,13 +183,13 @@ fn a_table_says_what_the_first_rule_says_that_matches() {
             let (header, (vlans, tunnel)) = (header(&mut random), around(&mut random));
             let tenant = tenant_of(&tenants, &header, (&vlans, tunnel));
             let (header, question) =
-                (Header { tenant, ..header }, Question { vlans, tunnel, ..question(&header) });
+                (Header { tenant, ..header }, EarlyKey { vlans, tunnel, ..question(&header) });
             let said = outcome(&table.words, &question);
             of_tenants[usize::from(tenant.0)] += u32::from(said.is_some());
             assert_eq!(said, expected(&list, &header), "{header:?}");
             met[usize::from(said.is_some())] += 1;
             // A packet that is refused whatever it is, is refused with each protocol and all ports.
-            let whatever = Question { protocol: Protocol::Whatever, ..question };
+            let whatever = EarlyKey { protocol: Protocol::Whatever, ..question };
             if outcome(&table.words, &whatever).is_some() {
                 refused_whatever += 1;
                 for (protocol, ports) in [(6, 0), (17, 2), (1, 3), (58, 1), (132, 4), (47, 65_535)] {
@@ -211,7 +211,7 @@ fn what_has_no_ports_is_refused_by_rules_that_ask_for_none() {
         let mut rules = EarlyRules::default();
         list.iter().for_each(|(rule, outcome)| rules.push(&[HeaderRule::default()], &[*rule], *outcome));
         let (source, destination) = ([11, 0, 1, 9].into(), [5; 4].into());
-        let question = Question {
+        let question = EarlyKey {
             link: 0,
             source,
             destination,
@@ -248,7 +248,7 @@ fn a_rule_of_many_prefixes_and_many_rules_of_one_fit() {
         let destination = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
         outcome(
             words,
-            &Question {
+            &EarlyKey {
                 link: 0,
                 source,
                 destination,
@@ -304,7 +304,7 @@ fn what_does_not_fit_is_left_out_from_the_end() {
         let (source, destination) = (rule.source.unwrap().address, rule.destination.unwrap().address);
         let said = outcome(
             &table.words,
-            &Question {
+            &EarlyKey {
                 link: 0,
                 source,
                 destination,
@@ -324,7 +324,7 @@ fn what_nobody_refuses_needs_no_words() {
     assert_eq!(rules.table(level(10)).words, []);
     rules.push(&[HeaderRule::default()], &[blocked(1)], None);
     assert_eq!((rules.len(), rules.table(level(10)).words), (1, vec![]));
-    let question = Question {
+    let question = EarlyKey {
         link: 0,
         source: [1, 2, 3, 4].into(),
         destination: [5; 4].into(),
@@ -409,7 +409,7 @@ fn thousands_of_tenants_have_rules_of_their_own() {
             let source = IpAddr::V4(Ipv4Addr::from(0x0b00_0007 | of << 8));
             let (destination, ports) = ([5; 4].into(), (1, 2));
             let question =
-                Question { link: 1, source, destination, protocol: Protocol::Udp, ports, vlans, tunnel };
+                EarlyKey { link: 1, source, destination, protocol: Protocol::Udp, ports, vlans, tunnel };
             outcome(&table.words, &question)
         };
         let own = u32::from(number % 8);
@@ -420,7 +420,7 @@ fn thousands_of_tenants_have_rules_of_their_own() {
     // A level that does not read tunnels refuses no packet in them.
     let none = rules.table(EarlyLevel { tunnels: false, ..level(1 << 14) });
     let source = IpAddr::V4(Ipv4Addr::from(0x0b00_0207));
-    let question = Question {
+    let question = EarlyKey {
         link: 1,
         source,
         destination: [5; 4].into(),
@@ -459,7 +459,7 @@ fn what_may_be_a_tenants_goes_up_where_there_is_no_room_to_tell() {
         let source = IpAddr::V4(Ipv4Addr::from(0x0b00_0007 | number << 8));
         let (destination, ports, vlans) = ([5; 4].into(), (1, 2), VlanIds::default());
         let question =
-            Question { link: 0, source, destination, protocol: Protocol::Udp, ports, vlans, tunnel: None };
+            EarlyKey { link: 0, source, destination, protocol: Protocol::Udp, ports, vlans, tunnel: None };
         outcome(&table.words, &question)
     };
     assert_eq!([1, 2, 3].map(ask), [None, Some(2), Some(0)]);

@@ -26,7 +26,7 @@ use crate::header::{HeaderRule, Net, Range};
 use crate::trace::Random;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use foldhash::fast::FixedState;
-use prefixes::{Form, Prefix, Splits, shuffle};
+use prefixes::{PrefixMapping, Splits, SyntheticPrefix, shuffle};
 use std::collections::{HashMap, HashSet};
 
 /// The number of larger draws when too many rules were equal.
@@ -60,7 +60,7 @@ pub enum GenerateError {
 
 /// The ports and the protocol of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Ports {
+struct RulePorts {
     source: Range,
     destination: Range,
     protocol: Option<u8>,
@@ -89,10 +89,10 @@ impl PortClass {
 }
 
 /// The class of both ranges, and the protocol.
-type Kind = (PortClass, PortClass, Option<u8>);
+type PortClassKey = (PortClass, PortClass, Option<u8>);
 
-impl Ports {
-    fn kind(&self) -> Kind {
+impl RulePorts {
+    fn kind(&self) -> PortClassKey {
         (PortClass::of(self.source), PortClass::of(self.destination), self.protocol)
     }
 }
@@ -102,17 +102,17 @@ impl Ports {
 struct Pair {
     lengths: [u8; 2],
     /// Each with its place in the order, from 0 to 1.
-    rules: Vec<(Ports, f64)>,
+    rules: Vec<(RulePorts, f64)>,
 }
 
 /// The measured statistics of a rule set. See the module.
 #[derive(Clone, Debug)]
-pub struct Statistics {
+pub struct RuleSetStatistics {
     v6: bool,
     rules: usize,
     pairs: Vec<Pair>,
     /// Ports and protocols of the rules of a kind.
-    kinds: HashMap<Kind, Vec<Ports>, FixedState>,
+    kinds: HashMap<PortClassKey, Vec<RulePorts>, FixedState>,
     /// The probability that a further rule has a combination of ports and protocol that was not seen.
     unseen: f64,
     /// Those of sources and of destinations.
@@ -124,10 +124,10 @@ fn version(rule: &HeaderRule) -> Option<bool> {
     [rule.source, rule.destination].into_iter().flatten().next().map(|net| !net.address.is_ipv4())
 }
 
-fn prefix(net: Option<Net>) -> Prefix {
-    let Some(net) = net else { return Prefix { bits: 0, length: 0 } };
+fn prefix(net: Option<Net>) -> SyntheticPrefix {
+    let Some(net) = net else { return SyntheticPrefix { bits: 0, length: 0 } };
     let (v6, first, _) = net.range();
-    Prefix { bits: if v6 { first } else { first << 96 }, length: net.length }
+    SyntheticPrefix { bits: if v6 { first } else { first << 96 }, length: net.length }
 }
 
 fn matches_everything(rule: &HeaderRule) -> bool {
@@ -136,7 +136,7 @@ fn matches_everything(rule: &HeaderRule) -> bool {
         && [rule.source_ports, rule.destination_ports] == [Range::ANY; 2]
 }
 
-impl Statistics {
+impl RuleSetStatistics {
     /// Measures the rules of one IP version: IPv4 if there are any.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl Statistics {
         Self::measure_version(rules, v6)
     }
 
-    /// As [`Statistics::measure`], for one version.
+    /// As [`RuleSetStatistics::measure`], for one version.
     ///
     /// # Errors
     /// No rules of that version, or only rules that match everything.
@@ -161,9 +161,9 @@ impl Statistics {
         }
         let mut pairs: Vec<Pair> = Vec::new();
         let mut places: HashMap<[(u128, u8); 2], usize, FixedState> = HashMap::default();
-        let mut ends: [Vec<Prefix>; 2] = Default::default();
-        let mut kinds: HashMap<Kind, Vec<Ports>, FixedState> = HashMap::default();
-        let mut seen: HashMap<Ports, usize, FixedState> = HashMap::default();
+        let mut ends: [Vec<SyntheticPrefix>; 2] = Default::default();
+        let mut kinds: HashMap<PortClassKey, Vec<RulePorts>, FixedState> = HashMap::default();
+        let mut seen: HashMap<RulePorts, usize, FixedState> = HashMap::default();
         for (index, rule) in rules.iter().enumerate() {
             let both = [prefix(rule.source), prefix(rule.destination)];
             let place = *places.entry(both.map(|p| (p.bits, p.length))).or_insert_with(|| {
@@ -171,7 +171,7 @@ impl Statistics {
                 ends.iter_mut().zip(both).for_each(|(ends, prefix)| ends.push(prefix));
                 pairs.len() - 1
             });
-            let ports = Ports {
+            let ports = RulePorts {
                 source: rule.source_ports,
                 destination: rule.destination_ports,
                 protocol: rule.protocol,
@@ -183,7 +183,7 @@ impl Statistics {
             *seen.entry(ports).or_default() += 1;
         }
         let once = seen.values().filter(|times| **times == 1).count();
-        Ok(Statistics {
+        Ok(RuleSetStatistics {
             v6,
             rules: rules.len(),
             pairs,
@@ -207,8 +207,8 @@ impl Statistics {
         let wanted = count.checked_sub(1).ok_or(GenerateError::Zero)?;
         let form = match (self.v6, v6) {
             (true, false) => return Err(GenerateError::Version),
-            (false, true) => Form::Widened,
-            _ => Form::Same,
+            (false, true) => PrefixMapping::Widened,
+            _ => PrefixMapping::Same,
         };
         let (mut aim, mut reached) = (wanted, 0);
         for _ in 0..ROUNDS {
@@ -231,7 +231,7 @@ impl Statistics {
     }
 
     /// The different rules among about so many drawn ones, with their places.
-    fn draw_about(&self, count: usize, form: Form, random: &mut Random) -> Vec<(f64, HeaderRule)> {
+    fn draw_about(&self, count: usize, form: PrefixMapping, random: &mut Random) -> Vec<(f64, HeaderRule)> {
         let mut chosen: Vec<&Pair> = Vec::new();
         let mut rules = 0;
         let mut pass: Vec<&Pair> = Vec::new();
@@ -260,7 +260,7 @@ impl Statistics {
             chosen.iter().zip(sources.into_iter().zip(destinations)).enumerate()
         {
             let [source_length, destination_length] = pair.lengths.map(|length| form.length(length));
-            let v6 = self.v6 || form == Form::Widened;
+            let v6 = self.v6 || form == PrefixMapping::Widened;
             for (ports, place) in &pair.rules {
                 let ports = if index < first_pass { *ports } else { self.again(ports, random) };
                 let rule = HeaderRule {
@@ -280,13 +280,13 @@ impl Statistics {
     }
 
     /// Ports and protocol for a repeated use of a pair.
-    fn again(&self, ports: &Ports, random: &mut Random) -> Ports {
+    fn again(&self, ports: &RulePorts, random: &mut Random) -> RulePorts {
         let alike = self.kinds.get(&ports.kind()).map(Vec::as_slice).unwrap_or_default();
         if random.unit() >= self.unseen {
             return *ports;
         }
         let mut one = || alike.get(random.below(alike.len())).unwrap_or(ports);
-        Ports { source: one().source, destination: one().destination, protocol: ports.protocol }
+        RulePorts { source: one().source, destination: one().destination, protocol: ports.protocol }
     }
 }
 

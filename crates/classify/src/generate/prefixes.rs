@@ -14,14 +14,14 @@ const ALIKE: usize = 2;
 
 /// Leading bits of an address, from the most significant bit of the number on, as many as its length.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Prefix {
+pub(super) struct SyntheticPrefix {
     pub bits: u128,
     pub length: u8,
 }
 
 /// The kind of the drawn addresses, and the mapping of measured lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum PrefixMapping {
     /// Lengths stay as they are.
     Same,
     /// IPv6 from IPv4: /8 becomes /32 (a provider), /16 /48 (a site), /24 /64 (a network), /32 /128 (a host).
@@ -31,19 +31,19 @@ pub(super) enum Form {
 /// The leading bits of all global unicast addresses of IPv6, and their number.
 const GLOBAL: (u128, u8) = (0b001 << 125, 3);
 
-impl Form {
+impl PrefixMapping {
     pub fn length(self, length: u8) -> u8 {
         match (self, length) {
-            (Form::Same, _) | (_, 0) => length,
-            (Form::Widened, 1..=24) => 16 + 2 * length,
-            (Form::Widened, _) => 64 + 8 * (length.min(32) - 24),
+            (PrefixMapping::Same, _) | (_, 0) => length,
+            (PrefixMapping::Widened, 1..=24) => 16 + 2 * length,
+            (PrefixMapping::Widened, _) => 64 + 8 * (length.min(32) - 24),
         }
     }
 }
 
 /// The branching of the prefixes of a node.
 #[derive(Clone, Debug)]
-struct Node {
+struct PrefixNode {
     /// The length that most of its prefixes have.
     main: u8,
     prefixes: usize,
@@ -57,7 +57,7 @@ struct Node {
 #[derive(Clone, Debug)]
 pub(super) struct Splits {
     /// Measured nodes by depth, each level sorted by most frequent length and number of prefixes.
-    levels: Vec<Vec<Node>>,
+    levels: Vec<Vec<PrefixNode>>,
 }
 
 /// The number of prefixes of each length.
@@ -84,9 +84,9 @@ fn random_bits(random: &mut Random) -> u128 {
 }
 
 impl Splits {
-    pub fn measure(prefixes: Vec<Prefix>) -> Self {
+    pub fn measure(prefixes: Vec<SyntheticPrefix>) -> Self {
         let longest = prefixes.iter().map(|p| usize::from(p.length)).max().unwrap_or(0);
-        let mut levels: Vec<Vec<Node>> = vec![Vec::new(); longest];
+        let mut levels: Vec<Vec<PrefixNode>> = vec![Vec::new(); longest];
         let mut nodes = vec![(0u8, prefixes)];
         while let Some((level, prefixes)) = nodes.pop() {
             let below = prefixes.into_iter().filter(|p| p.length > level);
@@ -101,7 +101,7 @@ impl Splits {
                 (*length, taken.get(length).copied().unwrap_or(0) as f64 / *of as f64)
             };
             if let Some(nodes) = levels.get_mut(usize::from(level)) {
-                nodes.push(Node {
+                nodes.push(PrefixNode {
                     main: main_of(&all),
                     prefixes: total,
                     share: ones.len() as f64 / total as f64,
@@ -115,18 +115,19 @@ impl Splits {
     }
 
     /// A measured node similar to one with so many prefixes of each length.
-    fn like(&self, level: u8, counts: &BTreeMap<u8, usize>, random: &mut Random) -> Option<&Node> {
+    fn like(&self, level: u8, counts: &BTreeMap<u8, usize>, random: &mut Random) -> Option<&PrefixNode> {
         let nodes = self.levels.get(usize::from(level))?;
         let (main, prefixes) = (main_of(counts), counts.values().sum::<usize>());
         // Among the nodes with this length, or else among all.
         let from = nodes.partition_point(|n| n.main < main);
         let to = nodes.partition_point(|n| n.main <= main);
         let nodes = nodes.get(from..to).filter(|n| !n.is_empty()).unwrap_or(nodes);
-        let ratio = |n: &Node| n.prefixes.max(prefixes) as f64 / n.prefixes.min(prefixes).max(1) as f64;
+        let ratio = |n: &PrefixNode| n.prefixes.max(prefixes) as f64 / n.prefixes.min(prefixes).max(1) as f64;
         let nearest = nodes.iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b)))?.prefixes;
         let alike = nodes.iter().filter(|n| n.prefixes.max(nearest) <= ALIKE * n.prefixes.min(nearest));
         // Among those, the nodes with the most statistics about these lengths.
-        let said = |n: &Node| n.shares.iter().filter_map(|(length, _)| counts.get(length)).sum::<usize>();
+        let said =
+            |n: &PrefixNode| n.shares.iter().filter_map(|(length, _)| counts.get(length)).sum::<usize>();
         let (mut most, mut best) = (0, Vec::new());
         for node in alike {
             let said = said(node);
@@ -141,7 +142,7 @@ impl Splits {
     }
 
     /// Draws an address for each of the measured lengths; bits after the length in `form` are zero.
-    pub fn draw(&self, lengths: &[u8], form: Form, random: &mut Random) -> Vec<u128> {
+    pub fn draw(&self, lengths: &[u8], form: PrefixMapping, random: &mut Random) -> Vec<u128> {
         let mut out = vec![0u128; lengths.len()];
         let length = &|member: &u32| lengths.get(*member as usize).copied().unwrap_or(0);
         let mut nodes = vec![(0u8, 0u128, (0..lengths.len() as u32).collect::<Vec<_>>())];
@@ -173,7 +174,7 @@ impl Splits {
             }
             // The first bit that differs; where one measured bit became several, each branch draws the bits
             // after it separately.
-            let first = if form == Form::Widened { from.max(GLOBAL.1) } else { from };
+            let first = if form == PrefixMapping::Widened { from.max(GLOBAL.1) } else { from };
             let at = first + random.below(usize::from(to - first)) as u8;
             let other = between(common ^ u128::MAX, at, at + 1) | between(random_bits(random), at + 1, to);
             nodes.push((level + 1, between(common, 0, at) | other, others));
@@ -181,7 +182,7 @@ impl Splits {
                 nodes.push((level + 1, common, members));
             }
         }
-        if form == Form::Widened {
+        if form == PrefixMapping::Widened {
             for (place, length) in out.iter_mut().zip(lengths).filter(|(_, length)| **length > 0) {
                 *place = between(*place, GLOBAL.1, form.length(*length)) | GLOBAL.0;
             }

@@ -117,7 +117,7 @@ impl Delta {
         bits: impl Fn(usize) -> u64,
         words: usize,
         header: impl Fn() -> Header,
-        sets: &mut [Found],
+        sets: &mut [DeltaLookup],
     ) {
         for word in 0..words {
             let mut left = bits(word);
@@ -145,7 +145,7 @@ impl Delta {
 
     /// Looks a header up; `found` has the rank of each set's compiled match.
     #[inline]
-    pub fn find_v4(&self, header: &FlatV4, found: &mut [Found]) {
+    pub fn find_v4(&self, header: &FlatV4, found: &mut [DeltaLookup]) {
         let [a, b, ..] = &self.roots;
         let root = |address: u32| (address >> (32 - ROOT_BITS)) as usize;
         let (source, destination) = (root(header.source), root(header.destination));
@@ -155,7 +155,7 @@ impl Delta {
 
     /// As [`Delta::find_v4`].
     #[inline]
-    pub fn find_v6(&self, header: &FlatV6, found: &mut [Found]) {
+    pub fn find_v6(&self, header: &FlatV6, found: &mut [DeltaLookup]) {
         let [_, _, a, b] = &self.roots;
         let (source, destination) = (root_v6(header.source[0]), root_v6(header.destination[0]));
         let bits = |word| a.bits(word, source) & b.bits(word, destination);
@@ -165,7 +165,7 @@ impl Delta {
 
 /// The result of a lookup in one set so far.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct DeltaLookup {
     /// Rank of a compiled entry, `u32::MAX` for none.
     pub rank: u32,
     /// Priority, sequence and place of an added entry that comes before it.

@@ -11,7 +11,7 @@
 mod delta;
 mod version;
 
-pub use version::Version;
+pub use version::LiveVersion;
 pub(crate) use version::{Meanings, Stored};
 
 use crate::classifier::{Classifier, InsertError, Match, RankedRule, SETS_MAX};
@@ -28,31 +28,31 @@ use std::sync::Arc;
 
 /// The place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum LiveEntryPlace {
     Compiled { set: u8, rank: u32 },
     Added(usize),
 }
 
 /// A change that has to be repeated on a version that is being compiled.
 #[derive(Clone, Copy, Debug)]
-enum Change {
+enum VersionChange {
     Insert { set: u8, entry: RankedRule, sequence: u64 },
     Delete(Fid),
 }
 
 /// The writer's index of a version.
 #[derive(Debug)]
-struct Index {
-    by_fid: HashMap<Fid, Vec<Place>, FixedState>,
+struct VersionIndex {
+    by_fid: HashMap<Fid, Vec<LiveEntryPlace>, FixedState>,
     /// Compiled entries by set and priority.
     by_priority: HashMap<(u8, u32), Vec<u32>, FixedState>,
     live: usize,
 }
 
-impl Index {
-    fn new(version: &Version) -> Self {
+impl VersionIndex {
+    fn new(version: &LiveVersion) -> Self {
         let total = version.sets.iter().map(|s| s.stored.len()).sum();
-        let mut index = Index {
+        let mut index = VersionIndex {
             by_fid: HashMap::with_capacity_and_hasher(total, FixedState::default()),
             by_priority: HashMap::with_capacity_and_hasher(total, FixedState::default()),
             live: total,
@@ -60,7 +60,11 @@ impl Index {
         for (set, s) in version.sets.iter().enumerate() {
             for (rank, stored) in s.stored.iter().enumerate() {
                 let (set, rank) = (set as u8, rank as u32);
-                index.by_fid.entry(stored.entry.fid).or_default().push(Place::Compiled { set, rank });
+                index
+                    .by_fid
+                    .entry(stored.entry.fid)
+                    .or_default()
+                    .push(LiveEntryPlace::Compiled { set, rank });
                 index.by_priority.entry((set, stored.entry.priority)).or_default().push(rank);
             }
         }
@@ -68,7 +72,7 @@ impl Index {
     }
 
     /// Inserts an entry, if there is room; returns whether it did.
-    fn insert(&mut self, version: &Version, set: u8, entry: RankedRule, sequence: u64) -> bool {
+    fn insert(&mut self, version: &LiveVersion, set: u8, entry: RankedRule, sequence: u64) -> bool {
         let Some(of_set) = version.sets.get(usize::from(set)) else { return false };
         version.change();
         let same = self.by_priority.get(&(set, entry.priority)).map(Vec::as_slice).unwrap_or_default();
@@ -80,7 +84,7 @@ impl Index {
                     && !version.delta.iter().any(|a| a.set == set && a.entry.priority == entry.priority) =>
             {
                 of_set.revive(*rank, entry.fid);
-                Some(Place::Compiled { set, rank: *rank })
+                Some(LiveEntryPlace::Compiled { set, rank: *rank })
             }
             _ => None,
         };
@@ -88,7 +92,7 @@ impl Index {
             // Of equal priorities the entry inserted earlier comes first: the compiled ones.
             let before = of_set.stored.partition_point(|s| s.entry.priority <= entry.priority) as u32;
             let added = Added { set, entry, sequence, before, valid: AtomicBool::new(true) };
-            version.delta.add(added).map(Place::Added)
+            version.delta.add(added).map(LiveEntryPlace::Added)
         });
         if let Some(place) = place {
             self.by_fid.entry(entry.fid).or_default().push(place);
@@ -97,16 +101,16 @@ impl Index {
         place.is_some()
     }
 
-    fn delete(&mut self, version: &Version, fid: Fid) -> usize {
+    fn delete(&mut self, version: &LiveVersion, fid: Fid) -> usize {
         let places = self.by_fid.remove(&fid).unwrap_or_default();
         let mut gone = 0;
         for place in places {
             version.change();
             let was = match place {
-                Place::Compiled { set, rank } => {
+                LiveEntryPlace::Compiled { set, rank } => {
                     version.sets.get(usize::from(set)).is_some_and(|s| s.kill(rank))
                 }
-                Place::Added(place) => {
+                LiveEntryPlace::Added(place) => {
                     version.delta.get(place).is_some_and(|a| a.valid.swap(false, Ordering::AcqRel))
                 }
             };
@@ -119,12 +123,12 @@ impl Index {
 
 /// Looks up in the version that [`Live`] published last.
 #[derive(Clone, Debug)]
-pub struct Reader(Arc<ArcSwap<Version>>);
+pub struct Reader(Arc<ArcSwap<LiveVersion>>);
 
 impl Reader {
     /// The present version, for lookups of a batch. Keep it for the batch, not longer.
     #[must_use]
-    pub fn version(&self) -> impl std::ops::Deref<Target = Arc<Version>> + use<> {
+    pub fn version(&self) -> impl std::ops::Deref<Target = Arc<LiveVersion>> + use<> {
         self.0.load()
     }
 }
@@ -140,14 +144,14 @@ pub struct Rebuild {
 /// Compiled tables.
 #[derive(Debug)]
 pub struct Rebuilt {
-    version: Version,
+    version: LiveVersion,
     number: u64,
 }
 
 impl Rebuild {
     /// Compiles for at most this instruction set, for comparisons.
     #[must_use]
-    pub fn run_at(self, level: crate::Level) -> Rebuilt {
+    pub fn run_at(self, level: crate::InstructionSet) -> Rebuilt {
         let mut rebuilt = self.run();
         rebuilt.version.set_level(level);
         rebuilt
@@ -156,20 +160,20 @@ impl Rebuild {
     /// Compiles the tables.
     #[must_use]
     pub fn run(self) -> Rebuilt {
-        Rebuilt { version: Version::new(self.sets, self.options), number: self.number }
+        Rebuilt { version: LiveVersion::new(self.sets, self.options), number: self.number }
     }
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Live {
-    published: Arc<ArcSwap<Version>>,
-    index: Index,
+    published: Arc<ArcSwap<LiveVersion>>,
+    index: VersionIndex,
     options: Options,
     sequence: u64,
     /// The number of the running rebuild, and the changes since it began.
     rebuild: u64,
-    log: Option<Vec<Change>>,
+    log: Option<Vec<VersionChange>>,
     changed: bool,
 }
 
@@ -179,9 +183,9 @@ impl Live {
     #[must_use]
     pub fn new(sets: u8, budget: usize) -> Self {
         let options = Options { budget, fast: false };
-        let version = Version::new(vec![Vec::new(); usize::from(sets.min(SETS_MAX))], options);
+        let version = LiveVersion::new(vec![Vec::new(); usize::from(sets.min(SETS_MAX))], options);
         Live {
-            index: Index::new(&version),
+            index: VersionIndex::new(&version),
             published: Arc::new(ArcSwap::from_pointee(version)),
             options,
             sequence: 0,
@@ -221,17 +225,17 @@ impl Live {
         }
         let Some(log) = self.log.take() else { return false };
         let version = rebuilt.version;
-        let mut index = Index::new(&version);
+        let mut index = VersionIndex::new(&version);
         for change in log {
             match change {
-                Change::Insert { set, entry, sequence } => {
+                VersionChange::Insert { set, entry, sequence } => {
                     if !index.insert(&version, set, entry, sequence) {
                         self.changed = true;
                         return false;
                     }
                     self.changed = true;
                 }
-                Change::Delete(fid) => {
+                VersionChange::Delete(fid) => {
                     index.delete(&version, fid);
                     self.changed = true;
                 }
@@ -267,8 +271,8 @@ impl Live {
             }
             list.sort_by_key(|s| (s.entry.priority, s.sequence));
         }
-        let version = Version::new(sets, self.options);
-        self.index = Index::new(&version);
+        let version = LiveVersion::new(sets, self.options);
+        self.index = VersionIndex::new(&version);
         self.published.store(Arc::new(version));
         // A running rebuild would lack these.
         self.log = None;
@@ -305,7 +309,7 @@ impl Classifier for Live {
             self.sequence += 1;
             self.changed = true;
             if let Some(log) = &mut self.log {
-                log.push(Change::Insert { set, entry: *entry, sequence });
+                log.push(VersionChange::Insert { set, entry: *entry, sequence });
             }
         }
         Ok(())
@@ -316,7 +320,7 @@ impl Classifier for Live {
         if gone > 0 {
             self.changed = true;
             if let Some(log) = &mut self.log {
-                log.push(Change::Delete(fid));
+                log.push(VersionChange::Delete(fid));
             }
         }
         gone

@@ -12,7 +12,7 @@
 //! are few (their best rule was deleted, or an added entry matches), the tables' results for them stay
 //! valid, and settling again means that the writer has made progress.
 
-use super::delta::{Added, Delta, Found};
+use super::delta::{Added, Delta, DeltaLookup};
 use crate::classifier::{Match, NO_FID, RankedRule, SETS_MAX};
 use crate::flat::{Flat, FlatV4, FlatV6};
 use crate::header::Header;
@@ -41,7 +41,7 @@ pub(crate) struct Meanings {
 
 /// The compiled entries of a set, by rank.
 #[derive(Debug)]
-pub(crate) struct Set {
+pub(crate) struct LiveSet {
     pub stored: Arc<[Stored]>,
     priorities: Vec<u32>,
     /// The fid of each entry now, [`NO_FID`] while it is deleted. This is its valid flag: one load reads
@@ -52,12 +52,12 @@ pub(crate) struct Set {
 
 /// A set as lookups read it, by value: writing results does not force a reload of it.
 #[derive(Clone, Copy)]
-struct Flags<'a> {
+struct LiveSetView<'a> {
     fids: &'a [AtomicU32],
     priorities: &'a [u32],
 }
 
-impl Flags<'_> {
+impl LiveSetView<'_> {
     #[inline(always)]
     fn fid(self, rank: u32) -> Fid {
         // The rank [`NONE`] selects the last element.
@@ -68,16 +68,16 @@ impl Flags<'_> {
 }
 
 /// The result of a lookup.
-trait Answer: Copy {
+trait LookupResult: Copy {
     /// The result for a compiled entry; none if it is deleted, or if no entry has this rank.
-    fn compiled(flags: Flags<'_>, rank: u32) -> Self;
+    fn compiled(flags: LiveSetView<'_>, rank: u32) -> Self;
     fn is_none(&self) -> bool;
     fn added(entry: &RankedRule) -> Self;
 }
 
-impl Answer for Option<Match> {
+impl LookupResult for Option<Match> {
     #[inline(always)]
-    fn compiled(flags: Flags<'_>, rank: u32) -> Self {
+    fn compiled(flags: LiveSetView<'_>, rank: u32) -> Self {
         let priority = *flags.priorities.get(rank as usize)?;
         let fid = flags.fid(rank);
         (fid != NO_FID).then_some(Match { fid, priority })
@@ -93,9 +93,9 @@ impl Answer for Option<Match> {
     }
 }
 
-impl Answer for Fid {
+impl LookupResult for Fid {
     #[inline(always)]
-    fn compiled(flags: Flags<'_>, rank: u32) -> Self {
+    fn compiled(flags: LiveSetView<'_>, rank: u32) -> Self {
         flags.fid(rank)
     }
 
@@ -109,11 +109,11 @@ impl Answer for Fid {
     }
 }
 
-impl Set {
+impl LiveSet {
     fn new(stored: Vec<Stored>) -> Self {
         let mut fids: Vec<AtomicU32> = stored.iter().map(|s| AtomicU32::new(s.entry.fid.0)).collect();
         fids.resize_with((stored.len() + 1).next_power_of_two(), || AtomicU32::new(NO_FID.0));
-        Set { priorities: stored.iter().map(|s| s.entry.priority).collect(), fids, stored: stored.into() }
+        LiveSet { priorities: stored.iter().map(|s| s.entry.priority).collect(), fids, stored: stored.into() }
     }
 
     /// Copies the entries, with other fids and priorities.
@@ -130,7 +130,7 @@ impl Set {
             }
         }
         let fids = fids.into_iter().map(AtomicU32::new).collect();
-        Set { priorities, fids, stored: Arc::clone(&self.stored) }
+        LiveSet { priorities, fids, stored: Arc::clone(&self.stored) }
     }
 
     #[inline]
@@ -146,7 +146,7 @@ impl Set {
     /// Computes results of a batch, from the ranks of the tables; returns, by bit, the headers whose entry is
     /// deleted.
     #[inline(always)]
-    fn results<A: Answer>(&self, ranks: &[u32], results: &mut [A]) -> u64 {
+    fn results<A: LookupResult>(&self, ranks: &[u32], results: &mut [A]) -> u64 {
         let flags = self.flags();
         for (rank, result) in ranks.iter().zip(&mut *results) {
             *result = A::compiled(flags, *rank);
@@ -162,8 +162,8 @@ impl Set {
 
     /// The arrays that results are read from.
     #[inline(always)]
-    fn flags(&self) -> Flags<'_> {
-        Flags { fids: &self.fids, priorities: &self.priorities }
+    fn flags(&self) -> LiveSetView<'_> {
+        LiveSetView { fids: &self.fids, priorities: &self.priorities }
     }
 
     /// Deletes an entry; returns whether it existed.
@@ -184,7 +184,7 @@ impl Set {
         self.ranked().map(|(_, stored)| stored)
     }
 
-    /// As [`Set::live`], with their ranks.
+    /// As [`LiveSet::live`], with their ranks.
     fn ranked(&self) -> impl Iterator<Item = (u32, Stored)> {
         (0u32..).zip(self.stored.iter()).zip(&self.priorities).filter_map(|((rank, s), priority)| {
             let fid = self.fid(rank);
@@ -209,8 +209,8 @@ fn rules_of(sets: &[Vec<Stored>]) -> Vec<Vec<crate::header::HeaderRule>> {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Version {
-    pub(crate) sets: Vec<Set>,
+pub struct LiveVersion {
+    pub(crate) sets: Vec<LiveSet>,
     /// Shared with other generations of the rule sets.
     pub(crate) compiled: Arc<Compiled>,
     pub(crate) delta: Delta,
@@ -224,32 +224,32 @@ pub struct Version {
 #[repr(align(128))]
 struct Apart(AtomicU64);
 
-impl Version {
+impl LiveVersion {
     /// Compiles entries; each set in the order of (priority, sequence).
     pub(crate) fn new(sets: Vec<Vec<Stored>>, options: Options) -> Self {
         let compiled = Compiled::new(&rules_of(&sets), options);
-        Version::of(compiled, sets)
+        LiveVersion::of(compiled, sets)
     }
 
-    /// As [`Version::whole`], unless tables would leave more than `rest_max` rules to a linear search.
+    /// As [`LiveVersion::whole`], unless tables would leave more than `rest_max` rules to a linear search.
     pub(crate) fn within(lists: &[List], options: Options, rest_max: usize) -> Option<Self> {
         let rules = lists.iter().flat_map(|list| list.rules(0..list.pieces().len()));
         if Compiled::leaves(rules, rest_max) {
             return None;
         }
         let sets = stored(lists);
-        Some(Version::of(Compiled::within(&rules_of(&sets), options, rest_max)?, sets))
+        Some(LiveVersion::of(Compiled::within(&rules_of(&sets), options, rest_max)?, sets))
     }
 
-    /// As [`Version::new`], for lists.
+    /// As [`LiveVersion::new`], for lists.
     pub(crate) fn whole(lists: &[List], options: Options) -> Self {
-        Version::new(stored(lists), options)
+        LiveVersion::new(stored(lists), options)
     }
 
     fn of(compiled: Compiled, sets: Vec<Vec<Stored>>) -> Self {
-        Version {
+        LiveVersion {
             compiled: Arc::new(compiled),
-            sets: sets.into_iter().map(Set::new).collect(),
+            sets: sets.into_iter().map(LiveSet::new).collect(),
             delta: Delta::new(),
             changes: Apart(AtomicU64::new(0)),
         }
@@ -259,12 +259,12 @@ impl Version {
     /// tables, by set; the others are added. `changes`: entries with other fids or priorities than in
     /// `before`. `None`: too many would have to be added.
     pub(crate) fn behind(
-        before: &Version,
+        before: &LiveVersion,
         lists: &[List],
         ranks: &[Arc<[u32]>],
         changed: &[Meanings],
     ) -> Option<Self> {
-        let version = Version {
+        let version = LiveVersion {
             compiled: Arc::clone(&before.compiled),
             sets: before.sets.iter().zip(changed).map(|(set, changed)| set.behind(changed)).collect(),
             delta: Delta::new(),
@@ -290,7 +290,7 @@ impl Version {
     }
 
     /// Whether both have the same tables.
-    pub(crate) fn shares_tables(&self, other: &Version) -> bool {
+    pub(crate) fn shares_tables(&self, other: &LiveVersion) -> bool {
         Arc::ptr_eq(&self.compiled, &other.compiled)
     }
 
@@ -301,7 +301,7 @@ impl Version {
     }
 
     /// Lowers the instruction set of lookups, for comparisons: see [`Compiled::set_level`].
-    pub(crate) fn set_level(&mut self, level: crate::Level) {
+    pub(crate) fn set_level(&mut self, level: crate::InstructionSet) {
         // No other thread has the tables yet.
         if let Some(compiled) = Arc::get_mut(&mut self.compiled) {
             compiled.set_level(level);
@@ -319,17 +319,17 @@ impl Version {
         self.batch_v4(headers, results);
     }
 
-    /// As [`Version::lookup_v4`], for IPv6.
+    /// As [`LiveVersion::lookup_v4`], for IPv6.
     pub fn lookup_v6(&self, headers: &[FlatV6], results: &mut [Option<Match>]) {
         self.batch_v6(headers, results);
     }
 
-    /// As [`Version::lookup_v4`], but returns only the fid of each match, or [`NO_FID`].
+    /// As [`LiveVersion::lookup_v4`], but returns only the fid of each match, or [`NO_FID`].
     pub fn fids_v4(&self, headers: &[FlatV4], fids: &mut [Fid]) {
         self.batch_v4(headers, fids);
     }
 
-    /// As [`Version::fids_v4`], for IPv6.
+    /// As [`LiveVersion::fids_v4`], for IPv6.
     pub fn fids_v6(&self, headers: &[FlatV6], fids: &mut [Fid]) {
         self.batch_v6(headers, fids);
     }
@@ -344,7 +344,7 @@ impl Version {
         }
     }
 
-    fn one_v4<A: Answer>(&self, header: &FlatV4, results: &mut [A]) {
+    fn one_v4<A: LookupResult>(&self, header: &FlatV4, results: &mut [A]) {
         self.one(
             header,
             results,
@@ -354,7 +354,7 @@ impl Version {
         );
     }
 
-    fn one_v6<A: Answer>(&self, header: &FlatV6, results: &mut [A]) {
+    fn one_v6<A: LookupResult>(&self, header: &FlatV6, results: &mut [A]) {
         self.one(
             header,
             results,
@@ -365,7 +365,7 @@ impl Version {
     }
 
     #[inline(always)]
-    fn batch_v4<A: Answer>(&self, headers: &[FlatV4], results: &mut [A]) {
+    fn batch_v4<A: LookupResult>(&self, headers: &[FlatV4], results: &mut [A]) {
         if let [header] = headers {
             return self.one_v4(header, results);
         }
@@ -379,7 +379,7 @@ impl Version {
     }
 
     #[inline(always)]
-    fn batch_v6<A: Answer>(&self, headers: &[FlatV6], results: &mut [A]) {
+    fn batch_v6<A: LookupResult>(&self, headers: &[FlatV6], results: &mut [A]) {
         if let [header] = headers {
             return self.one_v6(header, results);
         }
@@ -394,13 +394,13 @@ impl Version {
 
     /// Looks a header up without a batch.
     #[inline(always)]
-    fn one<H, A: Answer>(
+    fn one<H, A: LookupResult>(
         &self,
         header: &H,
         results: &mut [A],
         find: impl Fn(&mut [u32]),
         next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
-        added: impl Fn(&H, &mut [Found]),
+        added: impl Fn(&H, &mut [DeltaLookup]),
     ) {
         let mut ranks = [NONE; SETS_MAX as usize];
         let Some(ranks) = ranks.get_mut(..self.sets.len()) else { return };
@@ -417,13 +417,13 @@ impl Version {
     }
 
     #[inline(always)]
-    fn batches<H, A: Answer>(
+    fn batches<H, A: LookupResult>(
         &self,
         headers: &[H],
         results: &mut [A],
         find: impl Fn(&[H], &mut [[u32; BLOCK]]),
         next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
-        added: impl Fn(&H, &mut [Found]),
+        added: impl Fn(&H, &mut [DeltaLookup]),
     ) {
         // Clears only as many as there are sets.
         match self.sets.len() {
@@ -436,13 +436,13 @@ impl Version {
     }
 
     #[inline(always)]
-    fn batches_in<H, A: Answer, const SETS: usize>(
+    fn batches_in<H, A: LookupResult, const SETS: usize>(
         &self,
         headers: &[H],
         results: &mut [A],
         find: impl Fn(&[H], &mut [[u32; BLOCK]]),
         next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
-        added: impl Fn(&H, &mut [Found]),
+        added: impl Fn(&H, &mut [DeltaLookup]),
     ) {
         for (number, batch) in headers.chunks(BLOCK).enumerate() {
             let first = number * BLOCK;
@@ -480,7 +480,7 @@ impl Version {
         &self,
         header: &H,
         ranks: impl Iterator<Item = &'a u32>,
-        added: &impl Fn(&H, &mut [Found]),
+        added: &impl Fn(&H, &mut [DeltaLookup]),
     ) -> bool {
         let mut found = self.found(ranks);
         let found = found.get_mut(..self.sets.len()).unwrap_or_default();
@@ -490,8 +490,8 @@ impl Version {
 
     /// The results so far: for each set the rank from the tables.
     #[inline(always)]
-    fn found<'a>(&self, ranks: impl Iterator<Item = &'a u32>) -> [Found; SETS_MAX as usize] {
-        let mut found = [Found { rank: NONE, added: None, met: false }; SETS_MAX as usize];
+    fn found<'a>(&self, ranks: impl Iterator<Item = &'a u32>) -> [DeltaLookup; SETS_MAX as usize] {
+        let mut found = [DeltaLookup { rank: NONE, added: None, met: false }; SETS_MAX as usize];
         for (found, rank) in found.iter_mut().zip(ranks) {
             found.rank = *rank;
         }
@@ -501,13 +501,13 @@ impl Version {
     /// Finds a header's results from the ranks that the tables gave (one for each set), at one moment for all
     /// flags.
     #[inline(never)]
-    fn settle<'a, H, A: Answer + 'a>(
+    fn settle<'a, H, A: LookupResult + 'a>(
         &self,
         header: &H,
         ranks: impl Iterator<Item = &'a u32>,
         results: impl Iterator<Item = &'a mut A>,
         next: &impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
-        added: &impl Fn(&H, &mut [Found]),
+        added: &impl Fn(&H, &mut [DeltaLookup]),
     ) {
         let tables = self.found(ranks);
         let mut answers: [Option<A>; SETS_MAX as usize] = [None; SETS_MAX as usize];
@@ -575,7 +575,7 @@ impl Version {
     #[must_use]
     pub fn memory(&self) -> usize {
         let of_set =
-            |s: &Set| s.stored.len() * (size_of::<Stored>() + 4) + s.fids.len() * size_of::<AtomicU32>();
+            |s: &LiveSet| s.stored.len() * (size_of::<Stored>() + 4) + s.fids.len() * size_of::<AtomicU32>();
         self.compiled.memory()
             + self.sets.iter().map(of_set).sum::<usize>()
             + size_of::<Added>() * DELTA_MAX

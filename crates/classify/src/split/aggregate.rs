@@ -2,9 +2,9 @@
 //! The tables of one group: from a slot to a list, and with a port class to a rule.
 
 use super::displace::{Placement, place};
-use super::field::Field;
-use super::group::Group;
-use bartizan_base::at::At;
+use super::field::BitField;
+use super::group::SplitGroup;
+use bartizan_base::at::IndexOrDefault;
 
 /// No rule.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -19,7 +19,7 @@ pub(crate) const POSITIONS_MAX: usize = 16 << 20;
 
 /// The stage after a list.
 #[derive(Clone, Debug)]
-pub(crate) enum Form {
+pub(crate) enum AggregateLayout {
     /// A rank for each list and port class.
     Direct(Vec<u16>),
     /// For each pattern and port class the position in the list; for each list its ranks.
@@ -38,11 +38,11 @@ pub(crate) const EMPTY: u64 = u64::MAX << CHECK_SHIFT;
 pub(crate) struct Aggregate {
     pub set: u8,
     pub rows_are_source: bool,
-    pub row: Field,
-    pub column: Field,
-    pub port: Field,
+    pub row: BitField,
+    pub column: BitField,
+    pub port: BitField,
     pub slots: Vec<u64>,
-    pub form: Form,
+    pub form: AggregateLayout,
     /// The number of rules in it.
     pub cells: usize,
     pub lists: usize,
@@ -58,7 +58,7 @@ pub(crate) struct Aggregate {
 
 impl Aggregate {
     /// Builds the tables; `None` if one would be too large.
-    pub fn new(group: &Group) -> Option<Self> {
+    pub fn new(group: &SplitGroup) -> Option<Self> {
         let columns = group.port_classes.len();
         let Placement { rows, size } = place(&group.runs, group.columns.len(), group.cells)?;
         let top = group.lists.iter().flatten().max().copied().unwrap_or(0);
@@ -87,9 +87,9 @@ impl Aggregate {
         Some(Aggregate {
             set: group.set,
             rows_are_source: group.rows_are_source,
-            row: Field::default(),
-            column: Field::default(),
-            port: Field::default(),
+            row: BitField::default(),
+            column: BitField::default(),
+            port: BitField::default(),
             slots,
             form,
             cells: group.cells,
@@ -111,8 +111,8 @@ impl Aggregate {
     /// The bytes of the tables after the slots.
     pub fn form_bytes(&self) -> usize {
         match &self.form {
-            Form::Direct(ranks) => ranks.len() * 2,
-            Form::Positions { positions, ranks, .. } => positions.len() + ranks.len() * 4,
+            AggregateLayout::Direct(ranks) => ranks.len() * 2,
+            AggregateLayout::Positions { positions, ranks, .. } => positions.len() + ranks.len() * 4,
         }
     }
 
@@ -143,11 +143,11 @@ impl Aggregate {
         }
         let (base, port) = (slot as u32 & BASE_MASK, self.port.of(ports));
         match &self.form {
-            Form::Direct(ranks) => match ranks.at((base + port) as usize) {
+            AggregateLayout::Direct(ranks) => match ranks.at((base + port) as usize) {
                 NONE16 => NONE,
                 rank => u32::from(rank),
             },
-            Form::Positions { positions, columns, ranks } => {
+            AggregateLayout::Positions { positions, columns, ranks } => {
                 let pattern = (slot >> PATTERN_SHIFT) as u32 & 0xffff;
                 match positions.at((pattern * columns + port) as usize) {
                     NONE8 => NONE,
@@ -158,7 +158,7 @@ impl Aggregate {
     }
 }
 
-fn direct_form(group: &Group) -> (Form, Vec<u32>) {
+fn direct_form(group: &SplitGroup) -> (AggregateLayout, Vec<u32>) {
     let columns = group.port_classes.len();
     let mut ranks = Vec::with_capacity(group.lists.len() * columns + 1);
     let mut by_pattern: Vec<Vec<Option<usize>>> = Vec::with_capacity(group.patterns.len());
@@ -172,10 +172,10 @@ fn direct_form(group: &Group) -> (Form, Vec<u32>) {
     }
     // Vector reads take 4 bytes at a time.
     ranks.push(NONE16);
-    (Form::Direct(ranks), bases)
+    (AggregateLayout::Direct(ranks), bases)
 }
 
-fn position_form(group: &Group) -> Option<(Form, Vec<u32>)> {
+fn position_form(group: &SplitGroup) -> Option<(AggregateLayout, Vec<u32>)> {
     let columns = group.port_classes.len();
     if group.patterns.len() * columns > POSITIONS_MAX || group.patterns.len() > 0xffff {
         return None;
@@ -197,5 +197,5 @@ fn position_form(group: &Group) -> Option<(Form, Vec<u32>)> {
     if ranks.is_empty() {
         ranks.push(NONE);
     }
-    Some((Form::Positions { positions, columns: columns as u32, ranks }, bases))
+    Some((AggregateLayout::Positions { positions, columns: columns as u32, ranks }, bases))
 }

@@ -5,8 +5,8 @@
 //! its own so that no two cells collide; a cell carries its row's number as a check. Positions are taken
 //! modulo the size, a power of two.
 
-use super::group::Run;
-use bartizan_base::at::At;
+use super::group::ColumnRun;
+use bartizan_base::at::IndexOrDefault;
 
 /// The most slots: a check has 24 bits, and the last displacement means no row.
 pub(crate) const SLOTS_MAX: usize = 1 << 23;
@@ -25,7 +25,7 @@ pub(crate) struct Placement {
     pub size: usize,
 }
 
-struct Table {
+struct DisplacementTable {
     taken: Vec<u64>,
     used: Vec<u64>,
     mask: usize,
@@ -41,7 +41,7 @@ fn set(bits: &mut [u64], at: usize) {
     }
 }
 
-impl Table {
+impl DisplacementTable {
     /// The next free slot at or after `from`, in at most one round.
     fn free(&self, from: usize) -> Option<usize> {
         let words = self.taken.len();
@@ -57,7 +57,7 @@ impl Table {
         None
     }
 
-    fn fits(&self, runs: &[Run], displacement: usize) -> bool {
+    fn fits(&self, runs: &[ColumnRun], displacement: usize) -> bool {
         !bit(&self.used, displacement)
             && runs.iter().all(|run| {
                 (run.first..run.end)
@@ -67,7 +67,7 @@ impl Table {
 }
 
 /// Places rows of `columns` columns; `None` if that takes too many slots.
-pub(crate) fn place(rows: &[Vec<Run>], columns: usize, cells: usize) -> Option<Placement> {
+pub(crate) fn place(rows: &[Vec<ColumnRun>], columns: usize, cells: usize) -> Option<Placement> {
     let mut order: Vec<(u32, u32)> = rows
         .iter()
         .enumerate()
@@ -86,9 +86,9 @@ pub(crate) fn place(rows: &[Vec<Run>], columns: usize, cells: usize) -> Option<P
     None
 }
 
-fn try_place(rows: &[Vec<Run>], order: &[(u32, u32)], size: usize) -> Option<Vec<u32>> {
+fn try_place(rows: &[Vec<ColumnRun>], order: &[(u32, u32)], size: usize) -> Option<Vec<u32>> {
     let words = size / 64;
-    let mut table = Table { taken: vec![0; words], used: vec![0; words], mask: size - 1 };
+    let mut table = DisplacementTable { taken: vec![0; words], used: vec![0; words], mask: size - 1 };
     set(&mut table.used, size - 1);
     let mut out = vec![size as u32 - 1; rows.len()];
     let mut lowest = 0;
@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn rows_do_not_meet() {
-        let run = |first, end| Run { first, end, list: 0, full: 0 };
-        let rows: Vec<Vec<Run>> = (0..500u32)
+        let run = |first, end| ColumnRun { first, end, list: 0, full: 0 };
+        let rows: Vec<Vec<ColumnRun>> = (0..500u32)
             .map(|r| match r % 5 {
                 0 => vec![],
                 1 => vec![run(r, r + 1)],

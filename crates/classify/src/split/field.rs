@@ -3,12 +3,12 @@
 
 /// Some bits of a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Field {
+pub(crate) struct BitField {
     pub shift: u32,
     pub mask: u32,
 }
 
-impl Field {
+impl BitField {
     pub fn of(self, word: u64) -> u32 {
         (word >> self.shift) as u32 & self.mask
     }

@@ -7,18 +7,18 @@
 //! are ranges of columns, one inside the other or disjoint, because prefixes are.
 
 use super::ports::{Bits, Combination, has};
-use super::prefix::{Prefix, Prefixes};
-use bartizan_base::at::At;
+use super::prefix::{AddressPrefix, Prefixes};
+use bartizan_base::at::IndexOrDefault;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
 /// A rule in the builder's form.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rule {
+pub(crate) struct PrefixRule {
     /// The rule's place in its set; the lowest that matches wins.
     pub rank: u32,
-    pub source: Prefix,
-    pub destination: Prefix,
+    pub source: AddressPrefix,
+    pub destination: AddressPrefix,
     /// The number of the rule's combination.
     pub combination: u32,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Bounds {
 
 /// A run of columns of a row with the same list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct ColumnRun {
     pub first: u32,
     pub end: u32,
     pub list: u32,
@@ -45,14 +45,14 @@ pub(crate) struct Run {
 
 /// Groups as built, before they are packed into tables.
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub(crate) struct SplitGroup {
     pub set: u8,
     /// Whether rows are source classes.
     pub rows_are_source: bool,
     pub rows: Prefixes,
     pub columns: Prefixes,
     /// For each row its runs.
-    pub runs: Vec<Vec<Run>>,
+    pub runs: Vec<Vec<ColumnRun>>,
     pub cells: usize,
     /// Ranks of each list, best first.
     pub lists: Vec<Vec<u32>>,
@@ -62,14 +62,14 @@ pub(crate) struct Group {
     /// Pattern of each list: its combinations in order.
     pub pattern: Vec<u32>,
     pub patterns: Vec<Vec<u32>>,
-    /// For each kind of the ports (see [`super::ports::Ports::kinds`]) its column in the tables.
+    /// For each kind of the ports (see [`super::ports::CombinationSets::kinds`]) its column in the tables.
     pub port_class: Vec<u16>,
     /// For each port class the combinations it satisfies.
     pub port_classes: Vec<Bits>,
 }
 
 /// The cost of a group, without building it: (upper bound of cells, lower bound of work).
-pub(crate) fn estimate(rules: &[Rule]) -> (u64, u64) {
+pub(crate) fn estimate(rules: &[PrefixRule]) -> (u64, u64) {
     let sources = Prefixes::new(rules.iter().map(|r| r.source));
     let destinations = Prefixes::new(rules.iter().map(|r| r.destination));
     let all = sources.len() as u64 * destinations.len() as u64;
@@ -99,14 +99,14 @@ fn mark(rule: u32) -> u128 {
 
 /// A rule with its range of columns.
 #[derive(Clone, Copy)]
-struct Span {
+struct ColumnSpan {
     first: u32,
     end: u32,
     rule: u32,
 }
 
-struct Builder<'a> {
-    rules: &'a [Rule],
+struct GroupBuilder<'a> {
+    rules: &'a [PrefixRule],
     combinations: &'a [Combination],
     bounds: Bounds,
     lists: Vec<Vec<u32>>,
@@ -118,9 +118,9 @@ struct Builder<'a> {
     cells: usize,
 }
 
-impl Builder<'_> {
+impl GroupBuilder<'_> {
     /// The list of the open rules, which are unordered.
-    fn list(&mut self, open: &[(Span, u128)]) -> (u32, u32) {
+    fn list(&mut self, open: &[(ColumnSpan, u128)]) -> (u32, u32) {
         let mark = open.last().map_or(0, |(_, mark)| *mark);
         if let Some(list) = self.by_mark.get(&mark) {
             return *list;
@@ -181,17 +181,17 @@ impl Builder<'_> {
     }
 
     /// The runs of a row with these rules; `spans` are sorted by (first, largest end).
-    fn row(&mut self, spans: &[Span]) -> Option<Vec<Run>> {
-        let mut runs: Vec<Run> = Vec::new();
-        let mut open: Vec<(Span, u128)> = Vec::new();
+    fn row(&mut self, spans: &[ColumnSpan]) -> Option<Vec<ColumnRun>> {
+        let mut runs: Vec<ColumnRun> = Vec::new();
+        let mut open: Vec<(ColumnSpan, u128)> = Vec::new();
         let mut at = 0;
-        let mut emit = |builder: &mut Self, open: &[(Span, u128)], at: &mut u32, to: u32| {
+        let mut emit = |builder: &mut Self, open: &[(ColumnSpan, u128)], at: &mut u32, to: u32| {
             if *at < to && !open.is_empty() {
                 let (list, full) = builder.list(open);
                 builder.cells += (to - *at) as usize;
                 match runs.last_mut() {
                     Some(run) if run.full == full && run.end == *at => run.end = to,
-                    _ => runs.push(Run { first: *at, end: to, list, full }),
+                    _ => runs.push(ColumnRun { first: *at, end: to, list, full }),
                 }
             }
             *at = to.max(*at);
@@ -216,11 +216,11 @@ impl Builder<'_> {
     }
 }
 
-impl Group {
+impl SplitGroup {
     /// Builds a group; `rules` in the order of their ranks. `None` if it would exceed the bounds.
     pub fn new(
         set: u8,
-        rules: &[Rule],
+        rules: &[PrefixRule],
         combinations: &[Combination],
         kinds: &[Bits],
         bounds: Bounds,
@@ -236,14 +236,18 @@ impl Group {
             return None;
         }
         let (rows, columns) = if rows_are_source { (sources, destinations) } else { (destinations, sources) };
-        let mut own: Vec<Vec<Span>> = vec![Vec::new(); rows.len()];
+        let mut own: Vec<Vec<ColumnSpan>> = vec![Vec::new(); rows.len()];
         for (rule, (s, d)) in numbers.iter().enumerate() {
             let (row, column) = if rows_are_source { (*s, *d) } else { (*d, *s) };
             if let Some(own) = own.get_mut(row as usize) {
-                own.push(Span { first: column, end: columns.end.at(column as usize), rule: rule as u32 });
+                own.push(ColumnSpan {
+                    first: column,
+                    end: columns.end.at(column as usize),
+                    rule: rule as u32,
+                });
             }
         }
-        let mut builder = Builder {
+        let mut builder = GroupBuilder {
             rules,
             combinations,
             bounds,
@@ -256,7 +260,7 @@ impl Group {
             cells: 0,
         };
         let mut runs = Vec::with_capacity(rows.len());
-        let mut spans: Vec<Span> = Vec::new();
+        let mut spans: Vec<ColumnSpan> = Vec::new();
         for row in 0..rows.len() {
             spans.clear();
             let mut at = row;
@@ -270,11 +274,11 @@ impl Group {
             spans.sort_unstable_by_key(|s| (s.first, u32::MAX - s.end));
             runs.push(builder.row(&spans)?);
         }
-        let Builder { lists, cells, mut full, full_starts, .. } = builder;
+        let GroupBuilder { lists, cells, mut full, full_starts, .. } = builder;
         for rule in &mut full {
             *rule = rules.get(*rule as usize).map_or(u32::MAX, |r| r.rank);
         }
-        let mut group = Group {
+        let mut group = SplitGroup {
             set,
             rows_are_source,
             rows,
@@ -300,7 +304,7 @@ impl Group {
     }
 
     /// Finds this group's port classes.
-    fn classify_ports(&mut self, rules: &[Rule], kinds: &[Bits]) {
+    fn classify_ports(&mut self, rules: &[PrefixRule], kinds: &[Bits]) {
         let mut own = vec![0u64; kinds.first().map_or(0, Vec::len)];
         for rule in rules {
             if let Some(word) = own.get_mut(rule.combination as usize / 64) {
@@ -320,7 +324,7 @@ impl Group {
     }
 
     /// Finds the patterns of the lists; replaces rule numbers in the lists by ranks.
-    fn find_patterns(&mut self, rules: &[Rule]) {
+    fn find_patterns(&mut self, rules: &[PrefixRule]) {
         let mut numbers: HashMap<Vec<u32>, u32, FixedState> = HashMap::default();
         for list in &mut self.lists {
             let of = |r: &u32| rules.get(*r as usize).map_or(0, |r| r.combination);

@@ -25,19 +25,19 @@ mod vector;
 
 pub(crate) use aggregate::NONE;
 pub(crate) use portable::BLOCK;
-pub use vector::Level;
+pub use vector::InstructionSet;
 
 use crate::flat::{FlatV4, FlatV6};
 use crate::header::HeaderRule;
 use aggregate::Aggregate;
 use foldhash::fast::FixedState;
-use group::{Group, Rule};
-use plan::{Input, Plan};
-use portable::Leaves;
-use ports::{Combination, Ports};
-use prefix::{Prefix, Prefixes};
+use group::{PrefixRule, SplitGroup};
+use plan::{GroupPlan, GroupPlanInput};
+use portable::FieldLeaves;
+use ports::{Combination, CombinationSets};
+use prefix::{AddressPrefix, Prefixes};
 use std::collections::HashMap;
-use tables::Tables;
+use tables::SplitTables;
 use vector::Checked;
 
 /// The most cells of the table of port classes.
@@ -63,7 +63,7 @@ struct RestRule {
 #[derive(Clone, Debug)]
 struct Half {
     tables: Checked,
-    level: Level,
+    level: InstructionSet,
     /// For each set the rules that are searched linearly, in their order.
     rest: Vec<Vec<RestRule>>,
     summary: Vec<String>,
@@ -90,7 +90,7 @@ impl Compiled {
     /// Whether it is certain, without compiling, that more than `rest_max` of these rules would be in no
     /// table, because they have too many different ports.
     pub fn leaves<'r>(rules: impl Iterator<Item = &'r HeaderRule> + Clone, rest_max: usize) -> bool {
-        [false, true].into_iter().any(|v6| Used::of(rules.clone(), v6).beyond > rest_max)
+        [false, true].into_iter().any(|v6| CombinationUsage::of(rules.clone(), v6).beyond > rest_max)
     }
 
     /// As [`Compiled::new`], unless more than `rest_max` rules would be in no table: this is found out before
@@ -128,13 +128,13 @@ impl Compiled {
 
     /// The instruction set of lookups.
     #[must_use]
-    pub fn level(&self) -> Level {
+    pub fn level(&self) -> InstructionSet {
         self.v4.level
     }
 
     /// Lowers the instruction set, for comparisons: one that this machine lacks, or a higher one, changes
     /// nothing.
-    pub fn set_level(&mut self, level: Level) {
+    pub fn set_level(&mut self, level: InstructionSet) {
         for half in [&mut self.v4, &mut self.v6] {
             if level < half.level && level.is_here() {
                 half.level = level;
@@ -215,16 +215,16 @@ struct Making<'s> {
     sets: &'s [Vec<HeaderRule>],
     options: Options,
     v6: bool,
-    chosen: Chosen,
-    ports: Ports,
-    groups: Vec<(Group, Aggregate)>,
+    chosen: PortCombinations,
+    ports: CombinationSets,
+    groups: Vec<(SplitGroup, Aggregate)>,
     rest: Vec<Vec<RestRule>>,
     summary: Vec<String>,
 }
 
 impl<'s> Making<'s> {
-    fn new(sets: &'s [Vec<HeaderRule>], options: Options, v6: bool, chosen: Chosen) -> Self {
-        let ports = Ports::new(&chosen.combinations);
+    fn new(sets: &'s [Vec<HeaderRule>], options: Options, v6: bool, chosen: PortCombinations) -> Self {
+        let ports = CombinationSets::new(&chosen.combinations);
         let (groups, summary) = (Vec::new(), Vec::new());
         Making { sets, options, v6, chosen, ports, groups, rest: vec![Vec::new(); sets.len()], summary }
     }
@@ -236,10 +236,10 @@ impl<'s> Making<'s> {
         let mut rules = Vec::with_capacity(list.len());
         for (rank, rule) in (0u32..).zip(list).filter(|(_, rule)| concerns(rule, self.v6)) {
             match Combination::new(rule).map(|c| self.chosen.numbers.get(&c)) {
-                Some(Some(combination)) => rules.push(Rule {
+                Some(Some(combination)) => rules.push(PrefixRule {
                     rank,
-                    source: Prefix::new(rule.source),
-                    destination: Prefix::new(rule.destination),
+                    source: AddressPrefix::new(rule.source),
+                    destination: AddressPrefix::new(rule.destination),
                     combination: *combination,
                 }),
                 // Its ports do not fit into the port table.
@@ -248,7 +248,7 @@ impl<'s> Making<'s> {
                 None => {}
             }
         }
-        let plan = Plan::new(&Input {
+        let plan = GroupPlan::new(&GroupPlanInput {
             set: set as u8,
             rules: &rules,
             combinations: &self.chosen.combinations,
@@ -275,7 +275,7 @@ impl<'s> Making<'s> {
         let prefixes = [true, false].map(|source| {
             Prefixes::new(groups.iter().flat_map(|(group, _)| &group.prefixes(source).list).copied())
         });
-        let (tables, level) = Checked::new(Tables::new(v6, options.fast, &ports, groups, &prefixes));
+        let (tables, level) = Checked::new(SplitTables::new(v6, options.fast, &ports, groups, &prefixes));
         for pool in tables.tables().bundles.iter().flat_map(|b| &b.pools) {
             let (set, groups, cells) = (pool.set, pool.parts.len(), pool.cells.len());
             let version = if v6 { " IPv6" } else { "" };
@@ -286,7 +286,7 @@ impl<'s> Making<'s> {
 }
 
 /// Describes a group.
-fn said(set: usize, v6: bool, part: &plan::Part) -> String {
+fn said(set: usize, v6: bool, part: &plan::GroupTables) -> String {
     format!(
         "set {set}{}: group of {} rules: {} cells in {} slots, {} lists, {} patterns, {} port classes, {} bytes behind ({})",
         if v6 { " IPv6" } else { "" },
@@ -298,8 +298,8 @@ fn said(set: usize, v6: bool, part: &plan::Part) -> String {
         part.aggregate.columns,
         part.aggregate.form_bytes(),
         match part.aggregate.form {
-            aggregate::Form::Direct(_) => "ranks",
-            aggregate::Form::Positions { .. } => "positions",
+            aggregate::AggregateLayout::Direct(_) => "ranks",
+            aggregate::AggregateLayout::Positions { .. } => "positions",
         }
     )
 }
@@ -311,14 +311,15 @@ fn left(rest: &[Vec<RestRule>]) -> usize {
 
 impl Half {
     fn new(sets: &[Vec<HeaderRule>], options: Options, v6: bool) -> Self {
-        let mut making = Making::new(sets, options, v6, Used::of(sets.iter().flatten(), v6).chosen());
+        let mut making =
+            Making::new(sets, options, v6, CombinationUsage::of(sets.iter().flatten(), v6).chosen());
         (0..sets.len()).for_each(|set| making.add(set));
         making.finish()
     }
 
     /// Compiles one IP version. `None`: more than `rest_max` rules would be in no table.
     fn within(sets: &[Vec<HeaderRule>], options: Options, v6: bool, rest_max: usize) -> Option<Self> {
-        let chosen = Used::of(sets.iter().flatten(), v6).chosen();
+        let chosen = CombinationUsage::of(sets.iter().flatten(), v6).chosen();
         if chosen.beyond > rest_max {
             return None;
         }
@@ -335,7 +336,7 @@ impl Half {
     fn next(
         &self,
         rules: &[Vec<HeaderRule>],
-        leaves: Leaves,
+        leaves: FieldLeaves,
         header: &crate::Header,
         set: u8,
         rank: u32,
@@ -394,7 +395,7 @@ fn concerns(rule: &HeaderRule, v6: bool) -> bool {
 const COMBINATIONS_MAX: usize = 4096;
 
 /// The combinations of most rules, as many as may be in one port table.
-struct Used {
+struct CombinationUsage {
     list: Vec<Combination>,
     /// The number of rules with other combinations, and of rules for each of these.
     beyond: usize,
@@ -402,14 +403,14 @@ struct Used {
 }
 
 /// The combinations for the port table.
-struct Chosen {
+struct PortCombinations {
     combinations: Vec<Combination>,
     numbers: HashMap<Combination, u32, FixedState>,
     /// The number of rules with other combinations.
     beyond: usize,
 }
 
-impl Used {
+impl CombinationUsage {
     fn of<'r>(rules: impl Iterator<Item = &'r HeaderRule>, v6: bool) -> Self {
         let mut uses: HashMap<Combination, u32, FixedState> = HashMap::default();
         for rule in rules.filter(|r| concerns(r, v6)) {
@@ -422,18 +423,18 @@ impl Used {
         let beyond = list.iter().skip(COMBINATIONS_MAX).map(|(uses, _)| *uses as usize).sum();
         list.truncate(COMBINATIONS_MAX);
         let (uses, list) = list.into_iter().unzip();
-        Used { list, beyond, uses }
+        CombinationUsage { list, beyond, uses }
     }
 
     /// The most used combinations, as many as the port table can hold.
-    fn chosen(self) -> Chosen {
-        let Used { mut list, mut beyond, uses } = self;
+    fn chosen(self) -> PortCombinations {
+        let CombinationUsage { mut list, mut beyond, uses } = self;
         let (mut fits, mut not) = (0, list.len() + 1);
         while fits + 1 < not {
             // The whole list first: it nearly always fits.
             let middle = if not > list.len() { list.len() } else { (fits + not) / 2 };
             let some = list.get(..middle).unwrap_or_default();
-            if Ports::cells(some) <= PORT_CELLS {
+            if CombinationSets::cells(some) <= PORT_CELLS {
                 fits = middle
             } else {
                 not = middle
@@ -445,7 +446,7 @@ impl Used {
         list.truncate(fits);
         beyond += uses.iter().skip(fits).map(|uses| *uses as usize).sum::<usize>();
         let numbers = (0u32..).zip(&list).map(|(number, combination)| (*combination, number)).collect();
-        Chosen { combinations: list, numbers, beyond }
+        PortCombinations { combinations: list, numbers, beyond }
     }
 }
 

@@ -6,15 +6,15 @@
 //! again as long as the model estimates one larger table as cheaper than two. Rules that fit into no group
 //! are searched linearly.
 
-use super::aggregate::{Aggregate, Form};
-use super::group::{Bounds, Group, Rule, estimate};
+use super::aggregate::{Aggregate, AggregateLayout};
+use super::group::{Bounds, PrefixRule, SplitGroup, estimate};
 use super::ports::{Bits, Combination};
 
 /// The input of a plan.
-pub(crate) struct Input<'a> {
+pub(crate) struct GroupPlanInput<'a> {
     pub set: u8,
     /// The rules in the order of their ranks.
-    pub rules: &'a [Rule],
+    pub rules: &'a [PrefixRule],
     pub combinations: &'a [Combination],
     pub kinds: &'a [Bits],
     pub v6: bool,
@@ -25,16 +25,16 @@ pub(crate) struct Input<'a> {
 }
 
 /// A group with its tables.
-pub(crate) struct Part {
-    pub rules: Vec<Rule>,
-    pub group: Group,
+pub(crate) struct GroupTables {
+    pub rules: Vec<PrefixRule>,
+    pub group: SplitGroup,
     pub aggregate: Aggregate,
 }
 
 /// The groups, and the rules that are in none.
-pub(crate) struct Plan {
-    pub parts: Vec<Part>,
-    pub rest: Vec<Rule>,
+pub(crate) struct GroupPlan {
+    pub parts: Vec<GroupTables>,
+    pub rest: Vec<PrefixRule>,
 }
 
 /// Nanoseconds of a read from a table of so many bytes, with others in flight (measured on server cores,
@@ -52,15 +52,15 @@ fn read(bytes: usize) -> f64 {
 /// Nanoseconds that a group costs a lookup.
 fn cost(aggregate: &Aggregate) -> f64 {
     let follow = match &aggregate.form {
-        Form::Direct(ranks) => read(ranks.len() * 2),
-        Form::Positions { positions, ranks, .. } => read(positions.len()) + read(ranks.len() * 4),
+        AggregateLayout::Direct(ranks) => read(ranks.len() * 2),
+        AggregateLayout::Positions { positions, ranks, .. } => read(positions.len()) + read(ranks.len() * 4),
     };
     0.3 + read(aggregate.cells * 8) + follow
 }
 
 /// Splits rules by whether source and destination are at least so long.
-fn split(rules: &[Rule], cut: u8) -> [Vec<Rule>; 4] {
-    let mut out: [Vec<Rule>; 4] = Default::default();
+fn split(rules: &[PrefixRule], cut: u8) -> [Vec<PrefixRule>; 4] {
+    let mut out: [Vec<PrefixRule>; 4] = Default::default();
     for rule in rules {
         let [both, source, destination, neither] = &mut out;
         match (rule.source.length >= cut, rule.destination.length >= cut) {
@@ -75,7 +75,7 @@ fn split(rules: &[Rule], cut: u8) -> [Vec<Rule>; 4] {
 }
 
 /// The length to split at with the fewest cells.
-fn choose_cut(input: &Input<'_>) -> u8 {
+fn choose_cut(input: &GroupPlanInput<'_>) -> u8 {
     let cuts: &[u8] = if input.v6 { &[1, 17, 33, 41, 49] } else { &[9, 1, 5, 17] };
     let mut best = (u64::MAX, 0);
     for cut in cuts {
@@ -89,9 +89,9 @@ fn choose_cut(input: &Input<'_>) -> u8 {
     best.1
 }
 
-impl Plan {
-    pub fn new(input: &Input<'_>) -> Self {
-        let mut plan = Plan { parts: Vec::new(), rest: Vec::new() };
+impl GroupPlan {
+    pub fn new(input: &GroupPlanInput<'_>) -> Self {
+        let mut plan = GroupPlan { parts: Vec::new(), rest: Vec::new() };
         if input.rules.is_empty() {
             return plan;
         }
@@ -107,14 +107,18 @@ impl Plan {
         plan
     }
 
-    fn build(input: &Input<'_>, rules: &[Rule], bounds: Bounds) -> Option<(Group, Aggregate)> {
-        let group = Group::new(input.set, rules, input.combinations, input.kinds, bounds)?;
+    fn build(
+        input: &GroupPlanInput<'_>,
+        rules: &[PrefixRule],
+        bounds: Bounds,
+    ) -> Option<(SplitGroup, Aggregate)> {
+        let group = SplitGroup::new(input.set, rules, input.combinations, input.kinds, bounds)?;
         let aggregate = Aggregate::new(&group)?;
         Some((group, aggregate))
     }
 
     /// Adds rules as a group, or in halves, or to the rest.
-    fn add(&mut self, input: &Input<'_>, rules: Vec<Rule>, halvings: u32) {
+    fn add(&mut self, input: &GroupPlanInput<'_>, rules: Vec<PrefixRule>, halvings: u32) {
         if rules.is_empty() {
             return;
         }
@@ -123,8 +127,8 @@ impl Plan {
             work: 1 << 22,
             table: (input.budget / 16).min(1 << 24),
         };
-        match Plan::build(input, &rules, bounds) {
-            Some((group, aggregate)) => self.parts.push(Part { rules, group, aggregate }),
+        match GroupPlan::build(input, &rules, bounds) {
+            Some((group, aggregate)) => self.parts.push(GroupTables { rules, group, aggregate }),
             None if halvings > 0 && rules.len() > 64 => {
                 // Longer and shorter sources cross the least.
                 let mut lengths: Vec<(u8, u8)> =
@@ -132,7 +136,7 @@ impl Plan {
                 let middle = lengths.len() / 2;
                 let (_, middle, _) = lengths.select_nth_unstable(middle);
                 let middle = *middle;
-                let (mut short, mut long): (Vec<Rule>, Vec<Rule>) =
+                let (mut short, mut long): (Vec<PrefixRule>, Vec<PrefixRule>) =
                     rules.iter().partition(|r| (r.source.length, r.destination.length) < middle);
                 if short.is_empty() || long.is_empty() {
                     long.extend(short);
@@ -147,10 +151,11 @@ impl Plan {
     }
 
     /// Merges the pair that saves the most, as long as one does.
-    fn merge(&mut self, input: &Input<'_>) {
+    fn merge(&mut self, input: &GroupPlanInput<'_>) {
         // The saving of every pair, and the merged group; pairs without a saving are not tried again.
-        let mut pairs: Vec<(f64, usize, usize, Part)> = Vec::new();
-        let mut parts: Vec<Option<Part>> = std::mem::take(&mut self.parts).into_iter().map(Some).collect();
+        let mut pairs: Vec<(f64, usize, usize, GroupTables)> = Vec::new();
+        let mut parts: Vec<Option<GroupTables>> =
+            std::mem::take(&mut self.parts).into_iter().map(Some).collect();
         let mut fresh = 0;
         loop {
             for (j, b) in parts.iter().enumerate().skip(fresh) {
@@ -187,19 +192,19 @@ impl Plan {
 }
 
 /// The merged group, with its saving, if there is one.
-fn try_merge(input: &Input<'_>, a: &Part, b: &Part) -> Option<(f64, Part)> {
+fn try_merge(input: &GroupPlanInput<'_>, a: &GroupTables, b: &GroupTables) -> Option<(f64, GroupTables)> {
     let bounds = Bounds { cells: 1 << 18, work: 1 << 18, table: 1 << 19 };
     let rules = merged(&a.rules, &b.rules);
     if estimate(&rules).1 > bounds.work as u64 {
         return None;
     }
-    let (group, aggregate) = Plan::build(input, &rules, bounds)?;
+    let (group, aggregate) = GroupPlan::build(input, &rules, bounds)?;
     let saved = cost(&a.aggregate) + cost(&b.aggregate) - cost(&aggregate);
-    (saved > 0.0).then_some((saved, Part { rules, group, aggregate }))
+    (saved > 0.0).then_some((saved, GroupTables { rules, group, aggregate }))
 }
 
 /// The rules of both, in the order of their ranks.
-fn merged(a: &[Rule], b: &[Rule]) -> Vec<Rule> {
+fn merged(a: &[PrefixRule], b: &[PrefixRule]) -> Vec<PrefixRule> {
     let mut all = [a, b].concat();
     all.sort_unstable_by_key(|r| r.rank);
     all

@@ -4,11 +4,11 @@
 //!
 //! A lookup takes no branch and needs no check: a cell that no rule matches has the number of an empty list.
 
-use super::aggregate::{Aggregate, Form, NONE, NONE16};
-use super::field::{Field, bits};
-use super::group::Group;
+use super::aggregate::{Aggregate, AggregateLayout, NONE, NONE16};
+use super::field::{BitField, bits};
+use super::group::SplitGroup;
 use super::prefix::Prefixes;
-use bartizan_base::at::At;
+use bartizan_base::at::IndexOrDefault;
 
 /// The most cells of a pool.
 const CELLS_MAX: usize = 1 << 16;
@@ -19,8 +19,8 @@ const FACTOR_MAX: usize = i16::MAX as usize;
 
 /// One group of a pool.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
-    pub port: Field,
+pub(crate) struct PoolGroup {
+    pub port: BitField,
     /// The number of port classes.
     pub columns: u32,
     /// A rank for each list and port class; the last list is empty.
@@ -35,35 +35,35 @@ pub(crate) struct Part {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(crate) struct Pool {
+pub(crate) struct GroupPool {
     pub set: u8,
-    pub source: Field,
-    pub destination: Field,
+    pub source: BitField,
+    pub destination: BitField,
     /// The number of source classes, which is the number of cells of a destination class.
     pub width: u32,
     /// For each destination and source class the list of the first part in the low half, of the second in the
     /// high half.
     pub cells: Vec<u32>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<PoolGroup>,
     /// Classes of source and destination; one each once words are made.
     pub prefixes: [Prefixes; 2],
 }
 
 /// Takes the small groups out of `groups` and makes pools of them.
-pub(crate) fn take_pools(groups: &mut Vec<(Group, Aggregate)>) -> Vec<Pool> {
+pub(crate) fn take_pools(groups: &mut Vec<(SplitGroup, Aggregate)>) -> Vec<GroupPool> {
     let mut pools = Vec::new();
     let mut number = 0;
     while let Some(first) = groups.get(number) {
         let set = first.0.set;
         let second = (number + 1..groups.len()).find_map(|other| {
             let second = groups.get(other).filter(|(group, _)| group.set == set)?;
-            Some((other, Pool::new(&[first, second])?))
+            Some((other, GroupPool::new(&[first, second])?))
         });
         if let Some((other, pool)) = second {
             pools.push(pool);
             groups.remove(other);
             groups.remove(number);
-        } else if let Some(pool) = Pool::new(&[first]) {
+        } else if let Some(pool) = GroupPool::new(&[first]) {
             pools.push(pool);
             groups.remove(number);
         } else {
@@ -73,9 +73,9 @@ pub(crate) fn take_pools(groups: &mut Vec<(Group, Aggregate)>) -> Vec<Pool> {
     pools
 }
 
-impl Pool {
+impl GroupPool {
     /// Makes a pool of one or two groups; `None` if they have too many cells.
-    fn new(groups: &[&(Group, Aggregate)]) -> Option<Self> {
+    fn new(groups: &[&(SplitGroup, Aggregate)]) -> Option<Self> {
         let prefixes = [true, false].map(|source| {
             Prefixes::new(groups.iter().flat_map(|(group, _)| &group.prefixes(source).list).copied())
         });
@@ -87,10 +87,10 @@ impl Pool {
         if cells > CELLS_MAX || cells * 4 > BYTES_MIN.max(displaced * 4) || width > FACTOR_MAX {
             return None;
         }
-        let mut pool = Pool {
+        let mut pool = GroupPool {
             set: groups.first()?.0.set,
-            source: Field::default(),
-            destination: Field::default(),
+            source: BitField::default(),
+            destination: BitField::default(),
             width: width as u32,
             cells: vec![0; cells],
             parts: Vec::with_capacity(groups.len()),
@@ -105,11 +105,11 @@ impl Pool {
     fn add(
         &mut self,
         number: usize,
-        group: &Group,
+        group: &SplitGroup,
         aggregate: &Aggregate,
         [sources, destinations]: [&Prefixes; 2],
     ) -> Option<()> {
-        let Form::Direct(of_lists) = &aggregate.form else { return None };
+        let AggregateLayout::Direct(of_lists) = &aggregate.form else { return None };
         let (lists, columns) = (group.lists.len(), aggregate.columns);
         if lists > FACTOR_MAX || columns > FACTOR_MAX {
             return None;
@@ -138,8 +138,8 @@ impl Pool {
         let mut ranks = of_lists.get(..lists * columns)?.to_vec();
         // The empty list, and one more: vector reads take 4 bytes at a time.
         ranks.resize((lists + 1) * columns + 1, NONE16);
-        self.parts.push(Part {
-            port: Field::default(),
+        self.parts.push(PoolGroup {
+            port: BitField::default(),
             columns: columns as u32,
             ranks,
             port_class: group.port_class.clone(),
@@ -189,12 +189,13 @@ impl Pool {
 
     /// Bytes of all tables.
     pub fn bytes(&self) -> usize {
-        let part = |p: &Part| p.ranks.len() * 2 + (p.full_of.len() + p.full.len() + p.full_starts.len()) * 4;
+        let part =
+            |p: &PoolGroup| p.ranks.len() * 2 + (p.full_of.len() + p.full.len() + p.full_starts.len()) * 4;
         self.cells.len() * 4 + self.parts.iter().map(part).sum::<usize>()
     }
 }
 
-impl Part {
+impl PoolGroup {
     /// The rank of the best rule of a list, from the word of the ports.
     #[inline(always)]
     fn rank(&self, list: u32, ports: u64) -> u32 {

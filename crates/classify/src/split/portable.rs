@@ -5,19 +5,19 @@
 //! In a block no branch depends on loaded data: it would be unpredictable, and each misprediction costs
 //! more than the read that it saves.
 
-use super::aggregate::{Aggregate, BASE_MASK, CHECK_SHIFT, Form, NONE8, NONE16, PATTERN_SHIFT};
-use super::pool::Pool;
+use super::aggregate::{Aggregate, AggregateLayout, BASE_MASK, CHECK_SHIFT, NONE8, NONE16, PATTERN_SHIFT};
+use super::pool::GroupPool;
 use super::search::Search4;
-use super::tables::{Bundle, PortWords, Searches, Tables, Words};
+use super::tables::{AddressWords, Bundle, PortWords, Searches, SplitTables};
 use crate::flat::{FlatV4, FlatV6};
-use bartizan_base::at::At;
+use bartizan_base::at::IndexOrDefault;
 
 /// The headers of a block.
 pub(crate) const BLOCK: usize = 64;
 
 /// The result of the field stage for a header: leaf of source and destination, index of the port words.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Leaves {
+pub(crate) struct FieldLeaves {
     pub source: u32,
     pub destination: u32,
     pub ports: u32,
@@ -80,7 +80,7 @@ impl From<&FlatV6> for Small {
     }
 }
 
-impl Tables {
+impl SplitTables {
     #[inline(always)]
     fn port_index(&self, s: Small) -> u32 {
         let values = [
@@ -150,26 +150,26 @@ impl Tables {
 }
 
 /// One header at a time: the plain form of the algorithm, and for lookups without a batch.
-impl Tables {
+impl SplitTables {
     /// Field stage of an IPv4 header.
     #[inline]
-    pub(crate) fn leaves_v4(&self, header: &FlatV4) -> Leaves {
-        let Searches::V4([source, destination]) = &self.searches else { return Leaves::default() };
+    pub(crate) fn leaves_v4(&self, header: &FlatV4) -> FieldLeaves {
+        let Searches::V4([source, destination]) = &self.searches else { return FieldLeaves::default() };
         let (source, destination) = (source.find(header.source), destination.find(header.destination));
-        Leaves { source, destination, ports: self.port_index(header.into()) }
+        FieldLeaves { source, destination, ports: self.port_index(header.into()) }
     }
 
     /// Field stage of an IPv6 header.
     #[inline]
-    pub(crate) fn leaves_v6(&self, header: &FlatV6) -> Leaves {
-        let Searches::V6([source, destination]) = &self.searches else { return Leaves::default() };
+    pub(crate) fn leaves_v6(&self, header: &FlatV6) -> FieldLeaves {
+        let Searches::V6([source, destination]) = &self.searches else { return FieldLeaves::default() };
         let (source, destination) = (source.find(header.source), destination.find(header.destination));
-        Leaves { source, destination, ports: self.port_index(header.into()) }
+        FieldLeaves { source, destination, ports: self.port_index(header.into()) }
     }
 
     /// Aggregation: lowers the rank of each set.
     #[inline]
-    pub(crate) fn find(&self, leaves: Leaves, ranks: &mut [u32]) {
+    pub(crate) fn find(&self, leaves: FieldLeaves, ranks: &mut [u32]) {
         for bundle in &self.bundles {
             let [source, destination, ports] = bundle.words(leaves);
             for aggregate in &bundle.aggregates {
@@ -186,7 +186,7 @@ impl Tables {
     }
 
     /// The ranks of all rules of a set whose addresses match, best first in each slice.
-    pub(crate) fn candidates(&self, leaves: Leaves, set: u8) -> impl Iterator<Item = &[u32]> {
+    pub(crate) fn candidates(&self, leaves: FieldLeaves, set: u8) -> impl Iterator<Item = &[u32]> {
         self.bundles.iter().flat_map(move |bundle| {
             let [source, destination, _] = bundle.words(leaves);
             let of_set = bundle.aggregates.iter().filter(move |a| a.set == set);
@@ -215,7 +215,7 @@ fn find_all<H>(search: &Search4, headers: &[H], address: impl Fn(&H) -> u32, out
 impl Bundle {
     /// The words of a header: source, destination, ports.
     #[inline(always)]
-    fn words(&self, leaves: Leaves) -> [u64; 3] {
+    fn words(&self, leaves: FieldLeaves) -> [u64; 3] {
         [self.source.of(leaves.source), self.destination.of(leaves.destination), self.ports.of(leaves.ports)]
     }
 
@@ -233,12 +233,12 @@ impl Bundle {
     }
 }
 
-impl Words {
+impl AddressWords {
     #[inline(always)]
     fn of(&self, leaf: u32) -> u64 {
         match self {
-            Words::Leaf => u64::from(leaf),
-            Words::Table(words) => words.at(leaf as usize),
+            AddressWords::Leaf => u64::from(leaf),
+            AddressWords::Table(words) => words.at(leaf as usize),
         }
     }
 }
@@ -273,7 +273,7 @@ impl Aggregate {
         }
         let with_ports = slots.iter().zip(&words.ports).zip(results).take(count);
         match &self.form {
-            Form::Direct(ranks) => {
+            AggregateLayout::Direct(ranks) => {
                 let none = ranks.len() as u32 - 1;
                 for (((slot, hit), ports), result) in with_ports {
                     let index = (*slot as u32 & BASE_MASK) + self.port.of(*ports);
@@ -281,7 +281,7 @@ impl Aggregate {
                     *result = (*result).min(u32::from(rank) | ones(rank == NONE16));
                 }
             }
-            Form::Positions { positions, columns, ranks } => {
+            AggregateLayout::Positions { positions, columns, ranks } => {
                 let none = positions.len() as u32 - 1;
                 for (((slot, hit), ports), result) in with_ports {
                     let pattern = (slot >> PATTERN_SHIFT) as u32 & 0xffff;
@@ -303,8 +303,8 @@ fn ones(condition: bool) -> u32 {
     u32::from(condition).wrapping_neg()
 }
 
-impl Pool {
-    /// As [`Pool::find`], for a block.
+impl GroupPool {
+    /// As [`GroupPool::find`], for a block.
     #[inline(always)]
     fn find_all(&self, words: &BlockWords, count: usize, results: &mut [u32; BLOCK]) {
         let words = words.source.iter().zip(&words.destination).zip(&words.ports);

@@ -5,7 +5,7 @@
 //! combination of classes the set of rule combinations that it satisfies.
 
 use crate::header::{HeaderRule, Range};
-use bartizan_base::at::At;
+use bartizan_base::at::IndexOrDefault;
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, HashSet};
 
@@ -66,14 +66,14 @@ pub(crate) fn has(bits: &[u64], bit: u32) -> bool {
 
 /// The classes of one field.
 #[derive(Clone, Debug)]
-pub(crate) struct Classes {
+pub(crate) struct FieldClasses {
     /// Class of each value.
     pub of: Vec<u16>,
     /// The combinations that each class satisfies in this field.
     pub sets: Vec<Bits>,
 }
 
-impl Classes {
+impl FieldClasses {
     fn new(ranges: &[(u32, u32)], values: u32) -> Self {
         let mut starts: Vec<u32> = ranges.iter().flat_map(|r| [r.0, r.1 + 1]).chain([0]).collect();
         starts.sort_unstable();
@@ -101,7 +101,7 @@ impl Classes {
             });
             of.resize(end as usize, class);
         }
-        Classes { of, sets }
+        FieldClasses { of, sets }
     }
 
     pub fn count(&self) -> usize {
@@ -111,9 +111,9 @@ impl Classes {
 
 /// The combinations of all rules, and the sets of them that headers satisfy.
 #[derive(Clone, Debug)]
-pub(crate) struct Ports {
+pub(crate) struct CombinationSets {
     /// Source port, destination port, protocol, tenant, link.
-    pub fields: [Classes; 5],
+    pub fields: [FieldClasses; 5],
     /// For each combination of classes (the last field varies fastest) its number in `kinds`.
     pub kind: Vec<u32>,
     /// The different sets of combinations that headers can satisfy.
@@ -135,7 +135,7 @@ fn ranges(combinations: &[Combination]) -> [Vec<(u32, u32)>; 5] {
 /// The number of values of each field.
 const VALUES: [u32; 5] = [1 << 16, 1 << 16, 1 << 8, 1 << 16, 1 << 8];
 
-impl Ports {
+impl CombinationSets {
     /// The number of cells of the table of `combinations`.
     pub fn cells(combinations: &[Combination]) -> u64 {
         let fields = ranges(combinations).into_iter().zip(VALUES);
@@ -144,11 +144,11 @@ impl Ports {
 
     pub fn new(combinations: &[Combination]) -> Self {
         let mut lists = ranges(combinations).into_iter().zip(VALUES);
-        let fields: [Classes; 5] = std::array::from_fn(|_| {
+        let fields: [FieldClasses; 5] = std::array::from_fn(|_| {
             let (ranges, values) = lists.next().unwrap_or_default();
-            Classes::new(&ranges, values)
+            FieldClasses::new(&ranges, values)
         });
-        let mut ports = Ports { fields, kind: Vec::new(), kinds: Vec::new() };
+        let mut ports = CombinationSets { fields, kind: Vec::new(), kinds: Vec::new() };
         let mut numbers: HashMap<Bits, u32, FixedState> = HashMap::default();
         let everything = vec![u64::MAX; combinations.len().div_ceil(64)];
         let mut kind = Vec::new();
@@ -195,7 +195,7 @@ fn count_classes(ranges: &[(u32, u32)], values: u32) -> u64 {
 }
 
 /// Calls `each` with the combinations that every combination of classes satisfies.
-fn fill(fields: &[Classes], so_far: &[u64], each: &mut impl FnMut(&[u64])) {
+fn fill(fields: &[FieldClasses], so_far: &[u64], each: &mut impl FnMut(&[u64])) {
     let Some((first, rest)) = fields.split_first() else {
         return each(so_far);
     };

@@ -5,25 +5,25 @@
 //! others that do.
 
 use crate::header::Net;
-use bartizan_base::at::At;
+use bartizan_base::at::IndexOrDefault;
 
 /// Leading bits of an address, at the top of 128. The order puts a prefix directly before those inside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Prefix {
+pub(crate) struct AddressPrefix {
     pub value: u128,
     pub length: u8,
 }
 
-impl Prefix {
+impl AddressPrefix {
     /// Every address.
-    pub const ANY: Prefix = Prefix { value: 0, length: 0 };
+    pub const ANY: AddressPrefix = AddressPrefix { value: 0, length: 0 };
 
     pub fn new(net: Option<Net>) -> Self {
-        let Some(net) = net else { return Prefix::ANY };
+        let Some(net) = net else { return AddressPrefix::ANY };
         let (v6, first, _) = net.range();
         let (value, length) =
             if v6 { (first, net.length.min(128)) } else { (first << 96, net.length.min(32)) };
-        Prefix { value, length }
+        AddressPrefix { value, length }
     }
 
     /// The last address.
@@ -36,10 +36,10 @@ impl Prefix {
     }
 }
 
-/// Different prefixes in preorder, the first of them [`Prefix::ANY`].
+/// Different prefixes in preorder, the first of them [`AddressPrefix::ANY`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prefixes {
-    pub list: Vec<Prefix>,
+    pub list: Vec<AddressPrefix>,
     /// The number of the next shorter prefix around it; its own number for the first.
     pub parent: Vec<u32>,
     /// One past the last prefix inside it.
@@ -47,14 +47,14 @@ pub(crate) struct Prefixes {
 }
 
 impl Prefixes {
-    pub fn new(prefixes: impl Iterator<Item = Prefix>) -> Self {
-        let mut list: Vec<Prefix> = prefixes.chain([Prefix::ANY]).collect();
+    pub fn new(prefixes: impl Iterator<Item = AddressPrefix>) -> Self {
+        let mut list: Vec<AddressPrefix> = prefixes.chain([AddressPrefix::ANY]).collect();
         list.sort_unstable();
         list.dedup();
         Prefixes::from_sorted(list)
     }
 
-    pub fn from_sorted(list: Vec<Prefix>) -> Self {
+    pub fn from_sorted(list: Vec<AddressPrefix>) -> Self {
         let mut parent = Vec::with_capacity(list.len());
         let mut end = vec![list.len() as u32; list.len()];
         let mut open: Vec<(u128, u32)> = Vec::new();
@@ -78,7 +78,7 @@ impl Prefixes {
     }
 
     /// Number of a prefix that is in the list.
-    pub fn number(&self, prefix: Prefix) -> u32 {
+    pub fn number(&self, prefix: AddressPrefix) -> u32 {
         self.list.binary_search(&prefix).unwrap_or(0) as u32
     }
 
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn preorder_and_projection() {
-        let p = |value: u128, length| Prefix { value: value << 120, length };
+        let p = |value: u128, length| AddressPrefix { value: value << 120, length };
         let all = Prefixes::new([p(0x80, 1), p(0x80, 8), p(0xc0, 8), p(0x40, 8)].into_iter());
         assert_eq!(all.list, [p(0, 0), p(0x40, 8), p(0x80, 1), p(0x80, 8), p(0xc0, 8)]);
         assert_eq!(all.parent, [0, 0, 0, 2, 2]);
@@ -113,7 +113,7 @@ mod tests {
         let few = Prefixes::new([p(0x80, 1)].into_iter());
         assert_eq!(all.project(&few), [0, 0, 1, 1, 1]);
         assert_eq!(p(0x80, 1).last(), u128::MAX);
-        assert_eq!(Prefix::ANY.last(), u128::MAX);
+        assert_eq!(AddressPrefix::ANY.last(), u128::MAX);
         assert!(p(0x80, 8).contains(0x80 << 120) && !p(0x80, 8).contains(0x81 << 120));
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lookup of an address's longest prefix: a multi-way trie for IPv4, a search among intervals for IPv6.
 
-use super::prefix::{Prefix, Prefixes};
-use bartizan_base::at::At;
+use super::prefix::{AddressPrefix, Prefixes};
+use bartizan_base::at::IndexOrDefault;
 
 /// An entry that points to a node.
 pub(crate) const NODE: u32 = 1 << 31;
@@ -49,7 +49,7 @@ impl Search4 {
         new
     }
 
-    fn paint(&mut self, prefix: Prefix, leaf: u32) {
+    fn paint(&mut self, prefix: AddressPrefix, leaf: u32) {
         let address = (prefix.value >> 96) as u32;
         let length = u32::from(prefix.length);
         let (mut start, mut index, mut bits) = (0, address as usize >> 16, 16);

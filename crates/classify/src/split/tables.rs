@@ -6,13 +6,13 @@
 //! port class; position or rank follows. Small groups are found in pools (see [`super::pool`]).
 
 use super::aggregate::Aggregate;
-use super::field::{Field, bits};
-use super::group::Group;
-use super::pool::{Pool, take_pools};
-use super::ports::Ports;
+use super::field::{BitField, bits};
+use super::group::SplitGroup;
+use super::pool::{GroupPool, take_pools};
+use super::ports::CombinationSets;
 use super::prefix::Prefixes;
 use super::search::{Search4, Search6};
-use bartizan_base::at::At;
+use bartizan_base::at::IndexOrDefault;
 
 /// The most prefixes with which an IPv4 trie has wide nodes in tables that need not be the fastest: with
 /// more, the trie would take most of the memory, and such tables are mostly temporary, until faster ones are
@@ -20,7 +20,7 @@ use bartizan_base::at::At;
 const WIDE_MAX: usize = 1 << 14;
 /// The source of the word of an address.
 #[derive(Clone, Debug)]
-pub(crate) enum Words {
+pub(crate) enum AddressWords {
     /// The search returns the word.
     Leaf,
     /// The search returns an index into this table.
@@ -37,11 +37,11 @@ pub(crate) enum PortWords {
 /// Groups whose fields share their words.
 #[derive(Clone, Debug)]
 pub(crate) struct Bundle {
-    pub source: Words,
-    pub destination: Words,
+    pub source: AddressWords,
+    pub destination: AddressWords,
     pub ports: PortWords,
     pub aggregates: Vec<Aggregate>,
-    pub pools: Vec<Pool>,
+    pub pools: Vec<GroupPool>,
 }
 
 /// Classes of a port field.
@@ -92,7 +92,7 @@ pub(crate) enum Searches {
 
 /// All data that lookups of one IP version read.
 #[derive(Clone, Debug)]
-pub(crate) struct Tables {
+pub(crate) struct SplitTables {
     pub searches: Searches,
     /// Source port, destination port, protocol, tenant, link.
     pub ports: [PortTable; 5],
@@ -111,29 +111,29 @@ const PORTS: usize = 2;
 
 impl Room {
     /// Reserves a field for so many values.
-    fn take(&mut self, word: usize, values: usize) -> Option<Field> {
+    fn take(&mut self, word: usize, values: usize) -> Option<BitField> {
         let need = bits(values);
         let at = self.0.get_mut(word)?;
         // No field crosses the middle of a word: vector units take halves.
         let from = if *at % 32 + need > 32 { at.next_multiple_of(32) } else { *at };
         if need == 0 {
-            return Some(Field::default());
+            return Some(BitField::default());
         }
         *at = from + need;
-        (*at <= 64).then(|| Field { shift: from, mask: ((1u64 << need) - 1) as u32 })
+        (*at <= 64).then(|| BitField { shift: from, mask: ((1u64 << need) - 1) as u32 })
     }
 }
 
 /// The contents of a bundle.
 #[derive(Default)]
-struct Part {
-    groups: Vec<(Group, Aggregate)>,
-    pools: Vec<Pool>,
+struct BundleContents {
+    groups: Vec<(SplitGroup, Aggregate)>,
+    pools: Vec<GroupPool>,
 }
 
 /// Sorts groups and pools into bundles that fit into words, and assigns their fields.
-fn bundle(groups: Vec<(Group, Aggregate)>, pools: Vec<Pool>) -> Vec<Part> {
-    let mut out: Vec<Part> = Vec::new();
+fn bundle(groups: Vec<(SplitGroup, Aggregate)>, pools: Vec<GroupPool>) -> Vec<BundleContents> {
+    let mut out: Vec<BundleContents> = Vec::new();
     let mut room = Room::default();
     for (group, mut aggregate) in groups {
         let (row, column) =
@@ -167,13 +167,13 @@ fn bundle(groups: Vec<(Group, Aggregate)>, pools: Vec<Pool>) -> Vec<Part> {
 
 /// The last bundle, or a new one if `take` finds no room in that.
 fn place_in<'a>(
-    out: &'a mut Vec<Part>,
+    out: &'a mut Vec<BundleContents>,
     room: &mut Room,
     mut take: impl FnMut(&mut Room) -> Option<()>,
-) -> Option<&'a mut Part> {
+) -> Option<&'a mut BundleContents> {
     let mut after = *room;
     if out.is_empty() || take(&mut after).is_none() {
-        out.push(Part::default());
+        out.push(BundleContents::default());
         after = Room::default();
         // A single one has room: 24 bits are the most that a field takes.
         take(&mut after)?;
@@ -183,9 +183,9 @@ fn place_in<'a>(
 }
 
 /// The words of an address: for each prefix of `all` its classes in groups and pools.
-fn words(all: &Prefixes, part: &Part, source: bool) -> Vec<u64> {
+fn words(all: &Prefixes, part: &BundleContents, source: bool) -> Vec<u64> {
     let mut out = vec![0u64; all.len()];
-    let mut add = |own: &Prefixes, field: Field, value: &dyn Fn(u32) -> u32| {
+    let mut add = |own: &Prefixes, field: BitField, value: &dyn Fn(u32) -> u32| {
         for (word, class) in out.iter_mut().zip(all.project(own)) {
             *word |= u64::from(value(class)) << field.shift;
         }
@@ -209,9 +209,9 @@ fn words(all: &Prefixes, part: &Part, source: bool) -> Vec<u64> {
 }
 
 /// The words of the ports, for each kind of header.
-fn port_words(kinds: usize, part: &Part) -> Vec<u64> {
+fn port_words(kinds: usize, part: &BundleContents) -> Vec<u64> {
     let mut out = vec![0u64; kinds];
-    let mut add = |of_kind: &[u16], field: Field| {
+    let mut add = |of_kind: &[u16], field: BitField| {
         for (word, class) in out.iter_mut().zip(of_kind) {
             *word |= u64::from(*class) << field.shift;
         }
@@ -225,14 +225,14 @@ fn port_words(kinds: usize, part: &Part) -> Vec<u64> {
     out
 }
 
-impl Tables {
+impl SplitTables {
     /// Packs groups. `prefixes` are those of all groups: sources, destinations. `fast`: fewest reads,
     /// whatever the memory.
     pub fn new(
         v6: bool,
         fast: bool,
-        ports: &Ports,
-        mut groups: Vec<(Group, Aggregate)>,
+        ports: &CombinationSets,
+        mut groups: Vec<(SplitGroup, Aggregate)>,
         prefixes: &[Prefixes; 2],
     ) -> Self {
         let [sources, destinations] = prefixes;
@@ -249,9 +249,9 @@ impl Tables {
                     if let Some(leaves) = leaves.get_mut(usize::from(!source)) {
                         *leaves = words.iter().map(|w| *w as u32).collect();
                     }
-                    Words::Leaf
+                    AddressWords::Leaf
                 } else {
-                    Words::Table(words)
+                    AddressWords::Table(words)
                 }
             };
             let (source, destination) = (side(sources, true), side(destinations, false));
@@ -263,12 +263,12 @@ impl Tables {
             } else {
                 PortWords::Wide(words.collect())
             };
-            let Part { groups, mut pools } = part;
+            let BundleContents { groups, mut pools } = part;
             let mut aggregates: Vec<Aggregate> = groups.into_iter().map(|(_, aggregate)| aggregate).collect();
             for aggregate in &mut aggregates {
                 aggregate.placement = Vec::new();
             }
-            pools.iter_mut().for_each(Pool::finish);
+            pools.iter_mut().for_each(GroupPool::finish);
             bundles.push(Bundle { source, destination, ports, aggregates, pools });
         }
         let [source_leaves, destination_leaves] = leaves;
@@ -284,7 +284,7 @@ impl Tables {
                 Search4::new(destinations, &destination_leaves, narrow(destinations)),
             ])
         };
-        let counts = ports.fields.each_ref().map(super::ports::Classes::count);
+        let counts = ports.fields.each_ref().map(super::ports::FieldClasses::count);
         let mut strides = [1u32; 5];
         let mut stride = 1;
         for (count, out) in counts.iter().zip(&mut strides).rev() {
@@ -292,7 +292,7 @@ impl Tables {
             stride *= *count as u32;
         }
         let tables = ports.fields.each_ref().map(|f| PortTable::new(&f.of, f.count()));
-        Tables { searches, ports: tables, strides, bundles }
+        SplitTables { searches, ports: tables, strides, bundles }
     }
 
     /// Bytes of all tables.
@@ -301,9 +301,9 @@ impl Tables {
             Searches::V4(both) => both.iter().map(Search4::bytes).sum::<usize>(),
             Searches::V6(both) => both.iter().map(Search6::bytes).sum(),
         };
-        let words = |w: &Words| match w {
-            Words::Leaf => 0,
-            Words::Table(words) => words.len() * 8,
+        let words = |w: &AddressWords| match w {
+            AddressWords::Leaf => 0,
+            AddressWords::Table(words) => words.len() * 8,
         };
         let bundles = self.bundles.iter().map(|b| {
             let ports = match &b.ports {
@@ -314,7 +314,7 @@ impl Tables {
                 + words(&b.destination)
                 + ports
                 + b.aggregates.iter().map(Aggregate::bytes).sum::<usize>()
-                + b.pools.iter().map(Pool::bytes).sum::<usize>()
+                + b.pools.iter().map(GroupPool::bytes).sum::<usize>()
         });
         search + self.ports.iter().map(PortTable::bytes).sum::<usize>() + bundles.sum::<usize>()
     }

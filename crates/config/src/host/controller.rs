@@ -11,7 +11,8 @@ use std::path::PathBuf;
 /// The controller that this device belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Controller {
+#[schemars(rename = "Controller")]
+pub struct ControllerSection {
     /// Name or address, and port: `controller.example:9444`. Give either this or `here`.
     pub address: Option<String>,
     /// A controller in this process.
@@ -26,7 +27,7 @@ pub struct Controller {
     pub statistics_every: Option<Seconds>,
 }
 
-impl Controller {
+impl ControllerSection {
     /// The folders in this section.
     pub(super) fn folders(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let here = self.here.as_mut().map(|here| &mut here.state);
@@ -76,7 +77,7 @@ pub const STATISTICS_EVERY: core::ops::RangeInclusive<u64> = 1..=3_600;
 pub const STATISTICS_EVERY_USUAL: Seconds = Seconds(10);
 
 /// Problem with the address of the controller.
-fn address_of(controller: &Controller) -> Option<(&'static str, String)> {
+fn address_of(controller: &ControllerSection) -> Option<(&'static str, String)> {
     let address = match (&controller.address, &controller.here) {
         (Some(address), None) => address,
         (None, Some(_)) => return None,

@@ -3,7 +3,7 @@
 //! Counts by the lengths of lists, before any rule is built.
 
 use super::read;
-use super::values::{List, Target};
+use super::values::{OneOrMany, Target};
 use crate::yaml::{Node, Value};
 
 /// Lists of a rule beside addresses. A rule has one of the first four.
@@ -17,7 +17,7 @@ pub(super) fn of_section(section: &Node, own: (usize, usize), members: impl Fn(&
     let of = |rule: &Node| {
         let side = |key: &str, own: usize| match rule.get(key) {
             // The function reports values that cannot be read.
-            Some(said) => read::read::<List<Target>>(said).map_or(1, |targets| members(&targets)),
+            Some(said) => read::read::<OneOrMany<Target>>(said).map_or(1, |targets| members(&targets)),
             None => own,
         };
         let sides = side("from", own.0).saturating_mul(side("to", own.1));

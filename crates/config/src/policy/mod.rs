@@ -20,13 +20,13 @@ pub mod shadow;
 pub mod shares;
 pub mod values;
 
-pub use names::{ADDRESSES_MAX, DnsName, DnsSection, GroupMember, Member};
+pub use names::{ADDRESSES_MAX, DnsName, DnsSection, GroupMember, ResolvedMember};
 pub use parts::{Parts, PolicyText, from_parts};
-pub use read::{Problem, did_you_mean, locate, nearest};
+pub use read::{ConfigProblem, did_you_mean, locate, nearest};
 pub use resolve::{Hidden, hidden};
 pub use schema::schema;
 pub use values::{
-    AddressGroup, IpVersions, Labels, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target,
+    AddressGroup, IpProtocol, IpVersions, Labels, OneOrMany, PortGroup, Ports, Prefix, Seconds, Size, Target,
     carries,
 };
 
@@ -44,39 +44,39 @@ pub const DEFAULT_TENANT: &str = "default";
 pub const ITEMS_MAX: usize = 65_000;
 
 /// A checked policy file: every name that refers to a definition in the file is defined, every value is in
-/// its range. Dereferences to its [`Common`], the parts other than policies.
+/// its range. Dereferences to its [`SharedPolicyParts`], the parts other than policies.
 #[derive(Clone, Debug)]
 pub struct PolicyFile {
     /// Name of the file in messages.
     pub name: String,
     /// The parts other than policies: the same by address as in the previous file if unchanged
     /// ([`from_parts`]).
-    pub common: Arc<Common>,
+    pub common: Arc<SharedPolicyParts>,
     /// The policies, first match first: each the same by address as in the previous file if its text is
     /// unchanged.
-    pub policies: Vec<Arc<Policy>>,
+    pub policies: Vec<Arc<PolicyDefinition>>,
     /// Usage of the bounded quantities by the policies.
-    taken: Arc<shares::Taken>,
+    taken: Arc<shares::PolicyUsage>,
     /// The text of `common`, if the file came in parts.
     common_text: Option<Arc<Json>>,
     root: Arc<Node>,
 }
 
 impl core::ops::Deref for PolicyFile {
-    type Target = Common;
+    type Target = SharedPolicyParts;
 
-    fn deref(&self) -> &Common {
+    fn deref(&self) -> &SharedPolicyParts {
         &self.common
     }
 }
 
 /// The parts of a policy file other than policies.
 #[derive(Clone, Debug)]
-pub struct Common {
+pub struct SharedPolicyParts {
     /// The tenants, in the order in which their selectors are tried.
     pub tenants: Vec<Tenant>,
     /// Groups, with their members resolved to prefixes and DNS names.
-    pub groups: BTreeMap<String, Vec<Member>>,
+    pub groups: BTreeMap<String, Vec<ResolvedMember>>,
     /// Labels of groups, by the group's name.
     pub labels: BTreeMap<String, Labels>,
     /// Resolvers that are trusted for DNS names.
@@ -101,17 +101,18 @@ pub struct Tenant {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vars: Option<Vars>,
     /// Quotas of the tenant; none of its own unless given.
-    #[serde(default, skip_serializing_if = "Quotas::is_none")]
-    pub quotas: Quotas,
+    #[serde(default, skip_serializing_if = "QuotaSection::is_none")]
+    pub quotas: QuotaSection,
     /// Resolvers that are trusted for DNS names in this tenant's traffic, in addition to those of `dns`.
-    #[serde(default, skip_serializing_if = "List::is_none")]
-    pub resolvers: List<Target>,
+    #[serde(default, skip_serializing_if = "OneOrMany::is_none")]
+    pub resolvers: OneOrMany<Target>,
 }
 
 /// Quotas of a tenant. An absent quota leaves only the bounds of the whole program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct Quotas {
+#[schemars(rename = "Quotas")]
+pub struct QuotaSection {
     /// Most concurrent flows, over all workers. At the bound, the tenant's own half-open and idle flows give
     /// way to new ones; otherwise new packets get no flow.
     pub flows: Option<NonZeroU64>,
@@ -125,11 +126,11 @@ pub struct Quotas {
     pub state_bytes: Option<Size>,
 }
 
-impl Quotas {
+impl QuotaSection {
     /// Whether no quota is given.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        *self == Quotas::default()
+        *self == QuotaSection::default()
     }
 }
 
@@ -139,10 +140,10 @@ impl Quotas {
 pub struct Vars {
     /// Address variables, by name: `HOME_NET`.
     #[serde(default)]
-    pub address_groups: BTreeMap<String, List<AddressGroup>>,
+    pub address_groups: BTreeMap<String, OneOrMany<AddressGroup>>,
     /// Port variables, by name: `HTTP_PORTS`.
     #[serde(default)]
-    pub port_groups: BTreeMap<String, List<PortGroup>>,
+    pub port_groups: BTreeMap<String, OneOrMany<PortGroup>>,
 }
 
 /// The selector of a tenant's traffic.
@@ -151,16 +152,16 @@ pub struct Vars {
 pub struct Select {
     /// Tunnel ids: VXLAN or GENEVE VNI, NVGRE virtual subnet, GRE key.
     #[serde(default, deserialize_with = "values::filled_if_any")]
-    pub vni: Option<List<u32>>,
+    pub vni: Option<OneOrMany<u32>>,
     /// VLAN ids, of any tag of a frame.
     #[serde(default, deserialize_with = "values::filled_if_any")]
-    pub vlan: Option<List<u16>>,
+    pub vlan: Option<OneOrMany<u16>>,
     /// Links of the host file.
     #[serde(default, deserialize_with = "values::filled_if_any")]
-    pub link: Option<List<String>>,
+    pub link: Option<OneOrMany<String>>,
     /// Addresses of either side of a packet, so that both directions belong to the same tenant.
     #[serde(default, deserialize_with = "values::filled_if_any")]
-    pub prefixes: Option<List<Target>>,
+    pub prefixes: Option<OneOrMany<Target>>,
 }
 
 /// A service level: the amount of detection that hosts get.
@@ -169,12 +170,12 @@ pub struct Select {
 pub struct ServiceLevel {
     /// The hosts: flows from or to them.
     #[serde(deserialize_with = "values::filled")]
-    pub hosts: List<Target>,
+    pub hosts: OneOrMany<Target>,
     /// A name of `rule-groups`, or `none`.
     pub level: String,
     /// Tenants, by name; all unless given.
     #[serde(default, deserialize_with = "values::filled_if_any")]
-    pub tenant: Option<List<String>>,
+    pub tenant: Option<OneOrMany<String>>,
 }
 
 /// Handling of flows of which only one direction is seen.
@@ -215,7 +216,8 @@ pub enum OverloadAction {
 /// than a worker can process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct Overload {
+#[schemars(rename = "Overload")]
+pub struct OverloadPolicy {
     /// Priority from 0 to 255; flows of lower priority give way first; 100 unless given.
     pub priority: u8,
     /// The action for a flow that gives way; unless given, that of the setting `app-layer.memcap-policy`, and
@@ -231,9 +233,9 @@ impl Bypass {
     }
 }
 
-impl Default for Overload {
+impl Default for OverloadPolicy {
     fn default() -> Self {
-        Overload { priority: 100, action: None }
+        OverloadPolicy { priority: 100, action: None }
     }
 }
 
@@ -304,7 +306,7 @@ pub enum DefaultAction {
 
 /// A function's section of a policy, as in the file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Section {
+pub struct FunctionSection {
     /// The function.
     pub function: String,
     /// Position of the section's key.
@@ -316,23 +318,24 @@ pub struct Section {
 /// A policy: the conversations it applies to, and the functions that inspect them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Policy {
+#[schemars(rename = "Policy")]
+pub struct PolicyDefinition {
     /// Name, in events and messages.
     pub name: String,
     /// One side of the conversations; any address unless given.
     #[serde(default = "any", deserialize_with = "values::filled")]
-    pub from: List<Target>,
+    pub from: OneOrMany<Target>,
     /// The other side of the conversations; any address unless given.
     #[serde(default = "any", deserialize_with = "values::filled")]
-    pub to: List<Target>,
+    pub to: OneOrMany<Target>,
     /// Tenants, by name, or `any`; `default` unless given.
     #[serde(default = "default_tenant", deserialize_with = "values::filled")]
-    pub tenant: List<String>,
+    pub tenant: OneOrMany<String>,
     /// Links of the host file; all unless given.
     #[serde(default, deserialize_with = "values::filled_if_any")]
-    pub link: Option<List<String>>,
+    pub link: Option<OneOrMany<String>>,
     /// The functions, in the order in which they run. Empty: packets are only forwarded and counted.
-    pub chain: List<String>,
+    pub chain: OneOrMany<String>,
     /// Verdicts are computed and only reported; nothing is dropped.
     #[serde(default)]
     pub staged: bool,
@@ -341,7 +344,7 @@ pub struct Policy {
     pub one_sided: OneSided,
     /// Handling of its flows when memory for application layers is used up.
     #[serde(default)]
-    pub overload: Overload,
+    pub overload: OverloadPolicy,
     /// Bounds on how much of its flows is inspected.
     #[serde(default)]
     pub bypass: Bypass,
@@ -351,7 +354,7 @@ pub struct Policy {
     /// The sections of the chain's functions.
     #[serde(skip)]
     #[schemars(skip)]
-    pub sections: Vec<Section>,
+    pub sections: Vec<FunctionSection>,
 }
 
 /// The default for traffic that no policy matches.
@@ -362,7 +365,7 @@ pub struct DefaultPolicy {
     pub action: DefaultAction,
     /// The functions that inspect the traffic.
     #[serde(default)]
-    pub chain: List<String>,
+    pub chain: OneOrMany<String>,
     /// Verdicts are computed and only reported; nothing is dropped.
     #[serde(default)]
     pub staged: bool,
@@ -371,7 +374,7 @@ pub struct DefaultPolicy {
     pub one_sided: OneSided,
     /// Handling of its flows when memory for application layers is used up.
     #[serde(default)]
-    pub overload: Overload,
+    pub overload: OverloadPolicy,
     /// Bounds on how much of its flows is inspected.
     #[serde(default)]
     pub bypass: Bypass,
@@ -381,15 +384,15 @@ pub struct DefaultPolicy {
     /// The sections of the chain's functions.
     #[serde(skip)]
     #[schemars(skip)]
-    pub sections: Vec<Section>,
+    pub sections: Vec<FunctionSection>,
 }
 
-fn any() -> List<Target> {
-    List(vec![Target::Any])
+fn any() -> OneOrMany<Target> {
+    OneOrMany(vec![Target::Any])
 }
 
-fn default_tenant() -> List<String> {
-    List(vec![DEFAULT_TENANT.to_owned()])
+fn default_tenant() -> OneOrMany<String> {
+    OneOrMany(vec![DEFAULT_TENANT.to_owned()])
 }
 
 /// A policy file that cannot be used.
@@ -409,11 +412,11 @@ pub enum PolicyError {
         /// The file.
         file: String,
         /// The problems, in the order of the file.
-        problems: Vec<Problem>,
+        problems: Vec<ConfigProblem>,
     },
 }
 
-fn lines(file: &str, problems: &[Problem]) -> String {
+fn lines(file: &str, problems: &[ConfigProblem]) -> String {
     problems.iter().map(|p| format!("{file}:{p}")).collect::<Vec<_>>().join("\n")
 }
 
@@ -443,7 +446,7 @@ const FILE_KEYS: &[&str] =
 pub fn parse(name: &str, text: &str, functions: &[&str]) -> Result<PolicyFile, PolicyError> {
     let root = yaml::parse(text).map_err(|e| PolicyError::Wrong {
         file: name.to_owned(),
-        problems: vec![Problem {
+        problems: vec![ConfigProblem {
             position: e.position,
             path: String::new(),
             message: format!("not YAML: {}", e.message),
@@ -460,7 +463,7 @@ pub fn from_node(name: &str, root: Node, functions: &[&str]) -> Result<PolicyFil
     // Also in sections of functions, which are read later. Of these faults JSON can only have `null`, which
     // counts as an absent key.
     let unfit = if root.position == Position::default() { None } else { read::unfit(&root) };
-    let mut builder = Builder { problems: Vec::new(), unread: Vec::new(), functions, before: None };
+    let mut builder = PolicyFileBuilder { problems: Vec::new(), unread: Vec::new(), functions, before: None };
     let file = builder.file(name, root);
     let mut problems = builder.problems;
     if let Some(unfit) = unfit {
@@ -475,7 +478,7 @@ pub fn from_node(name: &str, root: Node, functions: &[&str]) -> Result<PolicyFil
 fn finished(
     name: &str,
     file: Option<PolicyFile>,
-    mut problems: Vec<Problem>,
+    mut problems: Vec<ConfigProblem>,
 ) -> Result<PolicyFile, PolicyError> {
     problems.sort_by_key(|p| (p.position.line, p.position.column));
     problems.truncate(read::PROBLEMS_MAX);
@@ -518,8 +521,8 @@ impl PolicyFile {
     /// A problem in one line with its place: `file:line:column`, or where the file came without lines the
     /// policy's name and the path within it.
     #[must_use]
-    pub fn line_of(&self, problem: &Problem) -> String {
-        let Problem { position, path, message } = problem;
+    pub fn line_of(&self, problem: &ConfigProblem) -> String {
+        let ConfigProblem { position, path, message } = problem;
         if position.line > 0 {
             return format!("{}:{problem}", self.name);
         }
@@ -540,7 +543,7 @@ impl PolicyFile {
 
     /// The members of a list of targets; `any` is the whole space of both IP versions. The groups exist.
     #[must_use]
-    pub fn resolve(&self, targets: &[Target]) -> Vec<Member> {
+    pub fn resolve(&self, targets: &[Target]) -> Vec<ResolvedMember> {
         resolve::targets((&self.groups, &self.labels), targets)
     }
 
@@ -548,8 +551,8 @@ impl PolicyFile {
     #[must_use]
     pub fn prefixes(&self, targets: &[Target]) -> Vec<Prefix> {
         let prefix = |member| match member {
-            Member::Prefix(prefix) => Some(prefix),
-            Member::Name(_) => None,
+            ResolvedMember::Prefix(prefix) => Some(prefix),
+            ResolvedMember::Name(_) => None,
         };
         self.resolve(targets).into_iter().filter_map(prefix).collect()
     }
@@ -558,13 +561,15 @@ impl PolicyFile {
     #[must_use]
     pub fn names(&self) -> BTreeSet<&DnsName> {
         let members = self.groups.values().flatten();
-        members.filter_map(|member| if let Member::Name(name) = member { Some(name) } else { None }).collect()
+        members
+            .filter_map(|member| if let ResolvedMember::Name(name) = member { Some(name) } else { None })
+            .collect()
     }
 
     /// Whether some traffic is dropped because no policy, or no rule of a packet filter, allows it.
     #[must_use]
     pub fn drops_by_default(&self) -> bool {
-        let filters = |policy: &Arc<Policy>| {
+        let filters = |policy: &Arc<PolicyDefinition>| {
             let section = policy.sections.iter().find(|section| section.function == "pfw");
             let default = section.and_then(|section| section.node.get("default")?.as_str());
             !policy.staged && default.is_some_and(|default| default != "allow")
@@ -577,9 +582,10 @@ impl PolicyFile {
     /// groups have no members.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let without = |(group, members): (&String, &Vec<Member>)| {
-            let name =
-                members.iter().find_map(|m| if let Member::Name(name) = m { Some(name) } else { None })?;
+        let without = |(group, members): (&String, &Vec<ResolvedMember>)| {
+            let name = members
+                .iter()
+                .find_map(|m| if let ResolvedMember::Name(name) = m { Some(name) } else { None })?;
             let nobody = self.dns.resolvers.is_empty() && self.tenants.iter().all(|t| t.resolvers.is_empty());
             nobody.then(|| {
                 format!(
@@ -594,8 +600,8 @@ impl PolicyFile {
     }
 }
 
-struct Builder<'f> {
-    problems: Vec<Problem>,
+struct PolicyFileBuilder<'f> {
+    problems: Vec<ConfigProblem>,
     /// Keys of the file whose values cannot be read: what they define is not known.
     unread: Vec<&'static str>,
     functions: &'f [&'f str],
@@ -603,9 +609,9 @@ struct Builder<'f> {
     before: Option<&'f PolicyFile>,
 }
 
-impl Builder<'_> {
+impl PolicyFileBuilder<'_> {
     fn problem(&mut self, position: Position, path: &str, message: String) {
-        self.problems.push(Problem { position, path: path.to_owned(), message });
+        self.problems.push(ConfigProblem { position, path: path.to_owned(), message });
     }
 
     fn file(&mut self, name: &str, root: Node) -> Option<PolicyFile> {
@@ -620,7 +626,7 @@ impl Builder<'_> {
         &mut self,
         name: &str,
         root: Node,
-        policies: impl FnOnce(&mut Self, &Node) -> Option<Vec<Arc<Policy>>>,
+        policies: impl FnOnce(&mut Self, &Node) -> Option<Vec<Arc<PolicyDefinition>>>,
     ) -> Option<PolicyFile> {
         let Value::Mapping(pairs) = &root.value else {
             self.problem(
@@ -631,10 +637,10 @@ impl Builder<'_> {
             return None;
         };
         self.known_keys(pairs, FILE_KEYS);
-        let targets: Option<BTreeMap<String, List<GroupMember>>> = self.value(&root, "groups");
+        let targets: Option<BTreeMap<String, OneOrMany<GroupMember>>> = self.value(&root, "groups");
         let labels: Option<BTreeMap<String, Labels>> = self.value(&root, "labels");
         let dns: Option<DnsSection> = self.value(&root, "dns");
-        let rule_groups: Option<BTreeMap<String, List<String>>> = self.value(&root, "rule-groups");
+        let rule_groups: Option<BTreeMap<String, OneOrMany<String>>> = self.value(&root, "rule-groups");
         let tenants = self.list(&root, "tenants", |b, node, path| b.read::<Tenant>(node, path));
         let service_levels =
             self.list(&root, "service-levels", |b, node, path| b.read::<ServiceLevel>(node, path));
@@ -650,7 +656,7 @@ impl Builder<'_> {
         let groups = resolve::groups(self, &root, &targets.unwrap_or_default());
         let rule_groups = rule_groups.unwrap_or_default().into_iter().map(|(k, v)| (k, v.0)).collect();
         let (tenants, service_levels, policies) = (tenants?, service_levels?, policies?);
-        let common = Arc::new(Common {
+        let common = Arc::new(SharedPolicyParts {
             tenants,
             groups,
             labels: labels.unwrap_or_default(),
@@ -726,10 +732,10 @@ impl Builder<'_> {
     }
 
     /// Separates the sections from a policy's other keys.
-    fn sections(&mut self, node: &Node, path: &str, keys: &[&str]) -> (Node, Vec<Section>) {
+    fn sections(&mut self, node: &Node, path: &str, keys: &[&str]) -> (Node, Vec<FunctionSection>) {
         let Value::Mapping(pairs) = &node.value else { return (node.clone(), Vec::new()) };
         let mut own = Vec::new();
-        let mut sections: Vec<Section> = Vec::new();
+        let mut sections: Vec<FunctionSection> = Vec::new();
         for (key, value) in pairs {
             let name = key.as_str().unwrap_or("?");
             if keys.contains(&name) {
@@ -745,7 +751,7 @@ impl Builder<'_> {
                 let message = format!("the section `{name}` stands here twice; remove one");
                 self.problem(key.position, &format!("{path}/{name}"), message);
             } else {
-                sections.push(Section {
+                sections.push(FunctionSection {
                     function: name.to_owned(),
                     position: key.position,
                     node: value.clone(),
@@ -768,7 +774,7 @@ impl Builder<'_> {
         }
     }
 
-    fn unused_sections(&mut self, path: &str, chain: &[String], sections: &[Section]) {
+    fn unused_sections(&mut self, path: &str, chain: &[String], sections: &[FunctionSection]) {
         for section in sections.iter().filter(|s| !chain.contains(&s.function)) {
             let name = &section.function;
             let message = format!(
@@ -791,13 +797,13 @@ impl Builder<'_> {
         }
     }
 
-    fn policy(&mut self, node: &Node, path: &str) -> Option<Policy> {
+    fn policy(&mut self, node: &Node, path: &str) -> Option<PolicyDefinition> {
         let (own, sections) = self.sections(node, path, POLICY_KEYS);
-        let policy: Policy = self.read(&own, path)?;
+        let policy: PolicyDefinition = self.read(&own, path)?;
         self.known_functions(node, path, &policy.chain);
         self.unused_sections(path, &policy.chain, &sections);
         self.on_failure(node, path, &policy.chain, &policy.on_failure);
-        Some(Policy { sections, ..policy })
+        Some(PolicyDefinition { sections, ..policy })
     }
 
     fn default(&mut self, node: &Node) -> Option<DefaultPolicy> {

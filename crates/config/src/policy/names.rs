@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Groups by DNS name: names in policies, members of groups, and trusted resolvers (section `dns`).
 
-use super::values::{List, Prefix, Seconds, Target, from_text, text_value};
+use super::values::{OneOrMany, Prefix, Seconds, Target, from_text, text_value};
 use core::fmt;
 use core::marker::PhantomData;
 use core::str::FromStr;
@@ -78,7 +78,7 @@ pub enum GroupMember {
     /// Addresses or a group.
     Target(Target),
     /// `{dns: NAMES}`.
-    Names(List<DnsName>),
+    Names(OneOrMany<DnsName>),
 }
 
 impl Serialize for GroupMember {
@@ -96,8 +96,8 @@ impl Serialize for GroupMember {
 
 impl<'de> Deserialize<'de> for GroupMember {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Member(PhantomData<()>);
-        impl<'de> Visitor<'de> for Member {
+        struct GroupMemberVisitor(PhantomData<()>);
+        impl<'de> Visitor<'de> for GroupMemberVisitor {
             type Value = GroupMember;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an address, a prefix, the name of a group, or `dns: NAME`")
@@ -121,7 +121,7 @@ impl<'de> Deserialize<'de> for GroupMember {
                 names.map(GroupMember::Names).ok_or_else(|| de::Error::custom("write `dns: NAME`"))
             }
         }
-        deserializer.deserialize_any(Member(PhantomData))
+        deserializer.deserialize_any(GroupMemberVisitor(PhantomData))
     }
 }
 
@@ -131,7 +131,7 @@ impl JsonSchema for GroupMember {
     }
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let (target, names) =
-            (generator.subschema_for::<Target>(), generator.subschema_for::<List<DnsName>>());
+            (generator.subschema_for::<Target>(), generator.subschema_for::<OneOrMany<DnsName>>());
         json_schema!({
             "anyOf": [target, {
                 "type": "object",
@@ -146,20 +146,20 @@ impl JsonSchema for GroupMember {
 
 /// A resolved member of a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Member {
+pub enum ResolvedMember {
     /// Addresses with a prefix.
     Prefix(Prefix),
     /// The addresses in answers for a name.
     Name(DnsName),
 }
 
-impl Member {
+impl ResolvedMember {
     /// The address whose IP version it has; none for a name, whose addresses may be of both.
     #[must_use]
     pub const fn address(&self) -> Option<core::net::IpAddr> {
         match self {
-            Member::Prefix(prefix) => Some(prefix.address),
-            Member::Name(_) => None,
+            ResolvedMember::Prefix(prefix) => Some(prefix.address),
+            ResolvedMember::Name(_) => None,
         }
     }
 }
@@ -169,7 +169,7 @@ impl Member {
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct DnsSection {
     /// Trusted resolvers. Without any, names have no addresses.
-    pub resolvers: List<Target>,
+    pub resolvers: OneOrMany<Target>,
     /// Shortest time that an address stays a member, whatever the TTL of its answer.
     pub ttl_min: Seconds,
     /// Longest time that an address stays a member.
@@ -184,7 +184,7 @@ pub const ADDRESSES_MAX: u32 = 1 << 20;
 impl Default for DnsSection {
     fn default() -> Self {
         let (ttl_min, ttl_max) = (Seconds(60), Seconds(86_400));
-        DnsSection { resolvers: List::default(), ttl_min, ttl_max, addresses: 16_384 }
+        DnsSection { resolvers: OneOrMany::default(), ttl_min, ttl_max, addresses: 16_384 }
     }
 }
 

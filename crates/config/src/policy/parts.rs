@@ -5,7 +5,9 @@
 //! Parts are compared by address: the caller passes unchanged parts by the same `Arc`. So a change of one of
 //! thousands of policies costs the reading of one.
 
-use super::{Builder, ITEMS_MAX, Policy, PolicyError, PolicyFile, finished, read, resolve, shares};
+use super::{
+    ITEMS_MAX, PolicyDefinition, PolicyError, PolicyFile, PolicyFileBuilder, finished, read, resolve, shares,
+};
 use serde_json::Value as Json;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -17,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 pub struct PolicyText {
     json: Json,
     /// The policy, with a hash of the function names that it was read with.
-    read: OnceLock<(u64, Arc<Policy>)>,
+    read: OnceLock<(u64, Arc<PolicyDefinition>)>,
 }
 
 impl PolicyText {
@@ -72,7 +74,7 @@ pub fn from_parts(
     functions: &[&str],
     before: Option<&PolicyFile>,
 ) -> Result<PolicyFile, PolicyError> {
-    let mut builder = Builder { problems: Vec::new(), unread: Vec::new(), functions, before };
+    let mut builder = PolicyFileBuilder { problems: Vec::new(), unread: Vec::new(), functions, before };
     let same = |before: &&PolicyFile| {
         before.common_text.as_ref().is_some_and(|text| Arc::ptr_eq(text, &parts.common))
     };
@@ -87,7 +89,7 @@ pub fn from_parts(
     finished(name, file, builder.problems)
 }
 
-impl Builder<'_> {
+impl PolicyFileBuilder<'_> {
     /// A file that differs only in policies from a valid previous one.
     fn file_behind(&mut self, name: &str, parts: &Parts, before: &PolicyFile) -> Option<PolicyFile> {
         let policies = self.texts(&parts.policies)?;
@@ -100,7 +102,7 @@ impl Builder<'_> {
             root: Arc::clone(&before.root),
         };
         let (was, is) = bartizan_base::between(&before.policies, &file.policies, Arc::ptr_eq);
-        let names = |policies: &[Arc<Policy>], range: Range<usize>| {
+        let names = |policies: &[Arc<PolicyDefinition>], range: Range<usize>| {
             policies.get(range).into_iter().flatten().map(|p| p.name.clone()).collect::<HashSet<_>>()
         };
         // The names stay distinct if the same names replace others.
@@ -116,7 +118,7 @@ impl Builder<'_> {
         Some(file)
     }
 
-    fn texts(&mut self, texts: &[Arc<PolicyText>]) -> Option<Vec<Arc<Policy>>> {
+    fn texts(&mut self, texts: &[Arc<PolicyText>]) -> Option<Vec<Arc<PolicyDefinition>>> {
         if texts.len() > ITEMS_MAX {
             let message = format!("more than {ITEMS_MAX} items; split the file among instances");
             self.problem(Default::default(), "policies", message);
@@ -128,7 +130,7 @@ impl Builder<'_> {
         read.into_iter().collect()
     }
 
-    fn text(&mut self, functions: u64, index: usize, text: &PolicyText) -> Option<Arc<Policy>> {
+    fn text(&mut self, functions: u64, index: usize, text: &PolicyText) -> Option<Arc<PolicyDefinition>> {
         if let Some((_, known)) = text.read.get().filter(|(with, _)| *with == functions) {
             return Some(Arc::clone(known));
         }

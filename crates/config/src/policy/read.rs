@@ -17,7 +17,7 @@ pub const PROBLEMS_MAX: usize = 100;
 
 /// A problem, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Position in the file; zero if the nodes come from no file.
     pub position: Position,
     /// Keys and indices from the root: `policies/0/chain/2`; a final `/` means the key itself.
@@ -26,7 +26,7 @@ pub struct Problem {
     pub message: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.position.line, self.position.column, self.message)
     }
@@ -73,7 +73,7 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
 ///
 /// # Errors
 /// Every problem found; a type error does not hide unknown keys.
-pub fn read<T: de::DeserializeOwned>(node: &Node) -> Result<T, Vec<Problem>> {
+pub fn read<T: de::DeserializeOwned>(node: &Node) -> Result<T, Vec<ConfigProblem>> {
     read_at(node, "")
 }
 
@@ -81,9 +81,13 @@ pub fn read<T: de::DeserializeOwned>(node: &Node) -> Result<T, Vec<Problem>> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_at<T: de::DeserializeOwned>(node: &Node, path: &str) -> Result<T, Vec<Problem>> {
+pub fn read_at<T: de::DeserializeOwned>(node: &Node, path: &str) -> Result<T, Vec<ConfigProblem>> {
     let problems = RefCell::new(Vec::new());
-    let reader = Reader { node, path: Path { parent: None, part: Part::Root(path) }, problems: &problems };
+    let reader = NodeReader {
+        node,
+        path: NodePath { parent: None, part: NodePathSegment::Root(path) },
+        problems: &problems,
+    };
     let result = T::deserialize(reader);
     let mut problems = problems.into_inner();
     match result {
@@ -91,7 +95,7 @@ pub fn read_at<T: de::DeserializeOwned>(node: &Node, path: &str) -> Result<T, Ve
         Ok(_) => Err(problems),
         Err(Fault { message, at }) => {
             let (position, path) = at.unwrap_or((node.position, path.to_owned()));
-            problems.push(Problem { position, path, message });
+            problems.push(ConfigProblem { position, path, message });
             problems.sort_by_key(|p| (p.position.line, p.position.column));
             Err(problems)
         }
@@ -155,13 +159,15 @@ fn no_value(node: &Node) -> String {
 /// The first fault that readers would understand differently, or that would mean more than intended: a
 /// duplicate key in a mapping, a tag in place of a value, a restricting key without a value.
 #[must_use]
-pub fn unfit(node: &Node) -> Option<Problem> {
-    fn below(node: &Node, path: &str) -> Option<Problem> {
+pub fn unfit(node: &Node) -> Option<ConfigProblem> {
+    fn below(node: &Node, path: &str) -> Option<ConfigProblem> {
         let inner = |part: &str| if path.is_empty() { part.to_owned() } else { format!("{path}/{part}") };
         match &node.value {
-            Value::Scalar { .. } if node.tag.is_some() => {
-                Some(Problem { position: node.position, path: path.to_owned(), message: no_value(node) })
-            }
+            Value::Scalar { .. } if node.tag.is_some() => Some(ConfigProblem {
+                position: node.position,
+                path: path.to_owned(),
+                message: no_value(node),
+            }),
             Value::Scalar { .. } => None,
             Value::Sequence(items) => {
                 let mut items = items.iter().enumerate();
@@ -174,10 +180,10 @@ pub fn unfit(node: &Node) -> Option<Problem> {
                     let part = inner(&name.replace('~', "~0").replace('/', "~1"));
                     if !seen.insert(name) {
                         let message = format!("the key `{name}` stands here twice; remove one");
-                        return Some(Problem { position: key.position, path: part, message });
+                        return Some(ConfigProblem { position: key.position, path: part, message });
                     }
                     if value.is_null() && value.tag.is_none() && SELECTORS.contains(&name) {
-                        return Some(Problem {
+                        return Some(ConfigProblem {
                             position: value.position,
                             path: part,
                             message: no_value(value),
@@ -215,7 +221,7 @@ pub fn from_json(json: &serde_json::Value) -> Node {
     Node { position: Position::default(), tag: None, value }
 }
 
-/// The position of a path (as in [`Problem::path`]), or of the deepest part of it that exists.
+/// The position of a path (as in [`ConfigProblem::path`]), or of the deepest part of it that exists.
 #[must_use]
 pub fn locate(root: &Node, path: &str) -> Position {
     let mut node = root;
@@ -270,7 +276,7 @@ impl de::Error for Fault {
 }
 
 #[derive(Clone, Copy)]
-enum Part<'n> {
+enum NodePathSegment<'n> {
     Root(&'n str),
     Key(&'n str),
     Index(usize),
@@ -278,34 +284,34 @@ enum Part<'n> {
 
 /// The path of a reader, linked from the inside out; formatted only for problems.
 #[derive(Clone, Copy)]
-struct Path<'n, 'p> {
-    parent: Option<&'p Path<'n, 'p>>,
-    part: Part<'n>,
+struct NodePath<'n, 'p> {
+    parent: Option<&'p NodePath<'n, 'p>>,
+    part: NodePathSegment<'n>,
 }
 
-impl fmt::Display for Path<'_, '_> {
+impl fmt::Display for NodePath<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(parent) = self.parent {
             write!(f, "{parent}")?;
-            if !matches!(parent.part, Part::Root("")) {
+            if !matches!(parent.part, NodePathSegment::Root("")) {
                 f.write_str("/")?;
             }
         }
         match self.part {
-            Part::Root(text) | Part::Key(text) => f.write_str(text),
-            Part::Index(index) => write!(f, "{index}"),
+            NodePathSegment::Root(text) | NodePathSegment::Key(text) => f.write_str(text),
+            NodePathSegment::Index(index) => write!(f, "{index}"),
         }
     }
 }
 
 #[derive(Clone, Copy)]
-struct Reader<'n, 'p> {
+struct NodeReader<'n, 'p> {
     node: &'n Node,
-    path: Path<'n, 'p>,
-    problems: &'p RefCell<Vec<Problem>>,
+    path: NodePath<'n, 'p>,
+    problems: &'p RefCell<Vec<ConfigProblem>>,
 }
 
-impl<'n> Reader<'n, '_> {
+impl<'n> NodeReader<'n, '_> {
     fn place(&self, fault: Fault) -> Fault {
         let at = fault.at.or_else(|| Some((self.node.position, self.path.to_string())));
         Fault { at, ..fault }
@@ -324,8 +330,8 @@ impl<'n> Reader<'n, '_> {
     fn problem(&self, position: Position, key: &str, message: String) {
         let mut problems = self.problems.borrow_mut();
         if problems.len() < PROBLEMS_MAX {
-            let here = Path { parent: Some(&self.path), part: Part::Key(key) };
-            problems.push(Problem { position, path: format!("{here}/"), message });
+            let here = NodePath { parent: Some(&self.path), part: NodePathSegment::Key(key) };
+            problems.push(ConfigProblem { position, path: format!("{here}/"), message });
         }
     }
 
@@ -362,7 +368,7 @@ macro_rules! numbers {
     };
 }
 
-impl<'de> de::Deserializer<'de> for Reader<'_, '_> {
+impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
@@ -524,7 +530,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_, '_> {
 }
 
 struct Items<'n, 'p> {
-    reader: &'p Reader<'n, 'p>,
+    reader: &'p NodeReader<'n, 'p>,
     items: core::iter::Enumerate<core::slice::Iter<'n, Node>>,
     listed: bool,
 }
@@ -534,15 +540,15 @@ impl<'de> de::SeqAccess<'de> for Items<'_, '_> {
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
         let Some((index, node)) = self.items.next() else { return Ok(None) };
-        let path = Path { parent: Some(&self.reader.path), part: Part::Index(index) };
+        let path = NodePath { parent: Some(&self.reader.path), part: NodePathSegment::Index(index) };
         let path = if self.listed { path } else { self.reader.path };
-        let reader = Reader { node, path, problems: self.reader.problems };
+        let reader = NodeReader { node, path, problems: self.reader.problems };
         seed.deserialize(reader).map(Some).map_err(|f| reader.place(f))
     }
 }
 
 struct Pairs<'n, 'p> {
-    reader: &'p Reader<'n, 'p>,
+    reader: &'p NodeReader<'n, 'p>,
     pairs: core::slice::Iter<'n, (Node, Node)>,
     value: Option<(&'n str, &'n Node)>,
     /// The fields of a struct; unknown keys are reported and skipped.
@@ -581,8 +587,8 @@ impl<'de> de::MapAccess<'de> for Pairs<'_, '_> {
         let Some((name, node)) = self.value.take() else {
             return Err(de::Error::custom("a key has no value"));
         };
-        let path = Path { parent: Some(&self.reader.path), part: Part::Key(name) };
-        let reader = Reader { node, path, problems: self.reader.problems };
+        let path = NodePath { parent: Some(&self.reader.path), part: NodePathSegment::Key(name) };
+        let reader = NodeReader { node, path, problems: self.reader.problems };
         seed.deserialize(reader).map_err(|f| reader.place(f))
     }
 }

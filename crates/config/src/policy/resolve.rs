@@ -3,11 +3,12 @@
 //! selectors can match.
 
 use super::sections::PfwSection;
-use super::shares::{self, Share};
+use super::shares::{self, QuantityTally};
 use super::values::{EVERYTHING, carries};
 use super::{
-    ADDRESSES_MAX, Builder, DEFAULT_TENANT, GroupMember, IpVersions, Labels, List, Member, Policy,
-    PolicyFile, Prefix, Problem, Select, Target, did_you_mean, locate, read,
+    ADDRESSES_MAX, ConfigProblem, DEFAULT_TENANT, GroupMember, IpVersions, Labels, OneOrMany,
+    PolicyDefinition, PolicyFile, PolicyFileBuilder, Prefix, ResolvedMember, Select, Target, did_you_mean,
+    locate, read,
 };
 use crate::yaml::Node;
 use core::ops::Range;
@@ -18,16 +19,16 @@ pub(crate) const GROUP_DEPTH_MAX: usize = 64;
 
 /// Members of a list whose groups exist; sorted and distinct.
 pub(super) fn targets(
-    (groups, labels): (&BTreeMap<String, Vec<Member>>, &BTreeMap<String, Labels>),
+    (groups, labels): (&BTreeMap<String, Vec<ResolvedMember>>, &BTreeMap<String, Labels>),
     targets: &[Target],
-) -> Vec<Member> {
+) -> Vec<ResolvedMember> {
     let mut members = Vec::new();
     // A group that is named repeatedly contributes its members once.
     let mut named = BTreeSet::new();
     for target in targets {
         match target {
-            Target::Any => return EVERYTHING.map(Member::Prefix).to_vec(),
-            Target::Prefix(prefix) => members.push(Member::Prefix(*prefix)),
+            Target::Any => return EVERYTHING.map(ResolvedMember::Prefix).to_vec(),
+            Target::Prefix(prefix) => members.push(ResolvedMember::Prefix(*prefix)),
             Target::Group(name) => drop(named.insert(name)),
             Target::Label(asked) => {
                 let meant = labels.iter().filter(|(_, carried)| carries(carried, asked));
@@ -39,8 +40,8 @@ pub(super) fn targets(
     each_once(members)
 }
 
-fn each_once(mut members: Vec<Member>) -> Vec<Member> {
-    let everything = EVERYTHING.map(Member::Prefix);
+fn each_once(mut members: Vec<ResolvedMember>) -> Vec<ResolvedMember> {
+    let everything = EVERYTHING.map(ResolvedMember::Prefix);
     if everything.iter().all(|all| members.contains(all)) {
         return everything.to_vec();
     }
@@ -51,12 +52,12 @@ fn each_once(mut members: Vec<Member>) -> Vec<Member> {
 
 /// Resolves groups within groups.
 pub(super) fn groups(
-    builder: &mut Builder<'_>,
+    builder: &mut PolicyFileBuilder<'_>,
     root: &Node,
-    raw: &BTreeMap<String, super::List<GroupMember>>,
-) -> BTreeMap<String, Vec<Member>> {
+    raw: &BTreeMap<String, super::OneOrMany<GroupMember>>,
+) -> BTreeMap<String, Vec<ResolvedMember>> {
     let (done, depths) = (BTreeMap::new(), BTreeMap::new());
-    let (members, names) = (Share::of(&shares::MEMBERS), Share::of(&shares::NAMES));
+    let (members, names) = (QuantityTally::of(&shares::MEMBERS), QuantityTally::of(&shares::NAMES));
     let mut following = Following { builder, root, raw, done, depths, members, names };
     for name in raw.keys() {
         if name == "any" || name == "none" {
@@ -70,15 +71,15 @@ pub(super) fn groups(
 
 /// The resolution of groups to members.
 struct Following<'f, 'b> {
-    builder: &'f mut Builder<'b>,
+    builder: &'f mut PolicyFileBuilder<'b>,
     root: &'f Node,
-    raw: &'f BTreeMap<String, super::List<GroupMember>>,
-    done: BTreeMap<String, Vec<Member>>,
+    raw: &'f BTreeMap<String, super::OneOrMany<GroupMember>>,
+    done: BTreeMap<String, Vec<ResolvedMember>>,
     /// Depth of nesting of each resolved group.
     depths: BTreeMap<String, usize>,
     /// Usage of members by the resolved groups.
-    members: Share,
-    names: Share,
+    members: QuantityTally,
+    names: QuantityTally,
 }
 
 impl Following<'_, '_> {
@@ -158,7 +159,7 @@ impl Following<'_, '_> {
         for member in members {
             match member {
                 GroupMember::Target(target) => named.push(target.clone()),
-                GroupMember::Names(names) => all.extend(names.iter().cloned().map(Member::Name)),
+                GroupMember::Names(names) => all.extend(names.iter().cloned().map(ResolvedMember::Name)),
             }
         }
         all.extend(targets((&self.done, &BTreeMap::new()), &named));
@@ -177,7 +178,7 @@ impl Following<'_, '_> {
     fn blame(&mut self) {
         let before = self.builder.before.map(|before| &before.groups);
         let used = |count| before.map(|groups| shares::used_by_groups(groups, count));
-        let members = self.members.blamed(used(<[Member]>::len).as_ref());
+        let members = self.members.blamed(used(<[ResolvedMember]>::len).as_ref());
         let names = self.names.blamed(used(shares::names_among).as_ref());
         let wrong: Vec<_> =
             members.into_iter().chain(names).map(|(name, what)| (name.to_owned(), what)).collect();
@@ -186,7 +187,7 @@ impl Following<'_, '_> {
 }
 
 /// Checks every name in a file against its definitions.
-pub(super) fn check(builder: &mut Builder<'_>, file: &PolicyFile) {
+pub(super) fn check(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile) {
     tenants(builder, file);
     hidden_tenants(builder, file);
     dns(builder, file);
@@ -220,7 +221,7 @@ pub(super) fn check(builder: &mut Builder<'_>, file: &PolicyFile) {
 }
 
 /// Checks that the names of policies are distinct.
-pub(super) fn policy_names(builder: &mut Builder<'_>, file: &PolicyFile) {
+pub(super) fn policy_names(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile) {
     let mut names = HashSet::new();
     for (index, policy) in file.policies.iter().enumerate() {
         if !names.insert(&policy.name) {
@@ -232,7 +233,7 @@ pub(super) fn policy_names(builder: &mut Builder<'_>, file: &PolicyFile) {
 }
 
 /// Checks the names in some policies.
-pub(super) fn policies(builder: &mut Builder<'_>, file: &PolicyFile, some: Range<usize>) {
+pub(super) fn policies(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile, some: Range<usize>) {
     let known = known_tenants(file);
     for (index, policy) in file.policies.iter().enumerate().take(some.end).skip(some.start) {
         let path = format!("policies/{index}");
@@ -245,8 +246,9 @@ pub(super) fn policies(builder: &mut Builder<'_>, file: &PolicyFile, some: Range
 }
 
 /// Reports a policy that no packet can match, since its sides have no IP version in common.
-fn sides(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, policy: &Policy) {
-    let versions = |targets: &[Target]| IpVersions::of(file.resolve(targets).iter().map(Member::address));
+fn sides(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile, path: &str, policy: &PolicyDefinition) {
+    let versions =
+        |targets: &[Target]| IpVersions::of(file.resolve(targets).iter().map(ResolvedMember::address));
     if let Some(why) = versions(&policy.from).apart(versions(&policy.to)) {
         let path = format!("{path}/to");
         builder.problem(file.locate(&path), &path, format!("this policy never matches: {why}"));
@@ -254,7 +256,12 @@ fn sides(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, policy: &Poli
 }
 
 /// Reports links without a name.
-fn links(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, links: Option<&List<String>>) {
+fn links(
+    builder: &mut PolicyFileBuilder<'_>,
+    file: &PolicyFile,
+    path: &str,
+    links: Option<&OneOrMany<String>>,
+) {
     for (item, _) in links.iter().flat_map(|list| list.iter()).enumerate().filter(|(_, l)| l.is_empty()) {
         let path = format!("{path}/{item}");
         let message = "a link without a name is none, so it selects nothing; name a link of the host file, or leave the key out";
@@ -262,7 +269,7 @@ fn links(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, links: Option
     }
 }
 
-fn tenants(builder: &mut Builder<'_>, file: &PolicyFile) {
+fn tenants(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile) {
     let mut names = HashSet::from([DEFAULT_TENANT, "any"]);
     for (index, tenant) in file.tenants.iter().enumerate() {
         let path = format!("tenants/{index}");
@@ -295,11 +302,11 @@ fn tenants(builder: &mut Builder<'_>, file: &PolicyFile) {
 }
 
 /// Reports parts of tenants' selectors that no packet reaches, because earlier tenants take their traffic.
-fn hidden_tenants(builder: &mut Builder<'_>, file: &PolicyFile) {
+fn hidden_tenants(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile) {
     builder.problems.extend(hidden_in(file));
 }
 
-fn dns(builder: &mut Builder<'_>, file: &PolicyFile) {
+fn dns(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile) {
     let section = &file.dns;
     members(builder, file, "dns/resolvers", &section.resolvers);
     without_names(builder, file, "dns/resolvers", &section.resolvers, "whose answers count");
@@ -316,10 +323,18 @@ fn dns(builder: &mut Builder<'_>, file: &PolicyFile) {
 
 /// Reports DNS names where the lists determine trusted answers: names have no addresses before answers are
 /// seen.
-fn without_names(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, list: &[Target], what: &str) {
+fn without_names(
+    builder: &mut PolicyFileBuilder<'_>,
+    file: &PolicyFile,
+    path: &str,
+    list: &[Target],
+    what: &str,
+) {
     for (index, target) in list.iter().enumerate() {
         let members = file.resolve(core::slice::from_ref(target));
-        if let Some(Member::Name(name)) = members.iter().find(|m| matches!(m, Member::Name(_))) {
+        if let Some(ResolvedMember::Name(name)) =
+            members.iter().find(|m| matches!(m, ResolvedMember::Name(_)))
+        {
             let path = format!("{path}/{index}");
             let message =
                 format!("DNS names cannot say {what}, and `{target}` has `{name}`; write addresses");
@@ -328,7 +343,7 @@ fn without_names(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, list:
     }
 }
 
-fn members(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, targets: &[Target]) {
+fn members(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile, path: &str, targets: &[Target]) {
     for (index, target) in targets.iter().enumerate() {
         if let Target::Label(asked) = target
             && !builder.is_unread("groups")
@@ -362,7 +377,7 @@ fn known_tenants(file: &PolicyFile) -> HashSet<&str> {
 }
 
 fn tenant_names(
-    builder: &mut Builder<'_>,
+    builder: &mut PolicyFileBuilder<'_>,
     file: &PolicyFile,
     known: &HashSet<&str>,
     path: &str,
@@ -397,20 +412,20 @@ pub struct Hidden {
 
 /// A single item of a selector, in place of the list of its key.
 #[derive(Clone, Copy)]
-enum Item<'f> {
+enum SelectorItem<'f> {
     Vni(u32),
     Vlan(u16),
     Link(&'f str),
     Target(&'f Target),
 }
 
-impl core::fmt::Display for Item<'_> {
+impl core::fmt::Display for SelectorItem<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Item::Vni(vni) => write!(f, "VNI {vni}"),
-            Item::Vlan(vlan) => write!(f, "VLAN {vlan}"),
-            Item::Link(link) => write!(f, "link `{link}`"),
-            Item::Target(target) => write!(f, "`{target}`"),
+            SelectorItem::Vni(vni) => write!(f, "VNI {vni}"),
+            SelectorItem::Vlan(vlan) => write!(f, "VLAN {vlan}"),
+            SelectorItem::Link(link) => write!(f, "link `{link}`"),
+            SelectorItem::Target(target) => write!(f, "`{target}`"),
         }
     }
 }
@@ -429,7 +444,7 @@ pub fn hidden(tenants: &[(&str, &Select)], prefixes: impl Fn(&[Target]) -> Vec<P
     for (index, own) in all.iter().enumerate() {
         for (key, place, item) in items(own.select) {
             let meant = match item {
-                Item::Target(target) => prefixes(core::slice::from_ref(target)),
+                SelectorItem::Target(target) => prefixes(core::slice::from_ref(target)),
                 _ => own.prefixes.clone().unwrap_or_default(),
             };
             let earlier = first.candidates(index, own.select, (item, &meant));
@@ -448,37 +463,41 @@ pub fn hidden(tenants: &[(&str, &Select)], prefixes: impl Fn(&[Target]) -> Vec<P
 }
 
 /// Problems of a file's selectors that never match.
-pub(super) fn hidden_in(file: &PolicyFile) -> Vec<Problem> {
+pub(super) fn hidden_in(file: &PolicyFile) -> Vec<ConfigProblem> {
     let tenants: Vec<(&str, &Select)> =
         file.tenants.iter().map(|tenant| (tenant.name.as_str(), &tenant.select)).collect();
     let problem = |hidden: Hidden| {
         let path = format!("tenants/{}/select/{}", hidden.tenant, hidden.path);
-        Problem { position: file.locate(&path), path, message: hidden.message }
+        ConfigProblem { position: file.locate(&path), path, message: hidden.message }
     };
     hidden(&tenants, |targets| file.prefixes(targets)).into_iter().map(problem).collect()
 }
 
-fn items(select: &Select) -> Vec<(&'static str, usize, Item<'_>)> {
+fn items(select: &Select) -> Vec<(&'static str, usize, SelectorItem<'_>)> {
     fn each<'f, T>(
         key: &'static str,
-        list: Option<&'f List<T>>,
-        item: impl Fn(&'f T) -> Item<'f>,
-    ) -> impl Iterator<Item = (&'static str, usize, Item<'f>)> {
+        list: Option<&'f OneOrMany<T>>,
+        item: impl Fn(&'f T) -> SelectorItem<'f>,
+    ) -> impl Iterator<Item = (&'static str, usize, SelectorItem<'f>)> {
         let all = list.map(|list| &**list).unwrap_or_default();
         all.iter().enumerate().map(move |(place, one)| (key, place, item(one)))
     }
     let Select { vni, vlan, link, prefixes } = select;
-    each("vni", vni.as_ref(), |vni| Item::Vni(*vni))
-        .chain(each("vlan", vlan.as_ref(), |vlan| Item::Vlan(*vlan)))
-        .chain(each("link", link.as_ref(), |link| Item::Link(link)))
-        .chain(each("prefixes", prefixes.as_ref(), Item::Target))
+    each("vni", vni.as_ref(), |vni| SelectorItem::Vni(*vni))
+        .chain(each("vlan", vlan.as_ref(), |vlan| SelectorItem::Vlan(*vlan)))
+        .chain(each("link", link.as_ref(), |link| SelectorItem::Link(link)))
+        .chain(each("prefixes", prefixes.as_ref(), SelectorItem::Target))
         .collect()
 }
 
 /// Whether a tenant takes all traffic that another one selects by an item; `meant`: the other one's prefixes,
 /// reduced to the item.
-fn covers(first: &Resolved<'_>, own: &Resolved<'_>, (item, meant): (Item<'_>, &[Prefix])) -> bool {
-    fn within<T: PartialEq>(first: Option<&List<T>>, own: Option<&List<T>>, item: Option<&T>) -> bool {
+fn covers(first: &Resolved<'_>, own: &Resolved<'_>, (item, meant): (SelectorItem<'_>, &[Prefix])) -> bool {
+    fn within<T: PartialEq>(
+        first: Option<&OneOrMany<T>>,
+        own: Option<&OneOrMany<T>>,
+        item: Option<&T>,
+    ) -> bool {
         let Some(first) = first else { return true };
         match (item, own) {
             (Some(item), _) => first.contains(item),
@@ -487,9 +506,9 @@ fn covers(first: &Resolved<'_>, own: &Resolved<'_>, (item, meant): (Item<'_>, &[
         }
     }
     let (a, b) = (first.select, own.select);
-    let vni = if let Item::Vni(vni) = &item { Some(vni) } else { None };
-    let vlan = if let Item::Vlan(vlan) = &item { Some(vlan) } else { None };
-    let link = if let Item::Link(link) = &item { Some((*link).to_owned()) } else { None };
+    let vni = if let SelectorItem::Vni(vni) = &item { Some(vni) } else { None };
+    let vlan = if let SelectorItem::Vlan(vlan) = &item { Some(vlan) } else { None };
+    let link = if let SelectorItem::Link(link) = &item { Some((*link).to_owned()) } else { None };
     let prefixes = || {
         let Some(theirs) = &first.prefixes else { return true };
         let inside = |prefix: &Prefix| {
@@ -533,20 +552,25 @@ impl<'f> Firsts<'f> {
     }
 
     /// The candidates before a tenant, in order.
-    fn candidates(&self, before: usize, own: &Select, (item, meant): (Item<'_>, &[Prefix])) -> Vec<usize> {
+    fn candidates(
+        &self,
+        before: usize,
+        own: &Select,
+        (item, meant): (SelectorItem<'_>, &[Prefix]),
+    ) -> Vec<usize> {
         let Select { vni, vlan, link, .. } = own;
         let mut found = Vec::new();
         let mut add = |some: Option<&Vec<usize>>| found.extend(some.into_iter().flatten().copied());
         match item {
-            Item::Vni(vni) => add(self.vnis.get(&vni)),
+            SelectorItem::Vni(vni) => add(self.vnis.get(&vni)),
             _ => vni.iter().flat_map(|list| list.first()).for_each(|vni| add(self.vnis.get(vni))),
         }
         match item {
-            Item::Vlan(vlan) => add(self.vlans.get(&vlan)),
+            SelectorItem::Vlan(vlan) => add(self.vlans.get(&vlan)),
             _ => vlan.iter().flat_map(|list| list.first()).for_each(|vlan| add(self.vlans.get(vlan))),
         }
         match item {
-            Item::Link(link) => add(self.links.get(link)),
+            SelectorItem::Link(link) => add(self.links.get(link)),
             _ => {
                 link.iter().flat_map(|list| list.first()).for_each(|link| add(self.links.get(link.as_str())))
             }

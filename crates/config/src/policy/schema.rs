@@ -2,7 +2,9 @@
 //! The JSON schema of policy files, generated from the types.
 
 use super::sections::{IdsSection, PfwSection, SfwSection};
-use super::{DefaultPolicy, DnsSection, GroupMember, Labels, List, Policy, ServiceLevel, Tenant};
+use super::{
+    DefaultPolicy, DnsSection, GroupMember, Labels, OneOrMany, PolicyDefinition, ServiceLevel, Tenant,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -14,7 +16,7 @@ use std::collections::BTreeMap;
 struct File {
     /// Names for lists of addresses; groups may contain groups.
     #[schemars(default)]
-    groups: BTreeMap<String, List<GroupMember>>,
+    groups: BTreeMap<String, OneOrMany<GroupMember>>,
     /// Labels of groups, by the group's name; policies can select groups by them.
     #[schemars(default)]
     labels: BTreeMap<String, Labels>,
@@ -23,7 +25,7 @@ struct File {
     dns: DnsSection,
     /// Names for lists of rule files.
     #[schemars(default)]
-    rule_groups: BTreeMap<String, List<String>>,
+    rule_groups: BTreeMap<String, OneOrMany<String>>,
     /// Tenants with the selectors of their traffic; first match first.
     #[schemars(default)]
     tenants: Vec<Tenant>,
@@ -32,7 +34,7 @@ struct File {
     service_levels: Vec<ServiceLevel>,
     /// The policies; a flow belongs to the first that it matches.
     #[schemars(default)]
-    policies: Vec<Policy>,
+    policies: Vec<PolicyDefinition>,
     /// The default for traffic that no policy matches.
     default: DefaultPolicy,
 }

@@ -3,7 +3,7 @@
 //!
 //! A function from elsewhere provides the type of its section; see docs/writing-a-function.md.
 
-use super::values::{List, Ports, Protocol, Target};
+use super::values::{IpProtocol, OneOrMany, Ports, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,39 +37,39 @@ pub struct PfwSection {
 pub struct PfwRule {
     /// Protocols to allow.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
-    pub allow: Option<List<Protocol>>,
+    pub allow: Option<OneOrMany<IpProtocol>>,
     /// Protocols to drop.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
-    pub drop: Option<List<Protocol>>,
+    pub drop: Option<OneOrMany<IpProtocol>>,
     /// Protocols to drop, notifying the sender.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
-    pub reject: Option<List<Protocol>>,
+    pub reject: Option<OneOrMany<IpProtocol>>,
     /// Protocols to allow and to send, in both directions, by the port in `egress`.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
-    pub redirect: Option<List<Protocol>>,
+    pub redirect: Option<OneOrMany<IpProtocol>>,
     /// The port for `redirect`, by its name in `ports` of the host file.
     pub egress: Option<String>,
     /// Addresses of the initiator of the flow.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
-    pub from: Option<List<Target>>,
+    pub from: Option<OneOrMany<Target>>,
     /// Addresses of the responder.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
-    pub to: Option<List<Target>>,
+    pub to: Option<OneOrMany<Target>>,
     /// Ports of the initiator of the flow.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
-    pub from_ports: Option<List<Ports>>,
+    pub from_ports: Option<OneOrMany<Ports>>,
     /// Ports of the responder.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
-    pub to_ports: Option<List<Ports>>,
+    pub to_ports: Option<OneOrMany<Ports>>,
     /// ICMP or ICMPv6 types.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
-    pub r#type: Option<List<Ports>>,
+    pub r#type: Option<OneOrMany<Ports>>,
     /// ICMP or ICMPv6 codes.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
-    pub code: Option<List<Ports>>,
+    pub code: Option<OneOrMany<Ports>>,
     /// Tenants, by name.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
-    pub tenant: Option<List<String>>,
+    pub tenant: Option<OneOrMany<String>>,
     /// Name of the rule, unique within the policy: its counter keeps this name when the rule moves or
     /// changes.
     pub name: Option<String>,
@@ -105,9 +105,9 @@ pub enum Midstream {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SfwSection {
-    /// Which side may open flows. Neighbour discovery and multicast listener discovery (ICMPv6 types 130 to 137
-    /// and 143) go on from both sides: IPv6 does not work without them (RFC 4890, section 4.4.1). Rules of
-    /// `pfw` can refuse them.
+    /// Which side may open flows. Neighbour discovery and multicast listener discovery (ICMPv6 types 130 to
+    /// 137 and 143) go on from both sides: IPv6 does not work without them (RFC 4890, section 4.4.1). Rules
+    /// of `pfw` can refuse them.
     #[serde(default)]
     pub initiate: Initiate,
     /// Most half-open TCP connections of one source; no limit unless given.
@@ -144,7 +144,7 @@ pub enum IdsMode {
 pub struct IdsSection {
     /// Rule files, beside the policy file or absolute.
     #[serde(default)]
-    pub rules: List<String>,
+    pub rules: OneOrMany<String>,
     /// A name of `rule-groups`, or `none`: no detection for these flows.
     pub level: Option<String>,
     /// Whether rules that drop or reject take effect.

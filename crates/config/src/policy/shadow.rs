@@ -4,7 +4,7 @@
 //! Not found: what several earlier ones hide only together.
 
 use super::values::EVERYTHING;
-use super::{DnsName, Member, Policy, PolicyFile, Prefix, Problem, Target};
+use super::{ConfigProblem, DnsName, PolicyDefinition, PolicyFile, Prefix, ResolvedMember, Target};
 use core::hash::Hash;
 use core::ops::Range;
 use std::collections::{BTreeSet, HashMap};
@@ -185,8 +185,8 @@ pub struct PolicyHeaders<'p> {
 impl<'p> PolicyHeaders<'p> {
     /// Those of a policy.
     #[must_use]
-    pub fn of(policy: &'p Policy) -> Self {
-        let Policy { from, to, tenant, link, .. } = policy;
+    pub fn of(policy: &'p PolicyDefinition) -> Self {
+        let PolicyDefinition { from, to, tenant, link, .. } = policy;
         PolicyHeaders { from, to, tenant, link: link.as_deref() }
     }
 
@@ -212,11 +212,11 @@ pub fn hidden_policy(name: &str, by: &str) -> String {
 }
 
 impl PolicyFile {
-    /// Policies that one earlier policy hides, by their places in `policies`, whose groups and labels are those
-    /// of this file. `changed`: pairs of which neither is in this range are left out.
+    /// Policies that one earlier policy hides, by their places in `policies`, whose groups and labels are
+    /// those of this file. `changed`: pairs of which neither is in this range are left out.
     #[must_use]
     pub fn hidden_among(&self, policies: &[PolicyHeaders<'_>], changed: &Range<usize>) -> Vec<Shadowed> {
-        let members: Vec<[Vec<Member>; 2]> =
+        let members: Vec<[Vec<ResolvedMember>; 2]> =
             policies.iter().map(|policy| [policy.from, policy.to].map(|side| self.resolve(side))).collect();
         let sides: Vec<Sides<&DnsName>> =
             members.iter().map(|[from, to]| Sides::new(addresses(from), addresses(to))).collect();
@@ -230,7 +230,7 @@ impl PolicyFile {
     /// Policies that one earlier policy of the file hides. `before`: the file that was read before; what was
     /// so in it is left out.
     #[must_use]
-    pub fn hidden_policies(&self, before: Option<&PolicyFile>) -> Vec<Problem> {
+    pub fn hidden_policies(&self, before: Option<&PolicyFile>) -> Vec<ConfigProblem> {
         let before = before.filter(|before| Arc::ptr_eq(&before.common, &self.common));
         let changed = match before {
             Some(before) => bartizan_base::between(&before.policies, &self.policies, Arc::ptr_eq).1,
@@ -244,22 +244,22 @@ impl PolicyFile {
         let name = |at: usize| self.policies.get(at).map_or("", |policy| policy.name.as_str());
         let problem = |Shadowed { item, by }: Shadowed| {
             let path = format!("policies/{item}/name");
-            Problem { position: self.locate(&path), path, message: hidden_policy(name(item), name(by)) }
+            ConfigProblem { position: self.locate(&path), path, message: hidden_policy(name(item), name(by)) }
         };
         self.hidden_among(&all, &changed).into_iter().map(problem).collect()
     }
 }
 
 /// A side's members; both versions' whole space is no condition.
-fn addresses(members: &[Member]) -> Vec<Addresses<&DnsName>> {
-    if EVERYTHING.iter().all(|all| members.contains(&Member::Prefix(*all))) {
+fn addresses(members: &[ResolvedMember]) -> Vec<Addresses<&DnsName>> {
+    if EVERYTHING.iter().all(|all| members.contains(&ResolvedMember::Prefix(*all))) {
         return vec![Addresses::All];
     }
     let mut all = Vec::with_capacity(members.len());
     for member in members {
         all.push(match member {
-            Member::Prefix(prefix) => Addresses::Prefix(*prefix),
-            Member::Name(name) => Addresses::Name(name),
+            ResolvedMember::Prefix(prefix) => Addresses::Prefix(*prefix),
+            ResolvedMember::Name(name) => Addresses::Name(name),
         });
     }
     all
@@ -288,7 +288,7 @@ mod tests {
             assert_ne!(problem.position.line, 0, "{problem:?}");
         }
         let number = |text: &str| text.split('`').nth(1).and_then(|n| n[1..].parse().ok()).expect("a number");
-        let of = |problem: &Problem| {
+        let of = |problem: &ConfigProblem| {
             let (own, by) = problem.message.split_once(": ").expect("two parts");
             (number(own), number(by))
         };

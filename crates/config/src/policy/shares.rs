@@ -10,8 +10,8 @@
 
 use super::values::EVERYTHING;
 use super::{
-    Builder, Common, DEFAULT_TENANT, Member, Policy, PolicyFile, Problem, Section, ServiceLevel, Target,
-    combinations, resolve,
+    ConfigProblem, DEFAULT_TENANT, FunctionSection, PolicyDefinition, PolicyFile, PolicyFileBuilder,
+    ResolvedMember, ServiceLevel, SharedPolicyParts, Target, combinations, resolve,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub const COMBINATIONS_MAX: usize = 1 << 22;
 pub const TENANT_COMBINATIONS_MAX: usize = 1 << 18;
 
 /// A bounded quantity.
-pub(super) struct Bound {
+pub(super) struct QuantityBound {
     what: &'static str,
     all: usize,
     tenant: usize,
@@ -47,28 +47,28 @@ pub(super) struct Bound {
 }
 
 /// See [`MEMBERS_MAX`].
-pub(super) const MEMBERS: Bound = Bound {
+pub(super) const MEMBERS: QuantityBound = QuantityBound {
     what: "members of groups, those of groups in them counted",
     all: MEMBERS_MAX,
     tenant: TENANT_MEMBERS_MAX,
     advice: "write larger networks, or name groups in policies instead of in groups",
 };
 /// See [`DNS_NAMES_MAX`].
-pub(super) const NAMES: Bound = Bound {
+pub(super) const NAMES: QuantityBound = QuantityBound {
     what: "DNS names in groups, those of groups in them counted",
     all: DNS_NAMES_MAX,
     tenant: TENANT_DNS_NAMES_MAX,
     advice: "write `*.` and the name that they lie below",
 };
 /// See [`PAIRS_MAX`].
-pub(super) const PAIRS: Bound = Bound {
+pub(super) const PAIRS: QuantityBound = QuantityBound {
     what: "pairs of members of `from` and `to`, counted for each tenant and link",
     all: PAIRS_MAX,
     tenant: TENANT_PAIRS_MAX,
     advice: "write larger networks on one side, or `any`",
 };
 /// See [`COMBINATIONS_MAX`].
-const COMBINATIONS: Bound = Bound {
+const COMBINATIONS: QuantityBound = QuantityBound {
     what: "combinations of addresses, ports and protocols in rules of `pfw`",
     all: COMBINATIONS_MAX,
     tenant: TENANT_COMBINATIONS_MAX,
@@ -79,30 +79,30 @@ const COMBINATIONS: Bound = Bound {
 const FILTER: &str = "pfw";
 
 /// A bounded quantity of policies.
-struct Counted {
-    bound: &'static Bound,
+struct PolicyQuantity {
+    bound: &'static QuantityBound,
     /// Place within a policy, for messages.
     place: &'static str,
-    of: fn(&PolicyFile, &Policy) -> usize,
+    of: fn(&PolicyFile, &PolicyDefinition) -> usize,
 }
 
 /// The bounded quantities of policies.
-const COUNTED: [Counted; 2] = [
-    Counted { bound: &PAIRS, place: "from", of: pairs_of },
-    Counted { bound: &COMBINATIONS, place: "pfw/rules", of: combinations_of },
+const COUNTED: [PolicyQuantity; 2] = [
+    PolicyQuantity { bound: &PAIRS, place: "from", of: pairs_of },
+    PolicyQuantity { bound: &COMBINATIONS, place: "pfw/rules", of: combinations_of },
 ];
 
 /// Usage by policies of each quantity in [`COUNTED`].
-pub(super) type Taken = [Used; COUNTED.len()];
+pub(super) type PolicyUsage = [QuantityUsage; COUNTED.len()];
 
 /// Usage of a quantity: in total, and by each tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Used {
+pub(super) struct QuantityUsage {
     all: usize,
     of: BTreeMap<String, usize>,
 }
 
-impl Used {
+impl QuantityUsage {
     fn of(&self, tenant: &str) -> usize {
         self.of.get(tenant).copied().unwrap_or(0)
     }
@@ -123,23 +123,28 @@ impl Used {
         }
     }
 
-    fn keeps_to(&self, bound: &Bound) -> bool {
+    fn keeps_to(&self, bound: &QuantityBound) -> bool {
         self.all <= bound.all && self.of.values().all(|own| *own <= bound.tenant)
     }
 }
 
 /// Usage of a quantity while it is counted.
-pub(super) struct Share {
-    bound: &'static Bound,
-    used: Used,
+pub(super) struct QuantityTally {
+    bound: &'static QuantityBound,
+    used: QuantityUsage,
     /// The largest item of each owner, with its size.
     largest: BTreeMap<Option<String>, (usize, String)>,
     over: BTreeSet<String>,
 }
 
-impl Share {
-    pub(super) fn of(bound: &'static Bound) -> Self {
-        Share { bound, used: Used::default(), largest: BTreeMap::new(), over: BTreeSet::new() }
+impl QuantityTally {
+    pub(super) fn of(bound: &'static QuantityBound) -> Self {
+        QuantityTally {
+            bound,
+            used: QuantityUsage::default(),
+            largest: BTreeMap::new(),
+            over: BTreeSet::new(),
+        }
     }
 
     /// Counts an item. Returns a message, once per owner, if its owner exceeds a tenant's share with it.
@@ -150,7 +155,7 @@ impl Share {
             *largest = (more, item.to_owned());
         }
         let owner = owner.filter(|owner| self.used.of(owner) > self.bound.tenant)?;
-        let Bound { what, tenant, advice, .. } = self.bound;
+        let QuantityBound { what, tenant, advice, .. } = self.bound;
         let message = format!("with this tenant `{owner}` has more than {tenant} {what}; {advice}");
         self.over.insert(owner.to_owned()).then_some(message)
     }
@@ -167,14 +172,14 @@ impl Share {
 
     /// The item at fault if the total exceeds the bound, with a message. `before`: usage in the previous
     /// file.
-    pub(super) fn blamed(&self, before: Option<&Used>) -> Option<(&str, String)> {
+    pub(super) fn blamed(&self, before: Option<&QuantityUsage>) -> Option<(&str, String)> {
         if !self.is_full() {
             return None;
         }
         let was = |tenant: &str| before.map_or(0, |before| before.of(tenant));
         let grown = self.used.of.iter().filter(|(tenant, own)| **own > was(tenant));
         let most = grown.max_by_key(|(_, own)| **own).map(|(tenant, own)| (tenant.clone(), *own));
-        let Bound { what, all, advice, .. } = self.bound;
+        let QuantityBound { what, all, advice, .. } = self.bound;
         // Usage of no tenant is the fault of the file's author.
         let owned = self.used.of.values().fold(0usize, |sum, own| sum.saturating_add(*own));
         let most = most.filter(|(_, own)| *own >= self.used.all.saturating_sub(owned));
@@ -196,7 +201,7 @@ pub(super) fn owner_of_group(name: &str) -> Option<&str> {
 
 /// The tenant that owns a policy: the only one that it applies to. A policy for several tenants, or for the
 /// default tenant, belongs to the file.
-fn owner_of_policy(policy: &Policy) -> Option<&str> {
+fn owner_of_policy(policy: &PolicyDefinition) -> Option<&str> {
     match &*policy.tenant {
         [one] if one != DEFAULT_TENANT && one != "any" => Some(one),
         _ => None,
@@ -204,21 +209,25 @@ fn owner_of_policy(policy: &Policy) -> Option<&str> {
 }
 
 /// Usage of a quantity by groups.
-pub(super) fn used_by_groups(groups: &BTreeMap<String, Vec<Member>>, of: fn(&[Member]) -> usize) -> Used {
-    let mut used = Used::default();
+pub(super) fn used_by_groups(
+    groups: &BTreeMap<String, Vec<ResolvedMember>>,
+    of: fn(&[ResolvedMember]) -> usize,
+) -> QuantityUsage {
+    let mut used = QuantityUsage::default();
     groups.iter().for_each(|(name, members)| used.add(owner_of_group(name), of(members)));
     used
 }
 
 /// Number of DNS names among members.
-pub(super) fn names_among(members: &[Member]) -> usize {
-    members.iter().filter(|member| matches!(member, Member::Name(_))).count()
+pub(super) fn names_among(members: &[ResolvedMember]) -> usize {
+    members.iter().filter(|member| matches!(member, ResolvedMember::Name(_))).count()
 }
 
 /// Number of members of a side; the whole space of both IP versions counts as one.
-fn members_of(file: &Common, targets: &[Target]) -> usize {
-    let count =
-        |members: &[Member]| if *members == EVERYTHING.map(Member::Prefix) { 1 } else { members.len() };
+fn members_of(file: &SharedPolicyParts, targets: &[Target]) -> usize {
+    let count = |members: &[ResolvedMember]| {
+        if *members == EVERYTHING.map(ResolvedMember::Prefix) { 1 } else { members.len() }
+    };
     match targets {
         [Target::Any] | [Target::Prefix(_)] => 1,
         [Target::Group(name)] => file.groups.get(name).map_or(0, |members| count(members)),
@@ -226,37 +235,41 @@ fn members_of(file: &Common, targets: &[Target]) -> usize {
     }
 }
 
-fn tenants_of(file: &Common, names: Option<&[String]>) -> usize {
+fn tenants_of(file: &SharedPolicyParts, names: Option<&[String]>) -> usize {
     match names {
         Some(names) if !names.iter().any(|name| name == "any") => names.iter().collect::<BTreeSet<_>>().len(),
         _ => file.tenants.len().saturating_add(1),
     }
 }
 
-fn pairs_of(file: &PolicyFile, policy: &Policy) -> usize {
+fn pairs_of(file: &PolicyFile, policy: &PolicyDefinition) -> usize {
     let sides = members_of(file, &policy.from).saturating_mul(members_of(file, &policy.to));
     let links = policy.link.as_ref().map_or(1, |links| links.len());
     sides.saturating_mul(links).saturating_mul(tenants_of(file, Some(&policy.tenant)))
 }
 
-fn pairs_of_level(file: &Common, level: &ServiceLevel) -> usize {
+fn pairs_of_level(file: &SharedPolicyParts, level: &ServiceLevel) -> usize {
     let tenants = level.tenant.as_ref().map_or(1, |names| tenants_of(file, Some(names)));
     members_of(file, &level.hosts).saturating_mul(tenants)
 }
 
-fn combinations_of(file: &PolicyFile, policy: &Policy) -> usize {
+fn combinations_of(file: &PolicyFile, policy: &PolicyDefinition) -> usize {
     combinations_in(file, &policy.sections, (&policy.from, &policy.to))
 }
 
-fn combinations_in(file: &Common, sections: &[Section], (from, to): (&[Target], &[Target])) -> usize {
+fn combinations_in(
+    file: &SharedPolicyParts,
+    sections: &[FunctionSection],
+    (from, to): (&[Target], &[Target]),
+) -> usize {
     let Some(section) = sections.iter().find(|section| section.function == FILTER) else { return 0 };
     let own = (members_of(file, from), members_of(file, to));
     combinations::of_section(&section.node, own, |targets| members_of(file, targets))
 }
 
 /// Counts the usage by a file's policies. Reports excesses to the builder.
-pub(super) fn taken(builder: &mut Builder<'_>, file: &PolicyFile) -> Arc<Taken> {
-    let [mut pairs, mut combinations] = COUNTED.map(|counted| Share::of(counted.bound));
+pub(super) fn taken(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile) -> Arc<PolicyUsage> {
+    let [mut pairs, mut combinations] = COUNTED.map(|counted| QuantityTally::of(counted.bound));
     for (index, level) in file.service_levels.iter().enumerate() {
         let path = format!("service-levels/{index}/hosts");
         pairs.add(None, &path, pairs_of_level(file, level));
@@ -286,15 +299,15 @@ pub(super) fn taken(builder: &mut Builder<'_>, file: &PolicyFile) -> Arc<Taken> 
 
 /// Counts the usage of a file that differs from the previous one in some policies: only these are counted.
 pub(super) fn taken_behind(
-    builder: &mut Builder<'_>,
+    builder: &mut PolicyFileBuilder<'_>,
     before: &PolicyFile,
-    (gone, new): (&[Arc<Policy>], &[Arc<Policy>]),
+    (gone, new): (&[Arc<PolicyDefinition>], &[Arc<PolicyDefinition>]),
     file: &PolicyFile,
-) -> Arc<Taken> {
+) -> Arc<PolicyUsage> {
     let mut taken = Arc::clone(&before.taken);
     for (number, counted) in COUNTED.iter().enumerate() {
-        let count = |policies: &[Arc<Policy>]| -> Vec<(Option<String>, usize)> {
-            let of = |policy: &Arc<Policy>| {
+        let count = |policies: &[Arc<PolicyDefinition>]| -> Vec<(Option<String>, usize)> {
+            let of = |policy: &Arc<PolicyDefinition>| {
                 (owner_of_policy(policy).map(str::to_owned), (counted.of)(file, policy))
             };
             policies.iter().map(of).collect()
@@ -316,17 +329,17 @@ impl PolicyFile {
     /// Problems of a file whose groups all belong to one tenant, for a controller that checks before a device
     /// does.
     #[must_use]
-    pub fn beyond_a_tenant(&self, tenant: &str) -> Vec<Problem> {
+    pub fn beyond_a_tenant(&self, tenant: &str) -> Vec<ConfigProblem> {
         let mut shares = [
-            (Share::of(&MEMBERS), <[Member]>::len as fn(&[Member]) -> usize),
-            (Share::of(&NAMES), names_among),
+            (QuantityTally::of(&MEMBERS), <[ResolvedMember]>::len as fn(&[ResolvedMember]) -> usize),
+            (QuantityTally::of(&NAMES), names_among),
         ];
         let mut problems = Vec::new();
         for (name, members) in &self.groups {
             for (share, count) in &mut shares {
                 if let Some(message) = share.add(Some(tenant), name, count(members)) {
                     let path = format!("groups/{name}");
-                    problems.push(Problem { position: self.locate(&path), path, message });
+                    problems.push(ConfigProblem { position: self.locate(&path), path, message });
                 }
             }
         }
@@ -497,9 +510,10 @@ mod tests {
 
     #[test]
     fn where_several_fill_a_file_the_largest_that_has_grown_is_blamed() {
-        static BOUND: Bound = Bound { what: "things", all: 10, tenant: 6, advice: "use fewer" };
+        static BOUND: QuantityBound =
+            QuantityBound { what: "things", all: 10, tenant: 6, advice: "use fewer" };
         let counted = |said: &[(&str, usize)]| {
-            let mut share = Share::of(&BOUND);
+            let mut share = QuantityTally::of(&BOUND);
             let wrong: Vec<_> = said
                 .iter()
                 .filter_map(|(owner, n)| share.add(Some(owner), &format!("of-{owner}"), *n))
@@ -508,7 +522,7 @@ mod tests {
         };
         let (before, wrong) = counted(&[("a", 6), ("b", 2)]);
         assert!(wrong.is_empty() && before.blamed(None).is_none());
-        let blamed = |said: &[(&str, usize)], before: Option<&Used>| {
+        let blamed = |said: &[(&str, usize)], before: Option<&QuantityUsage>| {
             counted(said).0.blamed(before).map(|(item, message)| (item.to_owned(), message))
         };
         let told = |tenant: &str, own: usize| {

@@ -44,10 +44,10 @@ fn reads_the_example() {
     let pfw: PfwSection = read::read(&web.sections[0].node).expect("pfw");
     assert_eq!(pfw.default, FilterAction::Drop);
     assert_eq!(pfw.rules[0].to_ports.as_ref().expect("ports")[2], Ports { first: 8000, last: 8010 });
-    assert_eq!(pfw.rules[1].drop.as_ref().expect("drop")[0], Protocol(Some(47)));
+    assert_eq!(pfw.rules[1].drop.as_ref().expect("drop")[0], IpProtocol(Some(47)));
     assert_eq!(file.policies[1].one_sided, OneSided::IdsOnly);
-    let overload = Overload { priority: 7, action: Some(OverloadAction::Inspect) };
-    assert_eq!((file.policies[0].overload, file.policies[1].overload), (Overload::default(), overload));
+    let overload = OverloadPolicy { priority: 7, action: Some(OverloadAction::Inspect) };
+    assert_eq!((file.policies[0].overload, file.policies[1].overload), (OverloadPolicy::default(), overload));
     assert_eq!(file.place("policies/0/sfw/max-half-open"), "policy.yaml:16:42");
     assert_eq!(file.place("policies/0/sfw/nothing"), "policy.yaml:16:5");
 }
@@ -554,8 +554,8 @@ fn labels_mean_all_groups_that_carry_them() {
         members
             .iter()
             .map(|m| match m {
-                Member::Prefix(prefix) => prefix.to_string(),
-                Member::Name(name) => name.to_string(),
+                ResolvedMember::Prefix(prefix) => prefix.to_string(),
+                ResolvedMember::Name(name) => name.to_string(),
             })
             .collect::<Vec<_>>()
             .join(" ")

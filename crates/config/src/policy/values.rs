@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 
 /// A list; the brackets may be left out around a single item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct List<T>(pub Vec<T>);
+pub struct OneOrMany<T>(pub Vec<T>);
 
-impl<T> Default for List<T> {
+impl<T> Default for OneOrMany<T> {
     fn default() -> Self {
-        List(Vec::new())
+        OneOrMany(Vec::new())
     }
 }
 
-impl<T> List<T> {
+impl<T> OneOrMany<T> {
     /// Whether the list is empty.
     #[must_use]
     pub const fn is_none(&self) -> bool {
@@ -29,27 +29,27 @@ impl<T> List<T> {
     }
 }
 
-impl<T> core::ops::Deref for List<T> {
+impl<T> core::ops::Deref for OneOrMany<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
         &self.0
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Items<T>(PhantomData<T>);
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
-            type Value = List<T>;
+            type Value = OneOrMany<T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a value or a list of values")
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<List<T>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<OneOrMany<T>, A::Error> {
                 let mut list = Vec::new();
                 while let Some(item) = items.next_element()? {
                     list.push(item);
                 }
-                Ok(List(list))
+                Ok(OneOrMany(list))
             }
         }
         // The reader of policies presents a single value as a list of one under this call.
@@ -57,13 +57,13 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
-impl<T: Serialize> Serialize for List<T> {
+impl<T: Serialize> Serialize for OneOrMany<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
     }
 }
 
-impl<T: JsonSchema> JsonSchema for List<T> {
+impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     fn schema_name() -> Cow<'static, str> {
         format!("ListOf{}", T::schema_name()).into()
     }
@@ -83,16 +83,16 @@ pub const EMPTY_LIST: &str =
 /// Deserializes a list that must not be empty.
 pub(super) fn filled<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
-) -> Result<List<T>, D::Error> {
-    let list = List::deserialize(deserializer)?;
+) -> Result<OneOrMany<T>, D::Error> {
+    let list = OneOrMany::deserialize(deserializer)?;
     if list.is_none() { Err(de::Error::custom(EMPTY_LIST)) } else { Ok(list) }
 }
 
 /// Deserializes an optional list that must not be empty.
 pub(super) fn filled_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
-) -> Result<Option<List<T>>, D::Error> {
-    match Option::<List<T>>::deserialize(deserializer)? {
+) -> Result<Option<OneOrMany<T>>, D::Error> {
+    match Option::<OneOrMany<T>>::deserialize(deserializer)? {
         Some(list) if list.is_none() => Err(de::Error::custom(EMPTY_LIST)),
         list => Ok(list),
     }
@@ -102,8 +102,8 @@ pub(super) fn filled_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 pub(super) fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
-    struct Text<T>(PhantomData<T>);
-    impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
+    struct TextVisitor<T>(PhantomData<T>);
+    impl<T: FromStr<Err = String>> Visitor<'_> for TextVisitor<T> {
         type Value = T;
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("text or a number")
@@ -112,11 +112,15 @@ pub(super) fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(
             text.parse().map_err(E::custom)
         }
     }
-    deserializer.deserialize_str(Text(PhantomData))
+    deserializer.deserialize_str(TextVisitor(PhantomData))
 }
 
 macro_rules! text_value {
     ($type:ident, $description:literal, $schema:tt) => {
+        text_value!($type as stringify!($type), $description, $schema);
+    };
+    // `$name`: the type's name in schemas.
+    ($type:ident as $name:expr, $description:literal, $schema:tt) => {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 from_text(deserializer)
@@ -129,7 +133,7 @@ macro_rules! text_value {
         }
         impl JsonSchema for $type {
             fn schema_name() -> Cow<'static, str> {
-                stringify!($type).into()
+                $name.into()
             }
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
                 json_schema!({ "description": $description, "type": $schema })
@@ -146,7 +150,7 @@ pub struct AddressGroup(pub String);
 impl FromStr for AddressGroup {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        bartizan_rules::Variables::new().set_address("", text).map_err(|error| error.to_string())?;
+        bartizan_rules::RuleVariables::new().set_address("", text).map_err(|error| error.to_string())?;
         Ok(AddressGroup(text.to_owned()))
     }
 }
@@ -159,7 +163,7 @@ pub struct PortGroup(pub String);
 impl FromStr for PortGroup {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        bartizan_rules::Variables::new().set_port("", text).map_err(|error| error.to_string())?;
+        bartizan_rules::RuleVariables::new().set_port("", text).map_err(|error| error.to_string())?;
         Ok(PortGroup(text.to_owned()))
     }
 }
@@ -176,7 +180,7 @@ impl fmt::Display for PortGroup {
     }
 }
 
-impl<T: fmt::Display> List<T> {
+impl<T: fmt::Display> OneOrMany<T> {
     /// The list in the syntax of rules.
     #[must_use]
     pub fn expression(&self) -> String {
@@ -385,8 +389,8 @@ impl Serialize for Target {
 
 impl<'de> Deserialize<'de> for Target {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Written;
-        impl<'de> Visitor<'de> for Written {
+        struct TargetVisitor;
+        impl<'de> Visitor<'de> for TargetVisitor {
             type Value = Target;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an address, a prefix, the name of a group, `any`, or `label: {KEY: VALUE}`")
@@ -408,7 +412,7 @@ impl<'de> Deserialize<'de> for Target {
                 labels.map(Target::Label).ok_or_else(|| de::Error::custom("write `label: {KEY: VALUE}`"))
             }
         }
-        deserializer.deserialize_any(Written)
+        deserializer.deserialize_any(TargetVisitor)
     }
 }
 
@@ -496,9 +500,9 @@ pub const PROTOCOLS: &[(&str, u8)] = &[
 
 /// An IP protocol, or any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Protocol(pub Option<u8>);
+pub struct IpProtocol(pub Option<u8>);
 
-impl fmt::Display for Protocol {
+impl fmt::Display for IpProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => f.write_str("any"),
@@ -510,16 +514,16 @@ impl fmt::Display for Protocol {
     }
 }
 
-impl FromStr for Protocol {
+impl FromStr for IpProtocol {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "any" {
-            return Ok(Protocol(None));
+            return Ok(IpProtocol(None));
         }
         if let Some((_, number)) = PROTOCOLS.iter().find(|(name, _)| *name == text) {
-            return Ok(Protocol(Some(*number)));
+            return Ok(IpProtocol(Some(*number)));
         }
-        text.parse().map(|n| Protocol(Some(n))).map_err(|_| {
+        text.parse().map(|n| IpProtocol(Some(n))).map_err(|_| {
             let names = PROTOCOLS.iter().map(|(name, _)| *name).chain(["any"]);
             format!(
                 "`{text}` is no protocol; {} (or its number, 0 to 255)",
@@ -530,7 +534,7 @@ impl FromStr for Protocol {
 }
 
 text_value!(
-    Protocol,
+    IpProtocol as "Protocol",
     "An IP protocol by name (tcp, udp, icmp, icmpv6, sctp, ...) or number, or `any`.",
     ["string", "integer"]
 );

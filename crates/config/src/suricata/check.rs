@@ -7,11 +7,11 @@
 //! checked by key for the whole tree. Source of the types: Suricata 8's user guide, "Suricata.yaml", and its
 //! shipped file. Keys that are not listed are not checked; keyword values are checked by their parsers.
 
-use bartizan_base::{SettingError, Settings, parse_bool, parse_size};
+use bartizan_base::{SettingError, SettingsMap, parse_bool, parse_size};
 
 /// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum SettingType {
     /// yes or no.
     Switch,
     /// yes, no or auto.
@@ -28,41 +28,41 @@ enum Kind {
     Word(&'static [&'static str], &'static str),
 }
 
-impl Kind {
+impl SettingType {
     fn fits(self, text: &str) -> bool {
         let number = || text.parse::<u64>().is_ok();
         match self {
-            Kind::Switch => parse_bool(text).is_some(),
-            Kind::SwitchOrAuto => parse_bool(text).is_some() || text.eq_ignore_ascii_case("auto"),
-            Kind::Number => number(),
-            Kind::Signed => text.parse::<i64>().is_ok(),
-            Kind::NumberOrSwitch => number() || parse_bool(text).is_some(),
-            Kind::Size => parse_size(text).is_some(),
-            Kind::Word(words, _) => words.iter().any(|word| word.eq_ignore_ascii_case(text)),
+            SettingType::Switch => parse_bool(text).is_some(),
+            SettingType::SwitchOrAuto => parse_bool(text).is_some() || text.eq_ignore_ascii_case("auto"),
+            SettingType::Number => number(),
+            SettingType::Signed => text.parse::<i64>().is_ok(),
+            SettingType::NumberOrSwitch => number() || parse_bool(text).is_some(),
+            SettingType::Size => parse_size(text).is_some(),
+            SettingType::Word(words, _) => words.iter().any(|word| word.eq_ignore_ascii_case(text)),
         }
     }
 
     const fn expected(self) -> &'static str {
         match self {
-            Kind::Switch => "yes or no",
-            Kind::SwitchOrAuto => "yes, no or auto",
-            Kind::Number => "a whole number from 0 on",
-            Kind::Signed => "a whole number",
-            Kind::NumberOrSwitch => "a whole number, yes or no",
-            Kind::Size => "a size such as 64 KiB or 32mb",
-            Kind::Word(_, expected) => expected,
+            SettingType::Switch => "yes or no",
+            SettingType::SwitchOrAuto => "yes, no or auto",
+            SettingType::Number => "a whole number from 0 on",
+            SettingType::Signed => "a whole number",
+            SettingType::NumberOrSwitch => "a whole number, yes or no",
+            SettingType::Size => "a size such as 64 KiB or 32mb",
+            SettingType::Word(_, expected) => expected,
         }
     }
 }
 
-use Kind::{Number, NumberOrSwitch, Signed, Size, Switch, SwitchOrAuto, Word};
+use SettingType::{Number, NumberOrSwitch, Signed, Size, Switch, SwitchOrAuto, Word};
 
-const ACTION: Kind = Word(&["pass", "drop", "reject", "alert"], "pass, drop, reject or alert");
-const SIDES: Kind =
+const ACTION: SettingType = Word(&["pass", "drop", "reject", "alert"], "pass, drop, reject or alert");
+const SIDES: SettingType =
     Word(&["both", "request", "response", "none", "no", "false"], "both, request, response or none");
 
 /// Keys with their types; `*` matches one part of a key, a leading `**` any number of parts.
-const KINDS: &[(&str, Kind)] = &[
+const KINDS: &[(&str, SettingType)] = &[
     // Memory bounds have the same name everywhere.
     ("**.memcap", Size),
     ("**.global-memcap", Size),
@@ -161,7 +161,7 @@ const KINDS: &[(&str, Kind)] = &[
 
 /// All values of the wrong type, in the order of the keys. A key without a value counts as absent.
 #[must_use]
-pub fn check(settings: &Settings) -> Vec<SettingError> {
+pub fn check(settings: &SettingsMap) -> Vec<SettingError> {
     let mut found = Vec::new();
     for (key, value) in settings.iter() {
         let Some((_, kind)) = KINDS.iter().find(|(pattern, _)| is_like(key, pattern)) else { continue };

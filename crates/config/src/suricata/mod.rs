@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads an existing suricata.yaml into [`Settings`].
+//! Reads an existing suricata.yaml into [`SettingsMap`].
 //!
 //! The result is that of `suricata --dump-config`: dotted keys, numbered list items, with the single key of a
 //! mapping as the item's value (`outputs.1 = eve-log`). Suricata's shipped defaults apply only without a file
@@ -14,7 +14,7 @@ pub use known::{is_known, nearest_known};
 pub use unsupported::{UnsupportedSetting, is_off, unsupported_rows, unsupported_settings};
 
 use crate::yaml::{self, Node, Value, YamlError};
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -67,8 +67,8 @@ pub(crate) const NOTES_MAX: usize = 20;
 
 /// The settings of Suricata's shipped configuration.
 #[must_use]
-pub fn shipped() -> Settings {
-    let mut settings = Settings::new();
+pub fn shipped() -> SettingsMap {
+    let mut settings = SettingsMap::new();
     for line in include_str!("shipped.conf").lines() {
         if let Some((key, value)) = line.split_once('=')
             && !line.starts_with('#')
@@ -84,8 +84,8 @@ pub fn shipped() -> Settings {
 ///
 /// # Errors
 /// A file cannot be read or is not YAML; see [`SuricataConfigError`].
-pub fn load(path: &Path) -> Result<Settings, SuricataConfigError> {
-    load_noting(path, &mut Notes::default())
+pub fn load(path: &Path) -> Result<SettingsMap, SuricataConfigError> {
+    load_noting(path, &mut ConfigNotes::default())
 }
 
 /// Receives the name and bytes of each file that is read.
@@ -93,14 +93,14 @@ pub type FileObserver<'n> = &'n mut dyn FnMut(&Path, &[u8]);
 
 /// Notes taken while a configuration is read.
 #[derive(Default)]
-pub struct Notes<'n> {
+pub struct ConfigNotes<'n> {
     /// Oddities that do not prevent reading.
     pub odd: Vec<String>,
     /// Called with each file that is read, and its bytes.
     pub on_file: Option<FileObserver<'n>>,
 }
 
-impl Notes<'_> {
+impl ConfigNotes<'_> {
     fn read(&mut self, path: &Path, bytes: &[u8]) {
         if let Some(on_file) = &mut self.on_file {
             on_file(path, bytes);
@@ -112,8 +112,8 @@ impl Notes<'_> {
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_noting(path: &Path, notes: &mut Notes<'_>) -> Result<Settings, SuricataConfigError> {
-    let mut settings = Settings::new();
+pub fn load_noting(path: &Path, notes: &mut ConfigNotes<'_>) -> Result<SettingsMap, SuricataConfigError> {
+    let mut settings = SettingsMap::new();
     load_into(&mut settings, path, "", 0, notes)?;
     Ok(settings)
 }
@@ -123,7 +123,7 @@ pub fn load_noting(path: &Path, notes: &mut Notes<'_>) -> Result<Settings, Suric
 /// # Errors
 /// An override has no `=`.
 pub fn apply_overrides<S: AsRef<str>>(
-    settings: &mut Settings,
+    settings: &mut SettingsMap,
     overrides: &[S],
 ) -> Result<(), SuricataConfigError> {
     for given in overrides {
@@ -137,11 +137,11 @@ pub fn apply_overrides<S: AsRef<str>>(
 }
 
 fn load_into(
-    settings: &mut Settings,
+    settings: &mut SettingsMap,
     path: &Path,
     prefix: &str,
     depth: usize,
-    notes: &mut Notes<'_>,
+    notes: &mut ConfigNotes<'_>,
 ) -> Result<(), SuricataConfigError> {
     if depth > INCLUDE_DEPTH_MAX {
         return Err(SuricataConfigError::IncludeDepth { path: path.to_owned() });
@@ -159,11 +159,11 @@ fn load_into(
 }
 
 fn flatten(
-    settings: &mut Settings,
+    settings: &mut SettingsMap,
     node: &Node,
     prefix: &str,
     (file, depth): (&Path, usize),
-    notes: &mut Notes<'_>,
+    notes: &mut ConfigNotes<'_>,
 ) -> Result<(), SuricataConfigError> {
     if node.tag.as_deref() == Some("include")
         && let Some(target) = node.as_str()
@@ -218,11 +218,11 @@ fn flatten(
 }
 
 fn include(
-    settings: &mut Settings,
+    settings: &mut SettingsMap,
     value: &Node,
     prefix: &str,
     (file, depth): (&Path, usize),
-    notes: &mut Notes<'_>,
+    notes: &mut ConfigNotes<'_>,
 ) -> Result<(), SuricataConfigError> {
     match &value.value {
         Value::Sequence(items) => {
@@ -262,10 +262,11 @@ fn resolve(file: &Path, target: &str) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Settings {
-        let mut settings = Settings::new();
+    fn read(text: &str) -> SettingsMap {
+        let mut settings = SettingsMap::new();
         let root = yaml::parse(text).expect("yaml");
-        flatten(&mut settings, &root, "", (Path::new("test.yaml"), 0), &mut Notes::default()).expect("flat");
+        flatten(&mut settings, &root, "", (Path::new("test.yaml"), 0), &mut ConfigNotes::default())
+            .expect("flat");
         settings
     }
 

@@ -11,12 +11,12 @@
 //! table.
 
 use super::check::is_like;
-use bartizan_base::{Settings, parse_bool, parse_size};
+use bartizan_base::{SettingsMap, parse_bool, parse_size};
 use core::fmt;
 
 /// Values with which a key demands more than Suricata's default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Condition {
+enum SettingCondition {
     /// Any value.
     Always,
     /// A switch that is on.
@@ -31,42 +31,42 @@ enum Condition {
     Above(u64),
 }
 
-impl Condition {
+impl SettingCondition {
     fn holds(self, value: &str) -> bool {
         let value = value.trim();
         match self {
-            Condition::Always => !value.is_empty(),
-            Condition::On => parse_bool(value) == Some(true),
-            Condition::Off => parse_bool(value) == Some(false),
-            Condition::NotOneOf(words) => {
+            SettingCondition::Always => !value.is_empty(),
+            SettingCondition::On => parse_bool(value) == Some(true),
+            SettingCondition::Off => parse_bool(value) == Some(false),
+            SettingCondition::NotOneOf(words) => {
                 !value.is_empty() && !words.iter().any(|word| word.eq_ignore_ascii_case(value))
             }
-            Condition::Zero => value == "0",
-            Condition::Above(size) => parse_size(value).is_some_and(|value| value > size),
+            SettingCondition::Zero => value == "0",
+            SettingCondition::Above(size) => parse_size(value).is_some_and(|value| value > size),
         }
     }
 
     /// The condition in words, for the page.
     fn words(self) -> String {
         match self {
-            Condition::Always => "any value".to_owned(),
-            Condition::On => "`yes`".to_owned(),
-            Condition::Off => "`no`".to_owned(),
-            Condition::NotOneOf(words) => format!("not `{}`", words.join("`, `")),
-            Condition::Zero => "`0`".to_owned(),
-            Condition::Above(size) => format!("above {} MiB", size >> 20),
+            SettingCondition::Always => "any value".to_owned(),
+            SettingCondition::On => "`yes`".to_owned(),
+            SettingCondition::Off => "`no`".to_owned(),
+            SettingCondition::NotOneOf(words) => format!("not `{}`", words.join("`, `")),
+            SettingCondition::Zero => "`0`".to_owned(),
+            SettingCondition::Above(size) => format!("above {} MiB", size >> 20),
         }
     }
 }
 
 /// A row of the table.
-struct Row {
+struct UnsupportedEntry {
     /// Key pattern: `*` is one part of a key, `**` one part or more.
     key: &'static str,
     /// Leading parts of the key that name the section of a common message; 0: the key has a message of its
     /// own.
     section: usize,
-    condition: Condition,
+    condition: SettingCondition,
     /// The missing effect.
     loss: &'static str,
     /// The advice to the operator.
@@ -76,11 +76,11 @@ struct Row {
 const fn row(
     key: &'static str,
     section: usize,
-    condition: Condition,
+    condition: SettingCondition,
     loss: &'static str,
     remedy: &'static str,
-) -> Row {
-    Row { key, section, condition, loss, remedy }
+) -> UnsupportedEntry {
+    UnsupportedEntry { key, section, condition, loss, remedy }
 }
 
 const NOT_FILTERED: &str = "packets that the filter leaves out are inspected and recorded as well";
@@ -95,120 +95,120 @@ const FEWER_HOSTS: &str = "thresholds, bits and tags of hosts have the room that
 const HOSTS: &str = "set `memory: {hosts: NUMBER}` in the host file";
 
 /// The table; the first row that matches a key counts.
-const TABLE: &[Row] = &[
-    row("*.*.bpf-filter", 0, Condition::Always, NOT_FILTERED, FILTER),
-    row("*.*.ebpf-filter-file", 0, Condition::Always, NOT_FILTERED, FILTER),
-    row("*.*.xdp-filter-file", 0, Condition::Always, NOT_FILTERED, FILTER),
-    row("*.*.copy-mode", 0, Condition::NotOneOf(&["none"]), NOT_FORWARDED, INLINE),
-    row("*.interfaces.*.copy-mode", 0, Condition::NotOneOf(&["none"]), NOT_FORWARDED, INLINE),
-    row("napatech.inline", 0, Condition::On, NOT_FORWARDED, INLINE),
-    row("nfq.**", 1, Condition::Always, NOT_QUEUED, INLINE),
-    row("ipfw.**", 1, Condition::Always, NOT_QUEUED, INLINE),
+const TABLE: &[UnsupportedEntry] = &[
+    row("*.*.bpf-filter", 0, SettingCondition::Always, NOT_FILTERED, FILTER),
+    row("*.*.ebpf-filter-file", 0, SettingCondition::Always, NOT_FILTERED, FILTER),
+    row("*.*.xdp-filter-file", 0, SettingCondition::Always, NOT_FILTERED, FILTER),
+    row("*.*.copy-mode", 0, SettingCondition::NotOneOf(&["none"]), NOT_FORWARDED, INLINE),
+    row("*.interfaces.*.copy-mode", 0, SettingCondition::NotOneOf(&["none"]), NOT_FORWARDED, INLINE),
+    row("napatech.inline", 0, SettingCondition::On, NOT_FORWARDED, INLINE),
+    row("nfq.**", 1, SettingCondition::Always, NOT_QUEUED, INLINE),
+    row("ipfw.**", 1, SettingCondition::Always, NOT_QUEUED, INLINE),
     row(
         "*.*.checksum-checks",
         0,
-        Condition::NotOneOf(&["kernel", "auto"]),
+        SettingCondition::NotOneOf(&["kernel", "auto"]),
         "whether wrong checksums count is not decided by interface",
         "set `capture.checksum-validation` to `all` or `none`",
     ),
     row(
         "livedev.use-for-tracking",
         0,
-        Condition::Off,
+        SettingCondition::Off,
         "the two halves of a flow that come by two links stay two flows",
         "name all interfaces of one network in one tap",
     ),
     row(
         "multi-detect.enabled",
         1,
-        Condition::On,
+        SettingCondition::On,
         "tenants and the rules of their files are not loaded",
         "write the tenants and their rules into a policy file (docs/tenants.md)",
     ),
     row(
         "pcap-file.tenant-id",
         0,
-        Condition::NotOneOf(&["none"]),
+        SettingCondition::NotOneOf(&["none"]),
         "captures belong to no tenant",
         "select the tenant in a policy file, and give it with `--policy`",
     ),
     row(
         "run-as.**",
         1,
-        Condition::Always,
+        SettingCondition::Always,
         "the program keeps the user and the rights that it was started with",
         "let the service manager start it as that user (systemd: `User=`, `AmbientCapabilities=`)",
     ),
     row(
         "security.landlock.enabled",
         2,
-        Condition::On,
+        SettingCondition::On,
         "the program may read and write all that its user may",
         "let the service manager bound it (systemd: `ProtectSystem=strict`, `ReadWritePaths=`)",
     ),
     row(
         "security.limit-noproc",
         0,
-        Condition::On,
+        SettingCondition::On,
         "the program may start other processes",
         "let the service manager bound it (systemd: `TasksMax=`)",
     ),
     row(
         "umask",
         0,
-        Condition::Always,
+        SettingCondition::Always,
         "files are made with the umask that the program was started with",
         "set `output-rights.mode`, or the umask of the service (systemd: `UMask=`)",
     ),
     row(
         "coredump.max-dump",
         0,
-        Condition::Zero,
+        SettingCondition::Zero,
         "a crash may write traffic and keys into a core dump",
         "forbid core dumps of the service (systemd: `LimitCORE=0`)",
     ),
     row(
         "plugins.*",
         0,
-        Condition::Always,
+        SettingCondition::Always,
         "plug-ins are not loaded: what they capture, detect or write is missing",
         "remove the key once nothing depends on the plug-in",
     ),
     row(
         "defrag.memcap-policy",
         0,
-        Condition::NotOneOf(&["auto", "ignore", "none"]),
+        SettingCondition::NotOneOf(&["auto", "ignore", "none"]),
         "a fragment that finds no room is refused in prevention and left out otherwise",
         "raise `defrag.memcap`",
     ),
     row(
         "defrag.host-config.**",
         2,
-        Condition::Always,
+        SettingCondition::Always,
         "fragments of these hosts wait as long as those of all others",
         "set `defrag.timeout`",
     ),
     row(
         "app-layer.protocols.http.libhtp.server-config.*.*.**",
         7,
-        Condition::Always,
+        SettingCondition::Always,
         "requests to these servers are read by `default-config`: rules miss what only these options show",
         "set the options that matter in `libhtp.default-config`",
     ),
     row(
         "app-layer.protocols.http.libhtp.default-config.swf-decompression.enabled",
         6,
-        Condition::On,
+        SettingCondition::On,
         "Flash files are inspected as they come, without decompression",
         "switch it off if that will do",
     ),
-    row("app-layer.protocols.dnp3.enabled", 3, Condition::On, NOT_PARSED, NO_PARSER),
-    row("app-layer.protocols.enip.enabled", 3, Condition::On, NOT_PARSED, NO_PARSER),
-    row("app-layer.protocols.modbus.enabled", 3, Condition::On, NOT_PARSED, NO_PARSER),
-    row("app-layer.protocols.pgsql.enabled", 3, Condition::On, NOT_PARSED, NO_PARSER),
-    row("host.memcap", 0, Condition::Above(32 << 20), FEWER_HOSTS, HOSTS),
-    row("ippair.memcap", 0, Condition::Above(32 << 20), FEWER_HOSTS, HOSTS),
-    row("detect.thresholds.memcap", 0, Condition::Above(16 << 20), FEWER_HOSTS, HOSTS),
+    row("app-layer.protocols.dnp3.enabled", 3, SettingCondition::On, NOT_PARSED, NO_PARSER),
+    row("app-layer.protocols.enip.enabled", 3, SettingCondition::On, NOT_PARSED, NO_PARSER),
+    row("app-layer.protocols.modbus.enabled", 3, SettingCondition::On, NOT_PARSED, NO_PARSER),
+    row("app-layer.protocols.pgsql.enabled", 3, SettingCondition::On, NOT_PARSED, NO_PARSER),
+    row("host.memcap", 0, SettingCondition::Above(32 << 20), FEWER_HOSTS, HOSTS),
+    row("ippair.memcap", 0, SettingCondition::Above(32 << 20), FEWER_HOSTS, HOSTS),
+    row("detect.thresholds.memcap", 0, SettingCondition::Above(16 << 20), FEWER_HOSTS, HOSTS),
 ];
 
 /// A reported setting, as in the settings.
@@ -249,7 +249,7 @@ fn leading(key: &str, parts: usize) -> &str {
 /// Reported settings among those that nothing has read, one for each section. Values without an origin are
 /// not the operator's.
 #[must_use]
-pub fn unsupported_settings(settings: &Settings, unread: &[String]) -> Vec<UnsupportedSetting> {
+pub fn unsupported_settings(settings: &SettingsMap, unread: &[String]) -> Vec<UnsupportedSetting> {
     let mut found: Vec<UnsupportedSetting> = Vec::new();
     for key in unread {
         let Some(row) = TABLE.iter().find(|row| is_like(key, row.key)) else { continue };
@@ -279,7 +279,7 @@ pub fn unsupported_settings(settings: &Settings, unread: &[String]) -> Vec<Unsup
 
 /// Whether a section around a key is disabled.
 #[must_use]
-pub fn is_off(settings: &Settings, key: &str) -> bool {
+pub fn is_off(settings: &SettingsMap, key: &str) -> bool {
     key.match_indices('.').any(|(at, _)| {
         let section = key.get(..at).unwrap_or_default();
         let enabled = settings.get(&format!("{section}.enabled"));
@@ -290,7 +290,7 @@ pub fn is_off(settings: &Settings, key: &str) -> bool {
 /// The table as rows of Markdown, for the page.
 #[must_use]
 pub fn unsupported_rows() -> String {
-    let cells = |row: &Row| {
+    let cells = |row: &UnsupportedEntry| {
         format!("| `{}` | {} | {} | {} |\n", row.key, row.condition.words(), row.loss, row.remedy)
     };
     TABLE.iter().map(cells).collect()
@@ -302,7 +302,7 @@ mod tests {
     use crate::suricata::is_known;
 
     fn of(pairs: &[(&str, &str)]) -> Vec<String> {
-        let mut settings = Settings::new();
+        let mut settings = SettingsMap::new();
         for (line, (key, value)) in pairs.iter().enumerate() {
             settings.set_from(*key, *value, format!("s.yaml:{}:1", line + 1));
         }
@@ -385,7 +385,7 @@ mod tests {
     fn two_servers_are_two_messages_and_read_keys_are_none() {
         let key = |n: u8| format!("app-layer.protocols.http.libhtp.server-config.{n}.web.double-decode-path");
         assert_eq!(of(&[(&key(0), "yes"), (&key(1), "yes")]).len(), 2);
-        let mut settings = Settings::new();
+        let mut settings = SettingsMap::new();
         settings.set_from("defrag.memcap-policy", "drop-packet", "--set");
         let _ = settings.get("defrag.memcap-policy");
         assert_eq!(unsupported_settings(&settings, &settings.unread()), []);

@@ -13,6 +13,6 @@ pub mod shelf;
 mod stands;
 pub mod way;
 
-pub use office::Office;
+pub use office::DeviceBackend;
 pub use own::Own;
-pub use way::Way;
+pub use way::FleetNotifier;

@@ -2,8 +2,8 @@
 //! The backend of southbound sessions: turns messages of devices into status, alerts and statistics of the
 //! controller, and answers their requests. Runs in the listener's thread.
 
-use super::own::{Own, Shown};
-use super::shelf::{Old, Olds, Shelf};
+use super::own::{Own, TlsMaterial};
+use super::shelf::{Old, Olds, PartCache};
 use super::stands;
 use crate::access::Principal;
 use crate::controller::{Controller, Draft};
@@ -26,11 +26,12 @@ use crate::southbound::{Backend, DeviceRecord, EnrolRefusal, Unavailable, Wanted
 use crate::statistics::{self, STATISTICS};
 use crate::store::{self, Status};
 use bartizan_api::southbound::{
-    Alert, Delta, DeviceId, Diagnostic, Enrol, Enrolled, FunctionState, Hello, INTERFACES_SINCE, Interfaces,
-    Now, Refusal as NotTaken, RefusalCode, Running, Took, WorkerRuns, limits,
+    AlertAggregate, ApplyTimings, Delta, DeviceId, Enrol, Enrolled, FunctionState, GenerationAck,
+    GenerationRefusal as NotTaken, GenerationRefusalCode, Hello, INTERFACES_SINCE, Interfaces, Now,
+    PolicyDiagnostic, WorkerRuns, limits,
 };
 use bartizan_channel::ChannelError;
-use bartizan_channel::tls::Clock;
+use bartizan_channel::tls::HandshakeClock;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
@@ -68,9 +69,9 @@ enum Missing {
 }
 
 /// The controller as the sessions see it.
-pub struct Office {
+pub struct DeviceBackend {
     controller: Arc<Controller>,
-    shelf: RefCell<Shelf>,
+    shelf: RefCell<PartCache>,
     given: RefCell<HashMap<DeviceId, Given>>,
     /// The older generation read last; cached because a roll-out has many devices.
     old: RefCell<Option<(u64, Model)>>,
@@ -82,14 +83,14 @@ pub struct Office {
     enroller: Enroller,
     revocations: Revocations,
     own: Own,
-    shown: Shown,
-    clock: Clock,
+    shown: TlsMaterial,
+    clock: HandshakeClock,
     looked: u64,
     listener: Arc<OnceLock<ListenerHandle>>,
     say: fn(&str),
 }
 
-impl Office {
+impl DeviceBackend {
     /// A backend for a controller. `listener` is set once the listener exists: it gets new TLS settings when
     /// certificates change. `say` gets messages for the operator.
     ///
@@ -99,14 +100,14 @@ impl Office {
         controller: Arc<Controller>,
         own: Own,
         revocations: Revocations,
-        clock: Clock,
+        clock: HandshakeClock,
         listener: Arc<OnceLock<ListenerHandle>>,
         say: fn(&str),
     ) -> Result<Self, ChannelError> {
         let (enroller, shown) = (Enroller::new(own.authority.clone(), DEVICE_DAYS), own.shown(clock())?);
         let (shelf, given, old) = (RefCell::default(), RefCell::default(), RefCell::default());
         let keeping = RefCell::default();
-        Ok(Office {
+        Ok(DeviceBackend {
             controller,
             shelf,
             given,
@@ -247,7 +248,7 @@ fn show(kind: &str, id: String, body: &impl serde::Serialize) -> [Status; 1] {
 }
 
 /// Content hashes of the running generation.
-fn content_of(running: &Running) -> ContentReport {
+fn content_of(running: &GenerationAck) -> ContentReport {
     let own = running.stands.as_ref().and_then(|stands| stands.content);
     ContentReport {
         manifest: running.manifest.to_string(),
@@ -261,7 +262,7 @@ fn nobody() -> Principal {
     Principal::controller()
 }
 
-impl Backend for Office {
+impl Backend for DeviceBackend {
     fn tick(&mut self, now: Now) {
         // If the revocation register cannot be read, the revocations read before still apply.
         let _ = self.revocations.refresh();
@@ -382,7 +383,12 @@ impl Backend for Office {
         self.given.borrow_mut().remove(device);
     }
 
-    fn running(&mut self, device: &DeviceId, number: u64, running: &Running) -> Result<(), Unavailable> {
+    fn running(
+        &mut self,
+        device: &DeviceId,
+        number: u64,
+        running: &GenerationAck,
+    ) -> Result<(), Unavailable> {
         let status = DeviceStatus::of(&self.controller.model(), device.as_str());
         let generation_of = |number: u64| status.generation_of(number).unwrap_or(0);
         let rules_left_out = running
@@ -417,14 +423,14 @@ impl Backend for Office {
             },
             rules_left_out,
             diagnostics,
-            took: running.took.map(|Took { build, store, swap }| TookReport { build, store, swap }),
+            took: running.took.map(|ApplyTimings { build, store, swap }| TookReport { build, store, swap }),
             content: Some(content_of(running)),
         };
         self.told(self.controller.answered(&nobody(), device.as_str(), number, &answer))
     }
 
     fn refused(&mut self, device: &DeviceId, number: u64, refusal: &NotTaken) -> Result<(), Unavailable> {
-        if refusal.code == RefusalCode::Manifest {
+        if refusal.code == GenerationRefusalCode::Manifest {
             // Something was lost on the way: the set is sent again, and if that does not help the session
             // ends.
             return Ok(());
@@ -461,7 +467,7 @@ impl Backend for Office {
             took: None,
             content: None,
         };
-        if !matches!(refusal.code, RefusalCode::Policy | RefusalCode::Limit) {
+        if !matches!(refusal.code, GenerationRefusalCode::Policy | GenerationRefusalCode::Limit) {
             // The refusal is no tenant's fault.
             return self.told(self.controller.answered(&nobody(), device.as_str(), number, &answer));
         }
@@ -535,7 +541,7 @@ impl Backend for Office {
         device: &DeviceId,
         instance: u64,
         sequence: u64,
-        alerts: Vec<Alert>,
+        alerts: Vec<AlertAggregate>,
         lost: u64,
     ) -> Result<(), Unavailable> {
         let came = alerts.len();
@@ -550,7 +556,7 @@ impl Backend for Office {
                 parts::EVERYBODY => Some(None),
                 tenant => names.get(&tenant).map(|name| Some((*name).to_owned())),
             };
-            let of = |alert: Alert| Some(kept(owner(alert.tenant)?, alert));
+            let of = |alert: AlertAggregate| Some(kept(owner(alert.tenant)?, alert));
             let kept: Vec<store::Alert> = alerts.into_iter().filter_map(of).collect();
             (kept, Received { alerts: sequence, ..Received::of(&model, device.as_str(), instance) })
         };
@@ -645,18 +651,22 @@ fn levels(workers: &[WorkerRuns], generation_of: impl Fn(u64) -> u64) -> Vec<Lev
     oldest.into_iter().map(report).collect()
 }
 
-fn reason(code: RefusalCode) -> &'static str {
+fn reason(code: GenerationRefusalCode) -> &'static str {
     match code {
-        RefusalCode::Stale => "the device runs a newer one already",
-        RefusalCode::Manifest => "something was lost on the way",
-        RefusalCode::Limit => "it is more than a device holds",
-        RefusalCode::Policy => "it cannot be built there; the device does not say where",
-        RefusalCode::Store => "the device cannot store it: is its disk full?",
+        GenerationRefusalCode::Stale => "the device runs a newer one already",
+        GenerationRefusalCode::Manifest => "something was lost on the way",
+        GenerationRefusalCode::Limit => "it is more than a device holds",
+        GenerationRefusalCode::Policy => "it cannot be built there; the device does not say where",
+        GenerationRefusalCode::Store => "the device cannot store it: is its disk full?",
     }
 }
 
 /// Formats a diagnostic with its place: `acme/web /policy/chain/0: ...`.
-fn place(found: &Diagnostic, names: &HashMap<u16, &str>, file: impl Fn(u32) -> Option<String>) -> String {
+fn place(
+    found: &PolicyDiagnostic,
+    names: &HashMap<u16, &str>,
+    file: impl Fn(u32) -> Option<String>,
+) -> String {
     let object = match (found.object.policy_name(), found.object.group_id()) {
         (Some((parts::EVERYBODY, name)), _) => name.to_owned(),
         (Some((tenant, name)), _) => format!("{}/{name}", names.get(&tenant).unwrap_or(&"?")),
@@ -675,7 +685,7 @@ fn place(found: &Diagnostic, names: &HashMap<u16, &str>, file: impl Fn(u32) -> O
 }
 
 /// An alert in its stored form.
-fn kept(tenant: Option<String>, alert: Alert) -> store::Alert {
+fn kept(tenant: Option<String>, alert: AlertAggregate) -> store::Alert {
     let body = if alert.event.is_empty() {
         // Without an event from the agent, the alert still names its rule.
         let mut ids = alert.rule.split(':').map(|part| part.parse::<u64>().unwrap_or(0));

@@ -6,7 +6,7 @@ use crate::southbound::enrolment::Revocations;
 use bartizan_channel::ChannelError;
 use bartizan_channel::authority::{Authority, DAY, REGISTER, facts_of};
 use bartizan_channel::certificate::{chain, fingerprint};
-use bartizan_channel::tls::{self, Clock, ServerTls};
+use bartizan_channel::tls::{self, HandshakeClock, ServerTls};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -33,13 +33,13 @@ pub struct Own {
 
 /// The material of the listener's TLS settings; when it differs, new connections get new settings.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct TlsMaterial {
     certificate: String,
     key: String,
     authorities: String,
 }
 
-impl Shown {
+impl TlsMaterial {
     /// SHA-256 of the certificate, which tokens pin.
     ///
     /// # Errors
@@ -52,7 +52,11 @@ impl Shown {
     ///
     /// # Errors
     /// Certificate and key do not fit, or cannot be used.
-    pub fn tls(&self, clock: &Clock, revocations: &Revocations) -> Result<Arc<ServerTls>, ChannelError> {
+    pub fn tls(
+        &self,
+        clock: &HandshakeClock,
+        revocations: &Revocations,
+    ) -> Result<Arc<ServerTls>, ChannelError> {
         tls::server(clock.clone(), &self.certificate, &self.key, &self.authorities, revocations.for_tls())
     }
 }
@@ -129,9 +133,9 @@ impl Own {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn shown(&self, now: u64) -> Result<Shown, ChannelError> {
+    pub fn shown(&self, now: u64) -> Result<TlsMaterial, ChannelError> {
         let [certificate, key] = [CERTIFICATE, KEY].map(|name| read(&self.folder.join(name)));
-        Ok(Shown { certificate: certificate?, key: key?, authorities: self.authority.trusted(now)? })
+        Ok(TlsMaterial { certificate: certificate?, key: key?, authorities: self.authority.trusted(now)? })
     }
 }
 

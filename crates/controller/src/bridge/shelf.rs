@@ -6,7 +6,7 @@ use crate::device::DeviceSpec;
 use crate::held;
 use crate::model::Model;
 use crate::numbers;
-use crate::parts::{self, Part};
+use crate::parts::{self, DocumentPart};
 use crate::render;
 use crate::southbound::Wanted;
 use crate::store::Document;
@@ -31,12 +31,12 @@ pub struct Old {
 pub type Olds = BTreeMap<String, Old>;
 
 /// The parts of one kind of document, by its name: the generation that wrote it, and the part.
-type Made = HashMap<String, (u64, Arc<Part>)>;
+type KindParts = HashMap<String, (u64, Arc<DocumentPart>)>;
 
 /// The cache of parts.
 #[derive(Debug, Default)]
-pub struct Shelf {
-    kinds: BTreeMap<&'static str, Made>,
+pub struct PartCache {
+    kinds: BTreeMap<&'static str, KindParts>,
     /// Parts that were made, because the cache did not have them.
     pub made: u64,
 }
@@ -49,13 +49,13 @@ struct Collected {
 }
 
 impl Collected {
-    fn add(&mut self, part: &Part) {
+    fn add(&mut self, part: &DocumentPart) {
         self.objects.insert(part.key.clone(), part.object.clone());
         self.manifest.0.insert(part.key.clone(), part.hash);
     }
 }
 
-impl Shelf {
+impl PartCache {
     /// The set that a device is sent of a generation, under a number, with the older documents of `olds`.
     /// `numbered` is the current model, which has the numbers of tenants and files; older generations in
     /// `model` have none.
@@ -180,7 +180,12 @@ impl Shelf {
         }
     }
 
-    fn part(&mut self, kind: &'static str, document: &Document, make: impl FnOnce() -> Part) -> Arc<Part> {
+    fn part(
+        &mut self,
+        kind: &'static str,
+        document: &Document,
+        make: impl FnOnce() -> DocumentPart,
+    ) -> Arc<DocumentPart> {
         let kept = self.kinds.entry(kind).or_default();
         let known = kept.get(&document.id);
         if let Some((_, part)) = known.filter(|(generation, _)| *generation == document.generation) {

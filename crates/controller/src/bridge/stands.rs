@@ -2,7 +2,7 @@
 //! Converts device reports on levels and on rules that are not evaluated to their stored form.
 
 use super::office::cut;
-use crate::device::{LeftOutReport, LevelReport, LevelRules, LevelState, RuleReport};
+use crate::device::{DeviceLevelState, LeftOutReport, LevelReport, LevelRules, RuleReport};
 use crate::model::Model;
 use crate::render::with_files_shown;
 use bartizan_api::southbound as wire;
@@ -32,12 +32,12 @@ fn left_out(said: &wire::LeftOut) -> LeftOutReport {
     LeftOutReport { count: said.count, first: said.first.iter().map(of).collect() }
 }
 
-fn state(said: wire::LevelState) -> LevelState {
+fn state(said: wire::LevelState) -> DeviceLevelState {
     match said {
-        wire::LevelState::On => LevelState::On,
-        wire::LevelState::Off => LevelState::Off,
-        wire::LevelState::Open => LevelState::Open,
-        wire::LevelState::Closed => LevelState::Closed,
+        wire::LevelState::On => DeviceLevelState::On,
+        wire::LevelState::Off => DeviceLevelState::Off,
+        wire::LevelState::Open => DeviceLevelState::Open,
+        wire::LevelState::Closed => DeviceLevelState::Closed,
     }
 }
 

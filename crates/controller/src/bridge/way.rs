@@ -8,7 +8,7 @@ use crate::southbound::listener::ListenerHandle;
 use bartizan_api::southbound::DeviceId;
 use bartizan_channel::ChannelError;
 use bartizan_channel::authority::Withdrawn;
-use bartizan_channel::tls::Clock;
+use bartizan_channel::tls::HandshakeClock;
 use bartizan_channel::token::Tokens;
 use std::sync::OnceLock;
 
@@ -16,18 +16,18 @@ use std::sync::OnceLock;
 const TOKEN_SECONDS: u64 = 3_600;
 
 /// Notifies the sessions of the listener.
-pub struct Way {
+pub struct FleetNotifier {
     own: Own,
-    clock: Clock,
+    clock: HandshakeClock,
     listener: OnceLock<(ListenerHandle, u16)>,
 }
 
-impl Way {
+impl FleetNotifier {
     /// A notifier without a listener; until one is set, sessions fetch the desired generation when they
     /// begin.
     #[must_use]
-    pub fn new(own: Own, clock: Clock) -> Self {
-        Way { own, clock, listener: OnceLock::new() }
+    pub fn new(own: Own, clock: HandshakeClock) -> Self {
+        FleetNotifier { own, clock, listener: OnceLock::new() }
     }
 
     /// Sets the listener to notify, and its port.
@@ -40,7 +40,7 @@ fn failed(error: ChannelError) -> NoWay {
     NoWay::Failed(error.to_string())
 }
 
-impl Fleet for Way {
+impl Fleet for FleetNotifier {
     fn wanted(&self, device: &str, _: u64) {
         self.changed(device);
     }

@@ -51,7 +51,7 @@ pub enum ClientError {
 
 /// An answer.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ClientResponse {
     /// Status code.
     pub status: u16,
     /// The document's tag, for `If-Match`.
@@ -60,7 +60,7 @@ pub struct Answer {
     pub body: Value,
 }
 
-impl Answer {
+impl ClientResponse {
     /// Whether the request succeeded.
     #[must_use]
     pub const fn done(&self) -> bool {
@@ -146,7 +146,7 @@ impl Client {
         path: &str,
         body: Option<&Value>,
         fields: &[(&str, &str)],
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<ClientResponse, ClientError> {
         let bytes = body.map(|body| Bytes::from(body.to_string()));
         self.ask_bytes(method, path, bytes, fields)
     }
@@ -162,7 +162,7 @@ impl Client {
         path: &str,
         body: Option<Bytes>,
         fields: &[(&str, &str)],
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<ClientResponse, ClientError> {
         let host = self.name.to_str();
         let mut request = Request::builder().method(method.name()).uri(path).header(HOST, host.as_ref());
         if let Some(token) = &self.token {
@@ -232,11 +232,11 @@ async fn connect(
     Ok(sender)
 }
 
-async fn answer(response: Response<hyper::body::Incoming>) -> Result<Answer, ClientError> {
+async fn answer(response: Response<hyper::body::Incoming>) -> Result<ClientResponse, ClientError> {
     let status = response.status().as_u16();
     let tag = response.headers().get("etag").and_then(|tag| tag.to_str().ok()).map(str::to_owned);
     let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await;
     let bytes = body.map_err(|error| ClientError::Broken(error.to_string()))?.to_bytes();
     let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
-    Ok(Answer { status, tag, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) })
+    Ok(ClientResponse { status, tag, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()) })
 }

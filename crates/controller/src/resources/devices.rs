@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Devices: the list, desired and running generations, the policy of each, and reports by REST.
 
-use super::document::{Context, Kind};
+use super::document::{Context, DocumentKind};
 use super::effects;
 use crate::access::{Need, Principal};
 use crate::controller::{Controller, Draft, Settings, TOKENS};
@@ -30,7 +30,7 @@ const KEY_MAX: usize = 2_048;
 /// The resource of devices.
 pub struct Devices;
 
-impl Kind for Devices {
+impl DocumentKind for Devices {
     const KIND: &'static str = device::KIND;
     const PATH: &'static str = "/v1/devices";
     const ONE: &'static str = "device";
@@ -195,7 +195,8 @@ pub struct AlertReports {
 
 /// Number of alerts that were taken.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Taken {
+#[schemars(rename = "Taken")]
+pub struct AlertReceipt {
     /// Alerts taken; the others belong to tenants that the device does not serve.
     pub taken: u64,
 }
@@ -203,14 +204,16 @@ pub struct Taken {
 /// Counters of a device.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Counts {
+#[schemars(rename = "Counts")]
+pub struct DeviceCounts {
     /// Counters by name; a tenant's counters as `tenant/TENANT/POLICY/packets`.
     pub counters: BTreeMap<String, u64>,
 }
 
 /// Stored counters of a device.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Statistics {
+#[schemars(rename = "Statistics")]
+pub struct DeviceStatistics {
     /// Counters by name; null before the device has reported any.
     pub counters: Option<Map<String, Value>>,
     /// Whether more counters exist than are listed.
@@ -254,12 +257,12 @@ pub(super) fn routes() -> Vec<Route> {
         },
         Route {
             body: body(schema::<AlertReports>()),
-            answer: Some(schema::<Taken>()),
+            answer: Some(schema::<AlertReceipt>()),
             handler: alerts,
             ..route(Method::Post, "alerts", "report-alerts", "Alerts that a device saw.")
         },
         Route {
-            answer: Some(schema::<Statistics>()),
+            answer: Some(schema::<DeviceStatistics>()),
             handler: get_statistics,
             ..route(
                 Method::Get,
@@ -269,8 +272,8 @@ pub(super) fn routes() -> Vec<Route> {
             )
         },
         Route {
-            body: body(schema::<Counts>()),
-            answer: Some(schema::<Statistics>()),
+            body: body(schema::<DeviceCounts>()),
+            answer: Some(schema::<DeviceStatistics>()),
             handler: put_statistics,
             ..route(Method::Put, "statistics", "put-statistics", "A device's counters.")
         },
@@ -337,18 +340,18 @@ fn alerts(call: &Call<'_>) -> Result<Reply, Refusal> {
     };
     let alerts: Vec<Alert> = reports.alerts.into_iter().map(alert).collect();
     let taken = call.controller.alerts(call.name("device"), &alerts, &[])?;
-    Ok(Reply::json(200, &Taken { taken }))
+    Ok(Reply::json(200, &AlertReceipt { taken }))
 }
 
 fn get_statistics(call: &Call<'_>) -> Result<Reply, Refusal> {
     let spec = spec(call)?;
     let told = statistics::of_device(&call.controller.model(), call.name("device"), &spec);
     let (counters, more) = told.map_or((None, false), |(counters, more)| (Some(counters), more));
-    Ok(Reply::json(200, &Statistics { counters, more }))
+    Ok(Reply::json(200, &DeviceStatistics { counters, more }))
 }
 
 fn put_statistics(call: &Call<'_>) -> Result<Reply, Refusal> {
-    let counts: Counts = read_as(&call.json()?)?;
+    let counts: DeviceCounts = read_as(&call.json()?)?;
     call.controller.statistics(&call.who(), call.name("device"), counts.counters)?;
     get_statistics(call)
 }

@@ -3,7 +3,7 @@
 //! checks; pages, tags against lost updates, dry runs and quotas are implemented here for all kinds.
 
 use crate::access::{Need, Principal};
-use crate::controller::{Difference, Draft, Outcome, Settings, shown};
+use crate::controller::{ChangeOutcome, Difference, Draft, Settings, shown};
 use crate::device::{self, Touched};
 use crate::interfaces::INTERFACES;
 use crate::model::Model;
@@ -22,7 +22,7 @@ use serde_json::Value;
 use std::cell::RefCell;
 
 /// A kind of document.
-pub trait Kind: 'static {
+pub trait DocumentKind: 'static {
     /// Name of the kind in the store.
     const KIND: &'static str;
     /// Path of the list; documents of tenants have `{tenant}` in it.
@@ -112,7 +112,7 @@ pub struct NoStatus {}
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "{S}Item")]
-pub struct Item<S, T> {
+pub struct DocumentItem<S, T> {
     /// Its name.
     pub name: String,
     /// The generation that wrote it.
@@ -136,7 +136,7 @@ pub struct Page<T> {
 
 /// The four routes of a kind.
 #[must_use]
-pub fn routes<K: Kind>() -> Vec<Route> {
+pub fn routes<K: DocumentKind>() -> Vec<Route> {
     let one = format!("{}/{{{}}}", K::PATH, K::ONE);
     let route = |method: Method, path: &str, verb: &str, about: &str| Route {
         method,
@@ -148,18 +148,18 @@ pub fn routes<K: Kind>() -> Vec<Route> {
         body: None,
         tagged: true,
         statuses: &[200],
-        answer: Some(schema::<Outcome>()),
+        answer: Some(schema::<ChangeOutcome>()),
         handler: list::<K>,
     };
     vec![
         Route {
             query: &[LIMIT, CURSOR],
             tagged: false,
-            answer: Some(schema::<Page<Item<K::Spec, K::Status>>>()),
+            answer: Some(schema::<Page<DocumentItem<K::Spec, K::Status>>>()),
             ..route(Method::Get, K::PATH, "list", "Every ONE, in the order of their names.")
         },
         Route {
-            answer: Some(schema::<Item<K::Spec, K::Status>>()),
+            answer: Some(schema::<DocumentItem<K::Spec, K::Status>>()),
             handler: get::<K>,
             ..route(Method::Get, &one, "get", "One ONE.")
         },
@@ -196,12 +196,17 @@ fn exists(call: &Call<'_>, model: &Model) -> Result<(), Refusal> {
     }
 }
 
-fn item<K: Kind>(model: &Model, id: &str, generation: u64, body: &Value) -> Item<Value, K::Status> {
+fn item<K: DocumentKind>(
+    model: &Model,
+    id: &str,
+    generation: u64,
+    body: &Value,
+) -> DocumentItem<Value, K::Status> {
     let name = id.rsplit('/').next().unwrap_or(id).to_owned();
-    Item { name, generation, spec: shown(K::KIND, body), status: K::status(model, id) }
+    DocumentItem { name, generation, spec: shown(K::KIND, body), status: K::status(model, id) }
 }
 
-fn list<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
+fn list<K: DocumentKind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     let (model, prefix, cursor, limit) =
         (call.controller.model(), own::<K>(call), call.cursor()?, call.limit());
     exists_if::<K>(call, &model)?;
@@ -213,23 +218,23 @@ fn list<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
 }
 
 /// The prefix of a kind's names: the tenant for documents of tenants; empty for others.
-fn own<K: Kind>(call: &Call<'_>) -> String {
+fn own<K: DocumentKind>(call: &Call<'_>) -> String {
     if K::PATH.contains("{tenant}") { prefix(call) } else { String::new() }
 }
 
-fn exists_if<K: Kind>(call: &Call<'_>, model: &Model) -> Result<(), Refusal> {
+fn exists_if<K: DocumentKind>(call: &Call<'_>, model: &Model) -> Result<(), Refusal> {
     if K::PATH.contains("{tenant}") { exists(call, model) } else { Ok(()) }
 }
 
-fn id<K: Kind>(call: &Call<'_>) -> String {
+fn id<K: DocumentKind>(call: &Call<'_>) -> String {
     format!("{}{}", own::<K>(call), call.name(K::ONE))
 }
 
-fn missing<K: Kind>(call: &Call<'_>) -> Refusal {
+fn missing<K: DocumentKind>(call: &Call<'_>) -> Refusal {
     Refusal::NotFound(format!("there is no {} `{}`", K::ONE.replace('-', " "), call.name(K::ONE)))
 }
 
-fn get<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
+fn get<K: DocumentKind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     let model = call.controller.model();
     exists_if::<K>(call, &model)?;
     let document = model.get(K::KIND, &id::<K>(call)).ok_or_else(|| missing::<K>(call))?;
@@ -265,12 +270,12 @@ fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
 }
 
 /// Changes a document. The checks of a tenant's own documents may run beside changes of others.
-fn change<K: Kind>(
+fn change<K: DocumentKind>(
     call: &Call<'_>,
     (who, action): (&Principal, &str),
     body: Option<&Value>,
     draft: impl Fn(&Model) -> Result<Draft, Refusal>,
-) -> Result<Outcome, Refusal> {
+) -> Result<ChangeOutcome, Refusal> {
     match K::PATH.contains("{tenant}") {
         true => {
             let of = (call.name("tenant"), body);
@@ -280,7 +285,7 @@ fn change<K: Kind>(
     }
 }
 
-fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
+fn put<K: DocumentKind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     let body = call.json()?;
     let spec = K::read(&body)?;
     let id = id::<K>(call);
@@ -321,7 +326,7 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(reply.with("etag", tags::of_generation(generation)))
 }
 
-fn delete<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
+fn delete<K: DocumentKind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     let (id, who) = (id::<K>(call), call.who());
     let draft = |model: &Model| {
         exists_if::<K>(call, model)?;

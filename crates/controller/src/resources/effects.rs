@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Notes on a removed policy: the devices that ran it, and what then applies to its traffic.
 pub(super) fn of_policy_gone(context: &Context<'_>) -> Vec<String> {
     let (model, tenant) = (context.model, context.tenant);
-    let devices = Devices::of(model, |spec| spec.serves(tenant));
+    let devices = AffectedDevices::of(model, |spec| spec.serves(tenant));
     let left = model.list(POLICIES, &format!("{tenant}/"), None).count().saturating_sub(1);
     let default = default_of(model);
     let then = match left {
@@ -33,7 +33,7 @@ pub(super) fn of_policy_gone(context: &Context<'_>) -> Vec<String> {
 /// Notes on a removed tenant.
 pub(super) fn of_tenant_gone(context: &Context<'_>) -> Vec<String> {
     let tenant = context.name;
-    let devices = Devices::of(context.model, |spec| spec.serves(tenant));
+    let devices = AffectedDevices::of(context.model, |spec| spec.serves(tenant));
     let default = default_of(context.model);
     let then = format!(
         "its traffic is that of another tenant whose selector it fits, or gets the default ({default})"
@@ -43,7 +43,7 @@ pub(super) fn of_tenant_gone(context: &Context<'_>) -> Vec<String> {
 
 /// Notes on a removed setting `default`.
 pub(super) fn of_default_gone(context: &Context<'_>) -> Vec<String> {
-    let devices = Devices::of(context.model, |_| true);
+    let devices = AffectedDevices::of(context.model, |_| true);
     devices.notes("the default is removed", "traffic that no policy names is dropped", "the default")
 }
 
@@ -83,14 +83,14 @@ pub(super) fn of_device(context: &Context<'_>) -> Vec<String> {
 }
 
 /// Devices that a change concerns, by how they get it.
-struct Devices<'m> {
+struct AffectedDevices<'m> {
     auto: Vec<&'m str>,
     manual: Vec<&'m str>,
 }
 
-impl<'m> Devices<'m> {
+impl<'m> AffectedDevices<'m> {
     fn of(model: &'m Model, concerned: impl Fn(&DeviceSpec) -> bool) -> Self {
-        let mut devices = Devices { auto: Vec::new(), manual: Vec::new() };
+        let mut devices = AffectedDevices { auto: Vec::new(), manual: Vec::new() };
         for document in model.all(device::KIND) {
             let spec = DeviceSpec::deserialize(&document.body).unwrap_or_default();
             if concerned(&spec) {

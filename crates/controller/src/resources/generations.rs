@@ -3,7 +3,7 @@
 
 use super::inventory;
 use crate::access::Need;
-use crate::controller::{Difference, Draft, Outcome, TOKENS};
+use crate::controller::{ChangeOutcome, Difference, Draft, TOKENS};
 use crate::device::{self, Touched};
 use crate::model::Model;
 use crate::problem::Refusal;
@@ -84,7 +84,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route {
             need: Need::Admin,
             query: &[DRY_RUN, WAIT],
-            answer: Some(schema::<Outcome>()),
+            answer: Some(schema::<ChangeOutcome>()),
             handler: restore,
             ..route(
                 Method::Post,

@@ -2,19 +2,19 @@
 //! Checks a change against what is known of its devices: links and ports that they lack, and more rules than
 //! the tenant's quota. A device itself refuses faults that only it can find (`held`).
 
-use super::document::{Context, Kind};
+use super::document::{Context, DocumentKind};
 use super::tenants::TenantSpec;
 use crate::interfaces::{self, InterfaceCheck, InterfaceKind};
 use crate::model::Model;
 use crate::problem::Fault;
 use crate::render::{DEFAULT, POLICIES, SETTINGS, TENANTS};
-use bartizan_config::policy::List;
+use bartizan_config::policy::OneOrMany;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Checks the links and ports that a document names against the devices that it goes to. A tenant's token is
 /// shown only those names of a device that the tenant may use.
-pub(super) fn named<K: Kind>(context: &Context<'_>) -> InterfaceCheck {
+pub(super) fn named<K: DocumentKind>(context: &Context<'_>) -> InterfaceCheck {
     let names = interfaces::named(K::KIND, context.body);
     let tenant = match K::KIND {
         TENANTS => Some(context.name),
@@ -57,7 +57,7 @@ const NOTES_MAX: usize = 64;
 fn own(model: &Model, tenant: &str) -> (Vec<String>, Vec<String>) {
     let spec = model.read::<TenantSpec>(TENANTS, tenant);
     let of = |spec: TenantSpec| {
-        let names = |list: Option<List<String>>| list.map(|names| names.0).unwrap_or_default();
+        let names = |list: Option<OneOrMany<String>>| list.map(|names| names.0).unwrap_or_default();
         (names(spec.select.link), names(spec.ports))
     };
     spec.map(of).unwrap_or_default()

@@ -2,9 +2,9 @@
 //! Rule libraries: rule files by the hash of their content, and selections of their rules by id, category or
 //! metadata.
 
-use super::document::{Context, Kind, NoStatus, Page};
+use super::document::{Context, DocumentKind, NoStatus, Page};
 use crate::access::Need;
-use crate::controller::{Draft, Outcome};
+use crate::controller::{ChangeOutcome, Draft};
 use crate::device::Touched;
 use crate::parts;
 use crate::problem::{Fault, Refusal};
@@ -15,7 +15,7 @@ use crate::rest::route::{
 };
 use crate::store::{Document, hex};
 use bartizan_api::southbound::limits;
-use bartizan_rules::library::{Choice, takes};
+use bartizan_rules::library::{RuleSelector, takes};
 use bartizan_rules::{Rule, parse_file};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub struct LibrarySpec {
     pub files: Vec<String>,
     /// Selectors of rules: a rule that any of them matches is in the library; all rules unless given.
     #[serde(default)]
-    pub choose: Vec<Choice>,
+    pub choose: Vec<RuleSelector>,
     /// Ids of rules that are left out nevertheless.
     #[serde(default)]
     #[schemars(with = "Vec<u32>")]
@@ -54,7 +54,7 @@ pub struct LibrarySpec {
 /// The resource of libraries.
 pub struct Libraries;
 
-impl Kind for Libraries {
+impl DocumentKind for Libraries {
     const KIND: &'static str = render::LIBRARIES;
     const PATH: &'static str = "/v1/libraries";
     const ONE: &'static str = "library";
@@ -74,7 +74,7 @@ impl Kind for Libraries {
         if context.name == "none" {
             faults.push(Fault::new("", "`none` stands for no rules; give the library another name"));
         }
-        let empty = |choice: &Choice| {
+        let empty = |choice: &RuleSelector| {
             choice.sids.is_none() && choice.category.is_none() && choice.metadata.is_empty()
         };
         for (index, _) in spec.choose.iter().enumerate().filter(|(_, choice)| empty(choice)) {
@@ -153,7 +153,7 @@ pub(super) fn routes() -> Vec<Route> {
         body: None,
         tagged: false,
         statuses: &[200],
-        answer: Some(schema::<Outcome>()),
+        answer: Some(schema::<ChangeOutcome>()),
         handler: list_files,
     };
     let one = "/v1/rule-files/{rule-file}";

@@ -27,8 +27,8 @@ use crate::rest::Route;
 pub fn routes() -> Vec<Route> {
     [
         document::routes::<tenants::Tenants>(),
-        document::routes::<policies::Policies>(),
-        document::routes::<policies::Groups>(),
+        document::routes::<policies::PoliciesResource>(),
+        document::routes::<policies::GroupsResource>(),
         document::routes::<libraries::Libraries>(),
         libraries::routes(),
         document::routes::<devices::Devices>(),

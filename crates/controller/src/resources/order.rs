@@ -4,15 +4,15 @@
 use super::document::Context;
 use crate::render;
 use bartizan_config::policy::shadow::{PolicyHeaders, hidden_policy};
-use bartizan_config::policy::{List, PolicyFile, Target, read};
+use bartizan_config::policy::{OneOrMany, PolicyFile, Target, read};
 use serde_json::Value;
 
 /// The sides and links of a policy as it was written.
 struct Written {
     order: (u64, String),
-    from: List<Target>,
-    to: List<Target>,
-    link: Option<List<String>>,
+    from: OneOrMany<Target>,
+    to: OneOrMany<Target>,
+    link: Option<OneOrMany<String>>,
 }
 
 impl Written {
@@ -20,11 +20,11 @@ impl Written {
     fn of(name: &str, body: &Value) -> Option<Self> {
         let said = |key: &str| body.get("policy")?.get(key).filter(|value| !value.is_null());
         let side = |key: &str| match said(key) {
-            Some(value) => read::read::<List<Target>>(&read::from_json(value)).ok(),
-            None => Some(List(vec![Target::Any])),
+            Some(value) => read::read::<OneOrMany<Target>>(&read::from_json(value)).ok(),
+            None => Some(OneOrMany(vec![Target::Any])),
         };
         let link = match said("link") {
-            Some(value) => Some(read::read::<List<String>>(&read::from_json(value)).ok()?),
+            Some(value) => Some(read::read::<OneOrMany<String>>(&read::from_json(value)).ok()?),
             None => None,
         };
         let order = (render::order(body), name.to_owned());

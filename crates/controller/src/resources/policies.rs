@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Policies and groups of a tenant: their format is that of the policy file, checked by its reader.
 
-use super::document::{Context, Kind, NoStatus};
-use super::tenants::{Quotas, TenantSpec};
+use super::document::{Context, DocumentKind, NoStatus};
+use super::tenants::{TenantQuotas, TenantSpec};
 use super::{effects, inventory, order, shares};
 use crate::access::Need;
 use crate::device::Touched;
@@ -16,7 +16,8 @@ use crate::sections::SectionFindings;
 use crate::store::Document;
 use bartizan_config::policy::sections::{IdsSection, PfwSection, SfwSection};
 use bartizan_config::policy::{
-    self, GroupMember, Labels, List, PolicyError, PolicyFile, Problem, Section, Target, read,
+    self, ConfigProblem, FunctionSection, GroupMember, Labels, OneOrMany, PolicyError, PolicyFile, Target,
+    read,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,7 +53,7 @@ pub struct GroupSpec {
     #[serde(default)]
     pub description: String,
     /// Addresses, networks, DNS names (`dns: NAME`), and other groups of the tenant.
-    pub members: List<GroupMember>,
+    pub members: OneOrMany<GroupMember>,
     /// Labels of the group: policies of the tenant can select all groups with a label (`from: {label: {role:
     /// web}}`).
     #[serde(default)]
@@ -65,11 +66,11 @@ pub const LABELS_MAX: usize = 32;
 pub const LABEL_MAX: usize = 64;
 
 /// The resource of policies.
-pub struct Policies;
+pub struct PoliciesResource;
 /// The resource of groups.
-pub struct Groups;
+pub struct GroupsResource;
 
-impl Kind for Policies {
+impl DocumentKind for PoliciesResource {
     const KIND: &'static str = render::POLICIES;
     const PATH: &'static str = "/v1/tenants/{tenant}/policies";
     const ONE: &'static str = "policy";
@@ -129,7 +130,7 @@ impl Kind for Policies {
     }
 }
 
-impl Kind for Groups {
+impl DocumentKind for GroupsResource {
     const KIND: &'static str = render::GROUPS;
     const PATH: &'static str = "/v1/tenants/{tenant}/groups";
     const ONE: &'static str = "group";
@@ -246,7 +247,7 @@ fn too_long(context: &Context<'_>, kind: &str) -> Option<Fault> {
     Some(Fault::new("", parts::too_long(&part)?))
 }
 
-fn room(context: &Context<'_>, kind: &str, quota: impl Fn(&Quotas) -> u32) -> Result<(), Refusal> {
+fn room(context: &Context<'_>, kind: &str, quota: impl Fn(&TenantQuotas) -> u32) -> Result<(), Refusal> {
     let tenant = context.model.read::<TenantSpec>(render::TENANTS, context.tenant);
     let quotas = tenant.and_then(|spec| spec.quotas);
     let most = quota(&quotas.unwrap_or_default()) as usize;
@@ -294,7 +295,7 @@ fn raw_labels(context: &Context<'_>, but: Option<Option<&Value>>) -> Map<String,
 }
 
 /// Problems of the tenant's policies and groups if one group is changed or removed.
-fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<Problem> {
+fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<ConfigProblem> {
     let prefix = format!("{}/", context.tenant);
     let own = context.model.list(render::POLICIES, &prefix, None);
     let policies: Vec<(String, &Value)> = own
@@ -303,7 +304,7 @@ fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<Problem> {
     let names = (&raw_groups(context, Some(group)), &raw_labels(context, Some(group)));
     let wrong = match parse(context, names, &policies) {
         Ok(file) => {
-            let all = sections(context, &file, "/policy").into_iter().map(|(policy, fault)| Problem {
+            let all = sections(context, &file, "/policy").into_iter().map(|(policy, fault)| ConfigProblem {
                 position: Default::default(),
                 path: format!("policies/{policy}{}", fault.pointer),
                 message: format!("policy `{policy}`: {}", fault.message),
@@ -317,8 +318,8 @@ fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<Problem> {
         let index: usize = path.strip_prefix("policies/")?.split('/').next()?.parse().ok()?;
         policies.get(index).map(|(name, _)| name)
     };
-    let named = |problem: Problem| match owner(&problem.path) {
-        Some(name) => Problem { message: format!("policy `{name}`: {}", problem.message), ..problem },
+    let named = |problem: ConfigProblem| match owner(&problem.path) {
+        Some(name) => ConfigProblem { message: format!("policy `{name}`: {}", problem.message), ..problem },
         None => problem,
     };
     wrong.into_iter().map(named).collect()
@@ -328,7 +329,7 @@ pub(super) fn parse(
     context: &Context<'_>,
     (groups, labels): (&Map<String, Value>, &Map<String, Value>),
     policies: &[(String, &Value)],
-) -> Result<PolicyFile, Vec<Problem>> {
+) -> Result<PolicyFile, Vec<ConfigProblem>> {
     let named = policies.iter().map(|(name, body)| render::as_written(context.tenant, name, body));
     let file = json!({
         "groups": groups,
@@ -348,13 +349,13 @@ pub(super) fn parse(
         Err(PolicyError::Wrong { problems, .. }) => Err(problems),
         Err(other) => {
             let message = other.to_string();
-            Err(vec![Problem { position: Default::default(), path: String::new(), message }])
+            Err(vec![ConfigProblem { position: Default::default(), path: String::new(), message }])
         }
     }
 }
 
 /// A fault from a problem, with its path moved from the file to the body of the request.
-pub(super) fn moved(problem: &Problem, from: &str, to: &str) -> Fault {
+pub(super) fn moved(problem: &ConfigProblem, from: &str, to: &str) -> Fault {
     let fault = Fault::of("", problem);
     match fault.pointer.strip_prefix(from) {
         Some(rest) => Fault { pointer: format!("{to}{rest}"), ..fault },
@@ -386,7 +387,7 @@ pub(super) fn sections(context: &Context<'_>, file: &PolicyFile, under: &str) ->
 }
 
 /// Faults of a section that the controller can find: it knows the sections of the built-in functions.
-fn of_section(context: &Context<'_>, file: &PolicyFile, section: &Section, path: &str) -> Vec<Fault> {
+fn of_section(context: &Context<'_>, file: &PolicyFile, section: &FunctionSection, path: &str) -> Vec<Fault> {
     let problems = match section.function.as_str() {
         "pfw" => match read::read::<PfwSection>(&section.node) {
             Ok(filter) => return filter_names(file, &filter, path),

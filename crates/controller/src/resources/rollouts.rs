@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Roll-outs: begin, read, cancel, take back.
 
-use super::document::{Item, NoStatus, Page};
+use super::document::{DocumentItem, NoStatus, Page};
 use crate::access::Need;
-use crate::controller::{Draft, Outcome};
+use crate::controller::{ChangeOutcome, Draft};
 use crate::device::DeviceStatus;
 use crate::model::Model;
 use crate::problem::{Fault, Refusal};
@@ -25,7 +25,7 @@ pub(super) fn routes() -> Vec<Route> {
         body: None,
         tagged: false,
         statuses: &[200],
-        answer: Some(schema::<Outcome>()),
+        answer: Some(schema::<ChangeOutcome>()),
         handler: list,
     };
     let one = "/v1/rollouts/{rollout}";
@@ -33,12 +33,12 @@ pub(super) fn routes() -> Vec<Route> {
         Route {
             need: Need::Read,
             query: &[LIMIT, CURSOR],
-            answer: Some(schema::<Page<Item<Rollout, NoStatus>>>()),
+            answer: Some(schema::<Page<DocumentItem<Rollout, NoStatus>>>()),
             ..route(Method::Get, "/v1/rollouts", "list-rollouts", "Every roll-out, the oldest first.")
         },
         Route {
             need: Need::Read,
-            answer: Some(schema::<Item<Rollout, NoStatus>>()),
+            answer: Some(schema::<DocumentItem<Rollout, NoStatus>>()),
             handler: get,
             ..route(Method::Get, one, "get-rollout", "One roll-out.")
         },

@@ -2,7 +2,7 @@
 //! Settings of all devices: the default for traffic that no policy matches, and the resolvers that are
 //! trusted for DNS names.
 
-use super::document::{Context, Kind, NoStatus};
+use super::document::{Context, DocumentKind, NoStatus};
 use super::policies::{chain, sections};
 use super::{effects, inventory};
 use crate::access::Need;
@@ -69,7 +69,7 @@ const NAMES: &[&str] = &[render::DEFAULT, render::DNS];
 /// The resource of settings.
 pub struct SettingKind;
 
-impl Kind for SettingKind {
+impl DocumentKind for SettingKind {
     const KIND: &'static str = render::SETTINGS;
     const PATH: &'static str = "/v1/settings";
     const ONE: &'static str = "setting";

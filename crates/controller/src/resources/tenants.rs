@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tenants: selectors of traffic, quotas and grants. No packet may match two tenants of the same order.
 
-use super::document::{Context, Kind};
+use super::document::{Context, DocumentKind};
 use super::{effects, inventory};
 use crate::access::Need;
 use crate::controller::TOKENS;
@@ -14,7 +14,7 @@ use crate::problem::{Fault, Refusal};
 use crate::render;
 use crate::rest::route::read_lenient;
 use bartizan_config::policy::hidden as hidden_selectors;
-use bartizan_config::policy::{self, List, PolicyError, Prefix, Select, Size, Target, Vars, read};
+use bartizan_config::policy::{self, OneOrMany, PolicyError, Prefix, Select, Size, Target, Vars, read};
 use core::num::NonZeroU64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,8 @@ use std::collections::BTreeSet;
 /// Quotas of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct Quotas {
+#[schemars(rename = "Quotas")]
+pub struct TenantQuotas {
     /// Most policies.
     pub policies: u32,
     /// Most groups.
@@ -39,10 +40,10 @@ pub struct Quotas {
     pub state_bytes: Option<Size>,
 }
 
-impl Default for Quotas {
+impl Default for TenantQuotas {
     fn default() -> Self {
         let (flows, rules, alerts_per_second, state_bytes) = (None, None, None, None);
-        Quotas { policies: 1000, groups: 1000, flows, rules, alerts_per_second, state_bytes }
+        TenantQuotas { policies: 1000, groups: 1000, flows, rules, alerts_per_second, state_bytes }
     }
 }
 
@@ -64,15 +65,15 @@ pub struct TenantSpec {
     pub vars: Option<Vars>,
     /// The tenant's quotas.
     #[serde(default)]
-    pub quotas: Option<Quotas>,
+    pub quotas: Option<TenantQuotas>,
     /// Resolvers, by address or network, trusted for the DNS names of the tenant's groups, in addition to
     /// those of the setting `dns`. They count for the tenant's own traffic only.
     #[serde(default)]
-    pub resolvers: Option<List<Prefix>>,
+    pub resolvers: Option<OneOrMany<Prefix>>,
     /// Ports of devices' host files that policies written with the tenant's tokens may redirect to
     /// (`egress`); none unless given.
     #[serde(default)]
-    pub ports: Option<List<String>>,
+    pub ports: Option<OneOrMany<String>>,
 }
 
 fn order() -> u16 {
@@ -82,7 +83,7 @@ fn order() -> u16 {
 /// The resource of tenants.
 pub struct Tenants;
 
-impl Kind for Tenants {
+impl DocumentKind for Tenants {
     const KIND: &'static str = render::TENANTS;
     const PATH: &'static str = "/v1/tenants";
     const ONE: &'static str = "tenant";
@@ -156,7 +157,7 @@ impl Kind for Tenants {
     }
 }
 
-fn fault(problem: &policy::Problem) -> Fault {
+fn fault(problem: &policy::ConfigProblem) -> Fault {
     let fault = Fault::of("", problem);
     let pointer = fault.pointer.strip_prefix("/tenants/0").unwrap_or(&fault.pointer).to_owned();
     Fault { pointer, ..fault }
@@ -213,7 +214,7 @@ fn hidden(context: &Context<'_>, spec: &TenantSpec) -> Option<Fault> {
 /// Whether some packet matches both selectors. A key in only one of them does not separate them. A packet
 /// between the prefixes of two tenants does not count: it always matches both, and order and name decide.
 fn meet(a: &Select, b: &Select) -> bool {
-    fn common<T>(a: Option<&List<T>>, b: Option<&List<T>>, same: impl Fn(&T, &T) -> bool) -> bool {
+    fn common<T>(a: Option<&OneOrMany<T>>, b: Option<&OneOrMany<T>>, same: impl Fn(&T, &T) -> bool) -> bool {
         let (Some(a), Some(b)) = (a, b) else { return true };
         a.iter().any(|x| b.iter().any(|y| same(x, y)))
     }

@@ -4,7 +4,7 @@
 use super::document::Page;
 use crate::access::{Need, Scope, Secret};
 use crate::clock::WrittenTime;
-use crate::controller::{Draft, Outcome, TOKENS, administers};
+use crate::controller::{ChangeOutcome, Draft, TOKENS, administers};
 use crate::device::{self, Touched};
 use crate::model::Model;
 use crate::problem::{Fault, Refusal};
@@ -105,7 +105,7 @@ pub(super) fn routes() -> Vec<Route> {
             )
         },
         Route {
-            answer: Some(schema::<Outcome>()),
+            answer: Some(schema::<ChangeOutcome>()),
             handler: revoke,
             ..route(Method::Delete, "/v1/tokens/{id}", "revoke-token", "Revokes a token, at once.")
         },

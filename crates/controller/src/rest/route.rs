@@ -5,7 +5,7 @@
 use super::body;
 use super::http::{Head, Method, Reply, decode};
 use crate::access::{Need, Principal};
-use crate::controller::{Controller, Outcome};
+use crate::controller::{ChangeOutcome, Controller};
 use crate::problem::{Fault, Refusal};
 use bartizan_config::policy::read;
 use bartizan_config::yaml::Node;
@@ -201,7 +201,10 @@ impl Call<'_> {
     ///
     /// # Errors
     /// Errors of the change; too many requests wait.
-    pub fn waiting(&self, change: impl FnOnce() -> Result<Outcome, Refusal>) -> Result<Outcome, Refusal> {
+    pub fn waiting(
+        &self,
+        change: impl FnOnce() -> Result<ChangeOutcome, Refusal>,
+    ) -> Result<ChangeOutcome, Refusal> {
         let Some(seconds) = self.number("wait").filter(|_| !self.dry()) else { return change() };
         let who = self.who();
         let place = self.controller.wait_place(&who)?;

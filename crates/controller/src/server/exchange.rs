@@ -27,7 +27,7 @@ use tokio::time::timeout_at;
 const FIXED: &[(&str, &str)] = &[("x-content-type-options", "nosniff")];
 
 /// The client of a connection.
-pub struct Client {
+pub struct RestConnection {
     number: u64,
     peer: SocketAddr,
     pub bounds: Bounds,
@@ -39,7 +39,7 @@ pub struct Client {
     shown: Mutex<Option<String>>,
 }
 
-impl Client {
+impl RestConnection {
     pub fn new(
         number: u64,
         peer: SocketAddr,
@@ -49,7 +49,7 @@ impl Client {
         exchange: Arc<Exchange>,
     ) -> Self {
         let (seats, turns) = (Arc::clone(seats), Arc::clone(turns));
-        Client { number, peer, bounds, api, seats, turns, exchange, shown: Mutex::default() }
+        RestConnection { number, peer, bounds, api, seats, turns, exchange, shown: Mutex::default() }
     }
 
     /// Counts the result of a request for a place. Returns whether there is a place.
@@ -81,12 +81,12 @@ impl Client {
 }
 
 /// Serves one request.
-pub async fn respond(request: Request<Incoming>, client: &Client) -> Response<Full<Bytes>> {
+pub async fn respond(request: Request<Incoming>, client: &RestConnection) -> Response<Full<Bytes>> {
     client.exchange.begin();
     let is_head = request.method() == hyper::Method::HEAD;
     let (reply, close) = match answer(request, client).await {
         Ok(reply) => (reply, false),
-        Err(Ended { reply, close }) => (reply, close),
+        Err(ImmediateReply { reply, close }) => (reply, close),
     };
     let (length, has_no_content) = (reply.body.len(), matches!(reply.status, 204 | 304));
     client.exchange.owe(if is_head || has_no_content { 0 } else { length });
@@ -99,21 +99,21 @@ pub async fn respond(request: Request<Incoming>, client: &Client) -> Response<Fu
 }
 
 /// A reply made before the handler ran.
-struct Ended {
+struct ImmediateReply {
     reply: Reply,
     /// Whether the connection has to close, because an unread body comes before the next request.
     close: bool,
 }
 
-async fn answer(request: Request<Incoming>, client: &Client) -> Result<Reply, Ended> {
+async fn answer(request: Request<Incoming>, client: &RestConnection) -> Result<Reply, ImmediateReply> {
     let api = &client.api;
     let (parts, body) = request.into_parts();
     // An unread body must be read before the next request, or the connection ends.
     let close = !body.is_end_stream();
-    let ended = |reply| Ended { reply, close };
+    let ended = |reply| ImmediateReply { reply, close };
     let refused = |refusal: &Refusal| ended(api.refuse(refusal));
     host(&parts).map_err(|message| refused(&Refusal::Malformed(message)))?;
-    one_token(&parts).and_then(|()| codings(&parts)).map_err(|refusal| Ended {
+    one_token(&parts).and_then(|()| codings(&parts)).map_err(|refusal| ImmediateReply {
         // Where the body ends is not known.
         close: true,
         ..refused(&refusal)
@@ -127,7 +127,7 @@ async fn answer(request: Request<Incoming>, client: &Client) -> Result<Reply, En
             "this token has its share of connections ({most}), or tokens that are no administrator's have all of theirs, and requests are under way on \
              all: use one of them for several requests, or try again"
         )));
-        return Err(Ended { reply, close: true });
+        return Err(ImmediateReply { reply, close: true });
     }
     let body = read(body, max, client).await.map_err(|refusal| refused(&refusal))?;
     // Checked again with the handler: a token may have been revoked while the body arrived.
@@ -139,12 +139,12 @@ async fn answer(request: Request<Incoming>, client: &Client) -> Result<Reply, En
     };
     answered.map_err(|_| {
         let message = "the request made the controller fail; its log says where: please report it";
-        Ended { reply: api.refuse(&Refusal::Internal(message.to_owned())), close: true }
+        ImmediateReply { reply: api.refuse(&Refusal::Internal(message.to_owned())), close: true }
     })
 }
 
 /// Reads a body; refuses too large a length before the client is told to continue.
-async fn read(mut body: Incoming, max: usize, client: &Client) -> Result<Vec<u8>, Refusal> {
+async fn read(mut body: Incoming, max: usize, client: &RestConnection) -> Result<Vec<u8>, Refusal> {
     let said = body.size_hint().lower();
     if said > max as u64 {
         return Err(Refusal::TooLarge(max));

@@ -57,7 +57,7 @@ impl Exchange {
 
 /// The position in the output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ReplyPosition {
     /// Between two replies.
     Between,
     /// In the head of a reply, with `seen` bytes of its end mark found; a body of `body` bytes follows.
@@ -70,41 +70,42 @@ enum Place {
     Foreign,
 }
 
-impl Place {
+impl ReplyPosition {
     /// Advances over the next piece that one state covers; returns its length.
     fn step(&mut self, bytes: &[u8], due: &mut impl Iterator<Item = usize>) -> usize {
         match self {
-            Place::Between => {
+            ReplyPosition::Between => {
                 *self = match due.next() {
-                    Some(body) => Place::Head { seen: 0, body },
-                    None if bytes.starts_with(INTERIM) => Place::Interim { seen: 0 },
-                    None => Place::Foreign,
+                    Some(body) => ReplyPosition::Head { seen: 0, body },
+                    None if bytes.starts_with(INTERIM) => ReplyPosition::Interim { seen: 0 },
+                    None => ReplyPosition::Foreign,
                 };
                 0
             }
-            Place::Head { seen, body } => {
+            ReplyPosition::Head { seen, body } => {
                 let (taken, is_whole) = end_of_head(seen, bytes);
                 if is_whole {
-                    *self = if *body == 0 { Place::Between } else { Place::Body { left: *body } };
+                    *self =
+                        if *body == 0 { ReplyPosition::Between } else { ReplyPosition::Body { left: *body } };
                 }
                 taken
             }
-            Place::Interim { seen } => {
+            ReplyPosition::Interim { seen } => {
                 let (taken, is_whole) = end_of_head(seen, bytes);
                 if is_whole {
-                    *self = Place::Between;
+                    *self = ReplyPosition::Between;
                 }
                 taken
             }
-            Place::Body { left } => {
+            ReplyPosition::Body { left } => {
                 let taken = bytes.len().min(*left);
                 *left -= taken;
                 if *left == 0 {
-                    *self = Place::Between;
+                    *self = ReplyPosition::Between;
                 }
                 taken
             }
-            Place::Foreign => bytes.len(),
+            ReplyPosition::Foreign => bytes.len(),
         }
     }
 }
@@ -127,13 +128,13 @@ fn end_of_head(seen: &mut usize, bytes: &[u8]) -> (usize, bool) {
 pub struct ResponseFilter<'s, S> {
     stream: &'s mut S,
     exchange: Arc<Exchange>,
-    place: Place,
+    place: ReplyPosition,
 }
 
 impl<'s, S> ResponseFilter<'s, S> {
     /// A filter over a stream that stays usable after hyper has ended.
     pub const fn new(stream: &'s mut S, exchange: Arc<Exchange>) -> Self {
-        ResponseFilter { stream, exchange, place: Place::Between }
+        ResponseFilter { stream, exchange, place: ReplyPosition::Between }
     }
 
     /// The number of bytes of a piece that may pass.
@@ -142,7 +143,7 @@ impl<'s, S> ResponseFilter<'s, S> {
         let (mut place, mut all, mut at) = (self.place, due.iter().copied(), 0);
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             let taken = place.step(rest, &mut all);
-            if place == Place::Foreign {
+            if place == ReplyPosition::Foreign {
                 break;
             }
             at += taken;
@@ -157,8 +158,8 @@ impl<'s, S> ResponseFilter<'s, S> {
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             let before = self.place;
             at += self.place.step(rest, &mut std::iter::from_fn(|| due.pop_front()));
-            let is_whole =
-                self.place == Place::Between && matches!(before, Place::Head { .. } | Place::Body { .. });
+            let is_whole = self.place == ReplyPosition::Between
+                && matches!(before, ReplyPosition::Head { .. } | ReplyPosition::Body { .. });
             if is_whole && due.is_empty() {
                 self.exchange.has_begun.store(false, Ordering::Release);
                 self.exchange.is_answered.store(true, Ordering::Release);

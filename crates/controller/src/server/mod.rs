@@ -27,7 +27,7 @@ use crate::counters::count;
 use crate::problem::Refusal;
 use crate::rest::Api;
 use crate::state::Identity;
-use exchange::Client;
+use exchange::RestConnection;
 use filter::{Exchange, ResponseFilter};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -177,7 +177,7 @@ async fn accept(listener: tokio::net::TcpListener, tls: TlsAcceptor, api: Arc<Ap
         };
         let exchange = Arc::new(Exchange::default());
         let given = seats.take(number, peer.ip(), &exchange.busy);
-        let client = Client::new(number, peer, bounds, Arc::clone(&api), (&seats, &turns), exchange);
+        let client = RestConnection::new(number, peer, bounds, Arc::clone(&api), (&seats, &turns), exchange);
         if !client.counts(&given) {
             continue;
         }
@@ -196,7 +196,7 @@ async fn accept(listener: tokio::net::TcpListener, tls: TlsAcceptor, api: Arc<Ap
     }
 }
 
-async fn connection<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, client: Arc<Client>) {
+async fn connection<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, client: Arc<RestConnection>) {
     let filter = ResponseFilter::new(&mut stream, Arc::clone(&client.exchange));
     let service = {
         let client = Arc::clone(&client);
@@ -213,9 +213,9 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, client: Ar
         .await;
     match served.as_ref().map_err(|error| end(error, &client)) {
         Ok(()) => linger(&mut stream, client.bounds.linger).await,
-        Err(End::Gone) => {}
-        Err(End::Silent) => _ = timeout(client.bounds.patience, stream.shutdown()).await,
-        Err(End::Refused(refusal)) => {
+        Err(ConnectionEnd::Gone) => {}
+        Err(ConnectionEnd::Silent) => _ = timeout(client.bounds.patience, stream.shutdown()).await,
+        Err(ConnectionEnd::Refused(refusal)) => {
             let reply = client.api.refuse(&refusal);
             if stream.write_all(&exchange::bytes(&reply, client.api.controller.now())).await.is_ok() {
                 linger(&mut stream, client.bounds.linger).await;
@@ -225,7 +225,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, client: Ar
 }
 
 /// The end of hyper's part of a connection.
-enum End {
+enum ConnectionEnd {
     /// The client is gone, or accepts no data.
     Gone,
     /// The client has sent nothing since its last reply.
@@ -234,24 +234,26 @@ enum End {
     Refused(Refusal),
 }
 
-fn end(error: &hyper::Error, client: &Client) -> End {
+fn end(error: &hyper::Error, client: &RestConnection) -> ConnectionEnd {
     let io = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
     if io.is_some_and(|io| io.kind() == io::ErrorKind::TimedOut) {
         count(&client.api.controller.counters.timeout);
-        return End::Gone;
+        return ConnectionEnd::Gone;
     }
     if error.is_timeout() {
         return match client.exchange.has_begun() {
-            true => End::Refused(Refusal::Slow("the head of the request did not come in in time".to_owned())),
-            false => End::Silent,
+            true => ConnectionEnd::Refused(Refusal::Slow(
+                "the head of the request did not come in in time".to_owned(),
+            )),
+            false => ConnectionEnd::Silent,
         };
     }
     if error.is_parse_too_large() {
-        return End::Refused(Refusal::HeadTooLarge(HEAD_MAX));
+        return ConnectionEnd::Refused(Refusal::HeadTooLarge(HEAD_MAX));
     }
     match error.is_parse() {
-        true => End::Refused(Refusal::Malformed(format!("this is no HTTP/1.1 request: {error}"))),
-        false => End::Gone,
+        true => ConnectionEnd::Refused(Refusal::Malformed(format!("this is no HTTP/1.1 request: {error}"))),
+        false => ConnectionEnd::Gone,
     }
 }
 

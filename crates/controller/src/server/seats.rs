@@ -28,11 +28,11 @@ pub struct SeatBounds {
 #[derive(Debug)]
 pub struct Seats {
     bounds: SeatBounds,
-    held: Mutex<VecDeque<Seat>>,
+    held: Mutex<VecDeque<ConnectionSlot>>,
 }
 
 #[derive(Debug)]
-struct Seat {
+struct ConnectionSlot {
     number: u64,
     source: IpAddr,
     /// The holder of the token shown last; `None` before a valid token.
@@ -66,7 +66,7 @@ impl Seats {
         Seats { bounds, held: Mutex::default() }
     }
 
-    fn held(&self) -> MutexGuard<'_, VecDeque<Seat>> {
+    fn held(&self) -> MutexGuard<'_, VecDeque<ConnectionSlot>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,7 +86,7 @@ impl Seats {
             };
             given = let_go(&mut held, at);
         }
-        held.push_back(Seat { number, source, holder: None, busy: Arc::clone(busy), task: None });
+        held.push_back(ConnectionSlot { number, source, holder: None, busy: Arc::clone(busy), task: None });
         given
     }
 
@@ -129,7 +129,7 @@ impl Seats {
     }
 }
 
-fn let_go(held: &mut VecDeque<Seat>, at: usize) -> Given {
+fn let_go(held: &mut VecDeque<ConnectionSlot>, at: usize) -> Given {
     let Some(seat) = held.remove(at) else { return Given::Nothing };
     seat.task.iter().for_each(AbortHandle::abort);
     Given::InPlaceOf(seat.number)
@@ -137,7 +137,11 @@ fn let_go(held: &mut VecDeque<Seat>, at: usize) -> Given {
 
 /// The oldest connection without a running request, of the token with the most connections among those that
 /// `fits` selects. `but`: a connection to leave out.
-fn idle_of_largest(held: &VecDeque<Seat>, but: u64, fits: impl Fn(&Holder) -> bool) -> Option<usize> {
+fn idle_of_largest(
+    held: &VecDeque<ConnectionSlot>,
+    but: u64,
+    fits: impl Fn(&Holder) -> bool,
+) -> Option<usize> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for holder in held.iter().filter_map(|seat| seat.holder.as_ref()) {
         *counts.entry(&holder.token).or_default() += 1;

@@ -2,8 +2,8 @@
 //! The interface from the sessions to the rest of the controller: desired sets of devices, and their reports.
 
 use bartizan_api::southbound::{
-    Alert, Delta, DeviceId, Enrol, Enrolled, FunctionState, Hello, Interfaces, Manifest, Now, Object,
-    ObjectKey, Refusal, RefuseCode, Running,
+    AlertAggregate, Delta, DeviceId, Enrol, Enrolled, FunctionState, GenerationAck, GenerationRefusal, Hello,
+    Interfaces, Manifest, Now, Object, ObjectKey, RefuseCode,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -100,13 +100,23 @@ pub trait Backend {
     ///
     /// # Errors
     /// The report cannot be stored.
-    fn running(&mut self, device: &DeviceId, generation: u64, running: &Running) -> Result<(), Unavailable>;
+    fn running(
+        &mut self,
+        device: &DeviceId,
+        generation: u64,
+        running: &GenerationAck,
+    ) -> Result<(), Unavailable>;
 
     /// Stores that the device refused a generation.
     ///
     /// # Errors
     /// The report cannot be stored.
-    fn refused(&mut self, device: &DeviceId, generation: u64, refusal: &Refusal) -> Result<(), Unavailable>;
+    fn refused(
+        &mut self,
+        device: &DeviceId,
+        generation: u64,
+        refusal: &GenerationRefusal,
+    ) -> Result<(), Unavailable>;
 
     /// The device runs another generation whose number is not below the desired one: only a higher number
     /// reaches it. This happens when a controller's store is restored from a backup.
@@ -136,7 +146,7 @@ pub trait Backend {
         device: &DeviceId,
         instance: u64,
         sequence: u64,
-        alerts: Vec<Alert>,
+        alerts: Vec<AlertAggregate>,
         lost: u64,
     ) -> Result<(), Unavailable>;
 

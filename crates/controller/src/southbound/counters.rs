@@ -4,9 +4,9 @@
 use bartizan_api::southbound::{ErrorKind, RefuseCode};
 use std::collections::BTreeMap;
 
-/// Counters of a [`super::Server`].
+/// Counters of a [`super::SouthboundServer`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct SouthboundCounters {
     /// Connections accepted.
     pub connections: u64,
     /// Connections refused because the bound was reached.

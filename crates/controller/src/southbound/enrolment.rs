@@ -4,9 +4,9 @@
 
 use super::backend::EnrolRefusal;
 use bartizan_api::southbound::{DeviceId, Enrol, Enrolled, Now, RefuseCode};
-use bartizan_channel::authority::{Authority, EnrolError, Issued};
-use bartizan_channel::tls::Revoked;
-use bartizan_channel::token::{Attempts, TokenError};
+use bartizan_channel::authority::{Authority, IssuanceError, Issued};
+use bartizan_channel::tls::RevocationCheck;
+use bartizan_channel::token::{Attempts, EnrolmentTokenError};
 use bartizan_channel::{ChannelError, authority};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -61,11 +61,14 @@ impl Enroller {
         let issued = match (&enrol.token, certified) {
             (Some(token), _) => match self.authority.enrol(token, device, &enrol.csr, now.unix, self.days) {
                 Ok(issued) => Ok(issued),
-                Err(EnrolError::Certificate(error)) => Err(error),
-                Err(EnrolError::Token(error)) => {
+                Err(IssuanceError::Certificate(error)) => Err(error),
+                Err(IssuanceError::Token(error)) => {
                     self.attempts.failed(source);
-                    let code =
-                        if error == TokenError::Bad { RefuseCode::Token } else { RefuseCode::Unavailable };
+                    let code = if error == EnrolmentTokenError::Bad {
+                        RefuseCode::Token
+                    } else {
+                        RefuseCode::Unavailable
+                    };
                     return Err(refusal(code, error.to_string(), 0));
                 }
             },
@@ -145,7 +148,7 @@ impl Revocations {
 
     /// The check of revocation for TLS handshakes.
     #[must_use]
-    pub fn for_tls(&self) -> Revoked {
+    pub fn for_tls(&self) -> RevocationCheck {
         let revocations = self.clone();
         Arc::new(move |serial| revocations.has(serial))
     }

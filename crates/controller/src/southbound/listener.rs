@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drives a [`Server`] with real sockets and a clock, in one thread that polls all connections.
+//! Drives a [`SouthboundServer`] with real sockets and a clock, in one thread that polls all connections.
 
 use super::backend::Backend;
-use super::counters::Counters;
-use super::server::{Server, ServerConfig};
-use super::session::Peer;
+use super::counters::SouthboundCounters;
+use super::server::{ServerConfig, SouthboundServer};
+use super::session::PeerIdentity;
 use bartizan_api::southbound::{DeviceId, FunctionOrder, FunctionState, Now};
-use bartizan_channel::tls::Clock;
-use bartizan_channel::wire::{Turn, Wire};
+use bartizan_channel::tls::HandshakeClock;
+use bartizan_channel::wire::{Wire, WireReadOutcome};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use serde_json::{Map, Value};
@@ -31,7 +31,7 @@ pub const BY_SOURCE: usize = 64;
 /// silent connections cannot keep devices out.
 pub const UNPROVEN_MAX: usize = 512;
 
-enum Order {
+enum ListenerCommand {
     Changed(DeviceId),
     Function {
         device: DeviceId,
@@ -47,9 +47,9 @@ enum Order {
 /// A handle to a listener that runs in its thread.
 #[derive(Clone)]
 pub struct ListenerHandle {
-    orders: Sender<Order>,
+    orders: Sender<ListenerCommand>,
     waker: Arc<Waker>,
-    counters: Arc<Mutex<(Counters, LinkCounters)>>,
+    counters: Arc<Mutex<(SouthboundCounters, LinkCounters)>>,
 }
 
 /// Counters of connections before their session.
@@ -70,7 +70,7 @@ pub struct LinkCounters {
 impl ListenerHandle {
     /// Notifies that the desired set of a device has changed.
     pub fn changed(&self, device: &DeviceId) {
-        self.give(Order::Changed(device.clone()));
+        self.give(ListenerCommand::Changed(device.clone()));
     }
 
     /// Passes an order to a function of a device. It is always answered: at once if the device is away, or
@@ -83,33 +83,33 @@ impl ListenerHandle {
         function: String,
         settings: Map<String, Value>,
     ) {
-        self.give(Order::Function { device: device.clone(), request, order, function, settings });
+        self.give(ListenerCommand::Function { device: device.clone(), request, order, function, settings });
     }
 
     /// Sets the TLS settings of new connections, after a certificate was renewed or an authority rotated.
     pub fn set_tls(&self, config: Arc<rustls::ServerConfig>) {
-        self.give(Order::Tls(config));
+        self.give(ListenerCommand::Tls(config));
     }
 
     /// Stops the listener and all sessions.
     pub fn stop(&self) {
-        self.give(Order::Stop);
+        self.give(ListenerCommand::Stop);
     }
 
     /// The counters so far.
     #[must_use]
-    pub fn counters(&self) -> (Counters, LinkCounters) {
+    pub fn counters(&self) -> (SouthboundCounters, LinkCounters) {
         self.counters.lock().map(|counters| counters.clone()).unwrap_or_default()
     }
 
-    fn give(&self, order: Order) {
+    fn give(&self, order: ListenerCommand) {
         if self.orders.send(order).is_ok() {
             let _ = self.waker.wake();
         }
     }
 }
 
-struct Line {
+struct ListenerConnection {
     wire: Wire,
     source: SocketAddr,
     since: u64,
@@ -121,19 +121,19 @@ struct Line {
 
 /// The listener of devices' agents.
 pub struct Listener<B> {
-    server: Server<B>,
+    server: SouthboundServer<B>,
     tls: Arc<rustls::ServerConfig>,
-    clock: Clock,
+    clock: HandshakeClock,
     greeting_ms: u64,
     most: usize,
     poll: Poll,
     socket: TcpListener,
-    lines: HashMap<usize, Line>,
+    lines: HashMap<usize, ListenerConnection>,
     next: usize,
     /// Connections without a session, the oldest first; may contain some that have one by now, or are gone.
     unproven: VecDeque<usize>,
     begin: Instant,
-    orders: Receiver<Order>,
+    orders: Receiver<ListenerCommand>,
     handle: ListenerHandle,
     links: LinkCounters,
 }
@@ -146,7 +146,7 @@ impl<B: Backend> Listener<B> {
     pub fn new(
         address: SocketAddr,
         tls: Arc<rustls::ServerConfig>,
-        clock: Clock,
+        clock: HandshakeClock,
         config: ServerConfig,
         backend: B,
     ) -> io::Result<Self> {
@@ -158,7 +158,7 @@ impl<B: Backend> Listener<B> {
         let handle = ListenerHandle { orders: give, waker, counters: Arc::default() };
         let (greeting_ms, most) = (config.greeting_ms, config.connections);
         Ok(Listener {
-            server: Server::new(config, backend),
+            server: SouthboundServer::new(config, backend),
             tls,
             clock,
             greeting_ms,
@@ -242,8 +242,8 @@ impl<B: Backend> Listener<B> {
         let mut changed = BTreeSet::new();
         while let Ok(order) = self.orders.try_recv() {
             match order {
-                Order::Changed(device) => drop(changed.insert(device)),
-                Order::Function { device, request, order, function, settings } => {
+                ListenerCommand::Changed(device) => drop(changed.insert(device)),
+                ListenerCommand::Function { device, request, order, function, settings } => {
                     if self.server.order(&device, request, order, &function, settings) {
                         let connection = self.server.connection_of(&device);
                         ready.extend(connection.and_then(|connection| usize::try_from(connection).ok()));
@@ -254,8 +254,8 @@ impl<B: Backend> Listener<B> {
                         self.server.backend().function(&device, request, state);
                     }
                 }
-                Order::Tls(config) => self.tls = config,
-                Order::Stop => return false,
+                ListenerCommand::Tls(config) => self.tls = config,
+                ListenerCommand::Stop => return false,
             }
         }
         for device in changed {
@@ -281,7 +281,8 @@ impl<B: Backend> Listener<B> {
             let interest = Interest::READABLE | Interest::WRITABLE;
             if self.poll.registry().register(&mut wire.socket, Token(place), interest).is_ok() {
                 let since = self.now().ms;
-                self.lines.insert(place, Line { wire, source, since, known: false, ended: false });
+                self.lines
+                    .insert(place, ListenerConnection { wire, source, since, known: false, ended: false });
                 self.make_room(place);
             }
         }
@@ -323,9 +324,9 @@ impl<B: Backend> Listener<B> {
         self.server.push(now, place as u64, &bytes);
         let Some(line) = self.lines.get_mut(&place) else { return false };
         match turn {
-            Ok(Turn::Drained) => self.server.work(now, place as u64),
-            Ok(Turn::More) => true,
-            Ok(Turn::Ended) => {
+            Ok(WireReadOutcome::Drained) => self.server.work(now, place as u64),
+            Ok(WireReadOutcome::More) => true,
+            Ok(WireReadOutcome::Ended) => {
                 line.ended = true;
                 true
             }
@@ -349,7 +350,7 @@ impl<B: Backend> Listener<B> {
         let Ok(facts) = line.wire.peer() else { return false };
         let peer = facts.and_then(|facts| {
             let device = DeviceId::new(facts.device?).ok()?;
-            Some(Peer { device, serial: facts.serial, valid_until: facts.valid_until })
+            Some(PeerIdentity { device, serial: facts.serial, valid_until: facts.valid_until })
         });
         self.server.connected(now, place as u64, peer, &source)
     }

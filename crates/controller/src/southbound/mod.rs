@@ -2,7 +2,7 @@
 //! The controller's side of the southbound protocol. All files but [`listener`] do no I/O: connections, bytes
 //! and times go in, bytes come out.
 //!
-//! * [`Server`]: all sessions, and admission of connections;
+//! * [`SouthboundServer`]: all sessions, and admission of connections;
 //! * [`Backend`]: the interface to the rest of the controller;
 //! * `session`: one connection;
 //! * [`listener`]: real sockets and a clock;
@@ -17,5 +17,5 @@ mod server;
 mod session;
 
 pub use backend::{Backend, DeviceRecord, EnrolRefusal, Unavailable, Wanted};
-pub use server::{BELIEVED_AHEAD, Connection, Server, ServerConfig};
-pub use session::Peer;
+pub use server::{BELIEVED_AHEAD, Connection, ServerConfig, SouthboundServer};
+pub use session::PeerIdentity;

@@ -2,12 +2,12 @@
 //! All connections of agents: admission, sessions, and messages to the rest of the controller.
 
 use super::backend::{Backend, EnrolRefusal};
-use super::counters::Counters;
-use super::session::{InStep, Peer, Stand};
+use super::counters::SouthboundCounters;
+use super::session::{InStep, PeerIdentity, Stand};
 use bartizan_api::southbound::{
-    AlertMessage, Decoder, DeviceId, Enrol, FIRST_VERSION, FunctionMessage, FunctionOrder, Hello, Message,
-    Now, PolicyMessage, Pulse, Refuse, RefuseCode, Running, SessionMessage, StatisticsMessage, VERSIONS,
-    Welcome, common_version,
+    AlertMessage, DeviceId, Enrol, FIRST_VERSION, FunctionMessage, FunctionOrder, GenerationAck, Hello,
+    MessageDecoder, Now, PolicyMessage, Pulse, Refuse, RefuseCode, SessionMessage, SouthboundMessage,
+    StatisticsMessage, VERSIONS, Welcome, common_version,
 };
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -51,7 +51,7 @@ impl Default for ServerConfig {
 }
 
 #[derive(Debug)]
-enum State {
+enum SouthboundPhase {
     /// No message has arrived.
     Greeting,
     InStep(Box<InStep>),
@@ -60,44 +60,44 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Line {
-    peer: Option<Peer>,
+struct SouthboundConnection {
+    peer: Option<PeerIdentity>,
     source: String,
     since: u64,
-    state: State,
+    state: SouthboundPhase,
     /// The protocol version.
     version: u8,
-    decoder: Decoder,
+    decoder: MessageDecoder,
     pulse: Pulse,
     /// Replies, few and bounded: one welcome, refusal or certificate, and the last received sequences.
-    out: VecDeque<Message>,
+    out: VecDeque<SouthboundMessage>,
     received: (Option<u64>, Option<u64>),
-    orders: VecDeque<Message>,
+    orders: VecDeque<SouthboundMessage>,
     open_orders: usize,
 }
 
 /// The southbound side of a controller.
 #[derive(Debug)]
-pub struct Server<B> {
+pub struct SouthboundServer<B> {
     config: ServerConfig,
     backend: B,
-    lines: HashMap<Connection, Line>,
+    lines: HashMap<Connection, SouthboundConnection>,
     /// The connection of each device's session.
     sessions: HashMap<DeviceId, Connection>,
-    counters: Counters,
+    counters: SouthboundCounters,
     /// Devices known to be ahead, with their number, so that each is reported once.
     ahead: BTreeMap<DeviceId, u64>,
 }
 
-impl<B: Backend> Server<B> {
+impl<B: Backend> SouthboundServer<B> {
     /// A server without connections.
     pub fn new(config: ServerConfig, backend: B) -> Self {
         let (lines, sessions, ahead) = (HashMap::new(), HashMap::new(), BTreeMap::new());
-        Server { config, backend, lines, sessions, counters: Counters::default(), ahead }
+        SouthboundServer { config, backend, lines, sessions, counters: SouthboundCounters::default(), ahead }
     }
 
     /// The counters so far.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &SouthboundCounters {
         &self.counters
     }
 
@@ -118,19 +118,25 @@ impl<B: Backend> Server<B> {
 
     /// Admits a connection after its TLS handshake; `peer` is the identity in its certificate, if it has one.
     /// Returns `false` if there are too many connections; the caller then closes it.
-    pub fn connected(&mut self, now: Now, connection: Connection, peer: Option<Peer>, source: &str) -> bool {
+    pub fn connected(
+        &mut self,
+        now: Now,
+        connection: Connection,
+        peer: Option<PeerIdentity>,
+        source: &str,
+    ) -> bool {
         if self.lines.len() >= self.config.connections {
             self.counters.connections_refused += 1;
             return false;
         }
         self.counters.connections += 1;
-        let line = Line {
+        let line = SouthboundConnection {
             peer,
             source: source.to_owned(),
             since: now.ms,
-            state: State::Greeting,
+            state: SouthboundPhase::Greeting,
             version: FIRST_VERSION,
-            decoder: Decoder::default(),
+            decoder: MessageDecoder::default(),
             pulse: Pulse::new(now, u64::from(self.config.keep_alive_ms)),
             out: VecDeque::new(),
             received: (None, None),
@@ -149,7 +155,11 @@ impl<B: Backend> Server<B> {
 
     /// Ends the device's session on this connection.
     fn leave(&mut self, connection: Connection) {
-        let Some(Line { state: State::InStep(device), .. }) = self.lines.get(&connection) else { return };
+        let Some(SouthboundConnection { state: SouthboundPhase::InStep(device), .. }) =
+            self.lines.get(&connection)
+        else {
+            return;
+        };
         let device = device.device.clone();
         if self.sessions.get(&device) == Some(&connection) {
             self.sessions.remove(&device);
@@ -161,14 +171,14 @@ impl<B: Backend> Server<B> {
     pub fn is_over(&self, connection: Connection) -> bool {
         self.lines
             .get(&connection)
-            .is_none_or(|line| matches!(line.state, State::Closing) && line.out.is_empty())
+            .is_none_or(|line| matches!(line.state, SouthboundPhase::Closing) && line.out.is_empty())
     }
 
     /// Whether a connection has nothing left to send and takes no input: it has to be closed at once.
     pub fn is_dead(&self, connection: Connection) -> bool {
         self.lines
             .get(&connection)
-            .is_some_and(|line| matches!(line.state, State::Closing) && line.out.is_empty())
+            .is_some_and(|line| matches!(line.state, SouthboundPhase::Closing) && line.out.is_empty())
     }
 
     /// Takes bytes of a connection, and handles all complete messages in them.
@@ -189,7 +199,7 @@ impl<B: Backend> Server<B> {
     pub fn work(&mut self, now: Now, connection: Connection) -> bool {
         for _ in 0..TURN {
             let Some(line) = self.lines.get_mut(&connection) else { return false };
-            if matches!(line.state, State::Closing) {
+            if matches!(line.state, SouthboundPhase::Closing) {
                 return false;
             }
             match line.decoder.next_message() {
@@ -208,7 +218,7 @@ impl<B: Backend> Server<B> {
     /// Whether a connection is the session of a device.
     #[must_use]
     pub fn is_session(&self, connection: Connection) -> bool {
-        self.lines.get(&connection).is_some_and(|line| matches!(line.state, State::InStep(_)))
+        self.lines.get(&connection).is_some_and(|line| matches!(line.state, SouthboundPhase::InStep(_)))
     }
 
     /// Refuses a connection or ends its session: sends the reason, then closes.
@@ -219,25 +229,27 @@ impl<B: Backend> Server<B> {
         // The refusal is sent in the session's protocol version.
         let refuse = Refuse { code, message, versions: VERSIONS.to_vec(), retry_ms };
         line.out.clear();
-        line.out.push_back(Message::Session(SessionMessage::Refuse(refuse)));
-        line.state = State::Closing;
+        line.out.push_back(SouthboundMessage::Session(SessionMessage::Refuse(refuse)));
+        line.state = SouthboundPhase::Closing;
     }
 
-    fn take(&mut self, now: Now, connection: Connection, message: Message) {
+    fn take(&mut self, now: Now, connection: Connection, message: SouthboundMessage) {
         let Some(line) = self.lines.get(&connection) else { return };
         match (&line.state, message) {
-            (_, Message::Session(SessionMessage::Bye)) => {
+            (_, SouthboundMessage::Session(SessionMessage::Bye)) => {
                 self.leave(connection);
                 if let Some(line) = self.lines.get_mut(&connection) {
                     line.out.clear();
-                    line.state = State::Closing;
+                    line.state = SouthboundPhase::Closing;
                 }
             }
-            (_, Message::Session(SessionMessage::Enrol(enrol))) => self.enrol(now, connection, &enrol),
-            (State::Greeting, Message::Session(SessionMessage::Hello(hello))) => {
+            (_, SouthboundMessage::Session(SessionMessage::Enrol(enrol))) => {
+                self.enrol(now, connection, &enrol)
+            }
+            (SouthboundPhase::Greeting, SouthboundMessage::Session(SessionMessage::Hello(hello))) => {
                 self.hello(connection, &hello)
             }
-            (State::InStep(_), message) => {
+            (SouthboundPhase::InStep(_), message) => {
                 if let Err((code, what)) = self.in_step(connection, message) {
                     self.refuse(connection, code, what, 0);
                 }
@@ -255,13 +267,13 @@ impl<B: Backend> Server<B> {
         match self.backend.enrol(now, &line.source, enrol, certified.as_ref()) {
             Ok(enrolled) => {
                 self.counters.enrolled += 1;
-                line.out.push_back(Message::Session(SessionMessage::Enrolled(enrolled)));
-                if matches!(line.state, State::Greeting) {
-                    line.state = State::Closing;
+                line.out.push_back(SouthboundMessage::Session(SessionMessage::Enrolled(enrolled)));
+                if matches!(line.state, SouthboundPhase::Greeting) {
+                    line.state = SouthboundPhase::Closing;
                 }
             }
             // A device that gets no new certificate now keeps its session.
-            Err(refusal) if matches!(line.state, State::InStep(_)) => {
+            Err(refusal) if matches!(line.state, SouthboundPhase::InStep(_)) => {
                 *self.counters.refused.entry(refusal.code).or_default() += 1;
             }
             Err(EnrolRefusal { code, message, retry_ms }) => self.refuse(connection, code, message, retry_ms),
@@ -295,7 +307,9 @@ impl<B: Backend> Server<B> {
         // Each start of an agent has its own number: another number means two programs, or a restart just
         // now.
         let twin = old.and_then(|old| match &old.state {
-            State::InStep(session) if session.instance != hello.instance => Some(old.source.clone()),
+            SouthboundPhase::InStep(session) if session.instance != hello.instance => {
+                Some(old.source.clone())
+            }
             _ => None,
         });
         if let Some(old) = self.sessions.get(&hello.device).copied() {
@@ -304,10 +318,10 @@ impl<B: Backend> Server<B> {
         self.counters.sessions += 1;
         let (statistics, alerts) = self.backend.received(&hello.device, hello.instance);
         let Some(line) = self.lines.get_mut(&connection) else { return };
-        line.state = State::InStep(Box::new(InStep::new(hello)));
+        line.state = SouthboundPhase::InStep(Box::new(InStep::new(hello)));
         line.version = version;
         line.decoder.agree(version);
-        line.out.push_back(Message::Session(SessionMessage::Welcome(Welcome {
+        line.out.push_back(SouthboundMessage::Session(SessionMessage::Welcome(Welcome {
             version,
             controller: self.config.name.clone(),
             keep_alive_ms: self.config.keep_alive_ms,
@@ -338,7 +352,9 @@ impl<B: Backend> Server<B> {
             return self.refuse(connection, RefuseCode::Unknown, what, 60_000);
         };
         let Some(wanted) = self.backend.wanted(device) else { return };
-        let Some(Line { state: State::InStep(session), .. }) = self.lines.get_mut(&connection) else {
+        let Some(SouthboundConnection { state: SouthboundPhase::InStep(session), .. }) =
+            self.lines.get_mut(&connection)
+        else {
             return;
         };
         let withheld = session.want(&wanted, &record.tenants);
@@ -377,48 +393,52 @@ impl<B: Backend> Server<B> {
         };
         line.open_orders += 1;
         let message = FunctionMessage::Order { order, function: function.to_owned(), settings };
-        line.orders.push_back(Message::Function(request, message));
+        line.orders.push_back(SouthboundMessage::Function(request, message));
         true
     }
 
-    fn in_step(&mut self, connection: Connection, message: Message) -> Result<(), (RefuseCode, String)> {
+    fn in_step(
+        &mut self,
+        connection: Connection,
+        message: SouthboundMessage,
+    ) -> Result<(), (RefuseCode, String)> {
         let Some(line) = self.lines.get_mut(&connection) else { return Ok(()) };
-        let State::InStep(session) = &mut line.state else { return Ok(()) };
+        let SouthboundPhase::InStep(session) = &mut line.state else { return Ok(()) };
         let device = session.device.clone();
         let protocol = |what: &str| (RefuseCode::Protocol, what.to_owned());
         let unavailable = |error: super::Unavailable| (RefuseCode::Unavailable, error.to_string());
         match message {
-            Message::Session(SessionMessage::Alive) => {}
-            Message::Session(SessionMessage::Interfaces(interfaces)) => {
+            SouthboundMessage::Session(SessionMessage::Alive) => {}
+            SouthboundMessage::Session(SessionMessage::Interfaces(interfaces)) => {
                 self.backend.interfaces(&device, &interfaces).map_err(unavailable)?;
             }
-            Message::Policy(generation, PolicyMessage::Running(running)) => {
+            SouthboundMessage::Policy(generation, PolicyMessage::Running(running)) => {
                 if !self.is_believed(&device, generation) {
                     return Err(protocol("a generation that nobody was ever sent"));
                 }
                 self.acknowledged(connection, generation, &running)?;
             }
-            Message::Policy(generation, PolicyMessage::Done(took)) => {
+            SouthboundMessage::Policy(generation, PolicyMessage::Done(took)) => {
                 let running = session.done(generation, took).map_err(protocol)?;
                 self.acknowledged(connection, generation, &running)?;
             }
-            Message::Policy(generation, PolicyMessage::Refused(refusal)) => {
+            SouthboundMessage::Policy(generation, PolicyMessage::Refused(refusal)) => {
                 session.refused(generation, refusal.code).map_err(protocol)?;
                 self.backend.refused(&device, generation, &refusal).map_err(unavailable)?;
                 self.counters.generations_refused += 1;
             }
-            Message::Policy(_, PolicyMessage::Inventory(part)) => {
+            SouthboundMessage::Policy(_, PolicyMessage::Inventory(part)) => {
                 session.inventory(part.objects, part.more).map_err(protocol)?;
             }
-            Message::Function(0, FunctionMessage::State(state)) => {
+            SouthboundMessage::Function(0, FunctionMessage::State(state)) => {
                 self.counters.functions_failed += u64::from(state.state == "failed");
                 self.backend.health(&device, state);
             }
-            Message::Function(request, FunctionMessage::State(state)) => {
+            SouthboundMessage::Function(request, FunctionMessage::State(state)) => {
                 line.open_orders = line.open_orders.saturating_sub(1);
                 self.backend.function(&device, request, state);
             }
-            Message::Statistics(sequence, StatisticsMessage::Delta(delta)) => {
+            SouthboundMessage::Statistics(sequence, StatisticsMessage::Delta(delta)) => {
                 let instance = session.instance;
                 if sequence > self.backend.received(&device, instance).0 {
                     self.backend.statistics(&device, instance, sequence, delta).map_err(unavailable)?;
@@ -427,7 +447,7 @@ impl<B: Backend> Server<B> {
                 }
                 line.received.0 = Some(sequence);
             }
-            Message::Alert(sequence, AlertMessage::Raise { mut alerts, lost }) => {
+            SouthboundMessage::Alert(sequence, AlertMessage::Raise { mut alerts, lost }) => {
                 let instance = session.instance;
                 if sequence > self.backend.received(&device, instance).1 {
                     let tenants = self.backend.device(&device).unwrap_or_default().tenants;
@@ -453,10 +473,12 @@ impl<B: Backend> Server<B> {
         &mut self,
         connection: Connection,
         generation: u64,
-        running: &Running,
+        running: &GenerationAck,
     ) -> Result<(), (RefuseCode, String)> {
         let line = self.lines.get_mut(&connection);
-        let Some(Line { state: State::InStep(session), .. }) = line else { return Ok(()) };
+        let Some(SouthboundConnection { state: SouthboundPhase::InStep(session), .. }) = line else {
+            return Ok(());
+        };
         let device = session.device.clone();
         session.running(generation, running).map_err(|what| (RefuseCode::Protocol, what.to_owned()))?;
         let stand = session.stand();
@@ -473,10 +495,10 @@ impl<B: Backend> Server<B> {
         let mut ended = Vec::new();
         for (connection, line) in &mut self.lines {
             let to_say = line.has_news() || line.pulse.due(now);
-            let late = matches!(line.state, State::Greeting)
+            let late = matches!(line.state, SouthboundPhase::Greeting)
                 && now.ms >= line.since.saturating_add(self.config.greeting_ms);
             let dead = line.pulse.is_dead(now, to_say);
-            let closing = matches!(line.state, State::Closing);
+            let closing = matches!(line.state, SouthboundPhase::Closing);
             let peer = line.peer.as_ref().filter(|_| !closing);
             if closing {
                 if dead {
@@ -512,8 +534,11 @@ impl<B: Backend> Server<B> {
         let message = line.next_message(now)?;
         let version = line.version;
         line.pulse.said(now);
-        let first = matches!(message, Message::Session(SessionMessage::Welcome(_)));
-        let object = matches!(message, Message::Policy(_, PolicyMessage::Put(_)) | Message::Rule(_));
+        let first = matches!(message, SouthboundMessage::Session(SessionMessage::Welcome(_)));
+        let object = matches!(
+            message,
+            SouthboundMessage::Policy(_, PolicyMessage::Put(_)) | SouthboundMessage::Rule(_)
+        );
         match message.encode(if first { FIRST_VERSION } else { version }) {
             Ok(bytes) => {
                 self.counters.objects_sent += u64::from(object);
@@ -529,9 +554,9 @@ impl<B: Backend> Server<B> {
     }
 }
 
-impl Line {
+impl SouthboundConnection {
     fn has_news(&self) -> bool {
-        let news = if let State::InStep(device) = &self.state {
+        let news = if let SouthboundPhase::InStep(device) = &self.state {
             self.received != (None, None) || !self.orders.is_empty() || device.has_news()
         } else {
             false
@@ -539,11 +564,11 @@ impl Line {
         news || !self.out.is_empty()
     }
 
-    fn next_message(&mut self, now: Now) -> Option<Message> {
+    fn next_message(&mut self, now: Now) -> Option<SouthboundMessage> {
         if let Some(message) = self.out.pop_front() {
             return Some(message);
         }
-        let State::InStep(device) = &mut self.state else { return None };
+        let SouthboundPhase::InStep(device) = &mut self.state else { return None };
         if let Some(message) = self.orders.pop_front() {
             return Some(message);
         }
@@ -551,11 +576,11 @@ impl Line {
             return Some(message);
         }
         if let Some(sequence) = self.received.0.take() {
-            return Some(Message::Statistics(sequence, StatisticsMessage::Received));
+            return Some(SouthboundMessage::Statistics(sequence, StatisticsMessage::Received));
         }
         if let Some(sequence) = self.received.1.take() {
-            return Some(Message::Alert(sequence, AlertMessage::Received));
+            return Some(SouthboundMessage::Alert(sequence, AlertMessage::Received));
         }
-        self.pulse.due(now).then_some(Message::Session(SessionMessage::Alive))
+        self.pulse.due(now).then_some(SouthboundMessage::Session(SessionMessage::Alive))
     }
 }

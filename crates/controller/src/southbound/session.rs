@@ -4,15 +4,16 @@
 
 use super::backend::Wanted;
 use bartizan_api::southbound::{
-    DeviceId, Hash, Hello, LastRunning, Manifest, Message, Object, ObjectKey, PolicyMessage, RefusalCode,
-    RuleMessage, RuleOp, RuleParts, RuleType, Rules, Running, Took, limits,
+    ApplyTimings, DeviceId, GenerationAck, GenerationRefusalCode, GroupRules, Hash, Hello, LastRunning,
+    Manifest, Object, ObjectKey, PolicyMessage, RuleMessage, RuleOp, RuleParts, RuleType, SouthboundMessage,
+    limits,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The identity of a peer, from its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub struct PeerIdentity {
     /// The device.
     pub device: DeviceId,
     /// Serial number of the certificate, in hexadecimal digits.
@@ -29,7 +30,7 @@ const ATTEMPTS: u32 = 3;
 
 /// A step towards the desired generation.
 #[derive(Debug)]
-enum Step {
+enum GenerationStep {
     Put(ObjectKey),
     Delete(ObjectKey),
     Commit,
@@ -37,7 +38,7 @@ enum Step {
 
 /// A generation, reduced to what this device gets.
 #[derive(Debug)]
-struct Target {
+struct DeviceGeneration {
     generation: u64,
     objects: BTreeMap<ObjectKey, Arc<Object>>,
     manifest: Manifest,
@@ -60,9 +61,9 @@ pub(super) struct InStep {
     asked: bool,
     /// The parts of the inventory received so far.
     inventory: Manifest,
-    target: Option<Target>,
+    target: Option<DeviceGeneration>,
     /// The remaining steps; computed once the inventory is known.
-    steps: Option<VecDeque<Step>>,
+    steps: Option<VecDeque<GenerationStep>>,
     parts: VecDeque<RuleMessage>,
     /// The committed generation that awaits an answer, with the hash of its manifest.
     committed: Option<(u64, Hash)>,
@@ -105,12 +106,13 @@ impl InStep {
     pub(super) fn want(&mut self, wanted: &Wanted, tenants: &BTreeSet<u16>) -> u64 {
         let (objects, manifest) = wanted.of_tenants(tenants);
         let withheld = (wanted.objects.len() - objects.len()) as u64;
-        let same = |target: &Target| target.generation == wanted.generation && target.manifest == manifest;
+        let same =
+            |target: &DeviceGeneration| target.generation == wanted.generation && target.manifest == manifest;
         if self.target.as_ref().is_some_and(same) {
             return 0;
         }
         let hash = manifest.hash();
-        self.target = Some(Target { generation: wanted.generation, objects, manifest, hash });
+        self.target = Some(DeviceGeneration { generation: wanted.generation, objects, manifest, hash });
         // Parts in transit stay: a partly sent group could never be committed.
         self.steps = None;
         withheld
@@ -139,9 +141,9 @@ impl InStep {
     }
 
     /// The next message for the desired generation.
-    pub(super) fn next_message(&mut self) -> Option<Message> {
+    pub(super) fn next_message(&mut self) -> Option<SouthboundMessage> {
         if let Some(part) = self.parts.pop_front() {
-            return Some(Message::Rule(part));
+            return Some(SouthboundMessage::Rule(part));
         }
         if !self.is_open() {
             return None;
@@ -153,33 +155,33 @@ impl InStep {
             }
             self.asked = true;
             self.inventory = Manifest::default();
-            return Some(Message::Policy(target.generation, PolicyMessage::Ask));
+            return Some(SouthboundMessage::Policy(target.generation, PolicyMessage::Ask));
         };
         let steps = self.steps.get_or_insert_with(|| missing(ready, &target.manifest));
         match steps.pop_front()? {
-            Step::Commit => {
+            GenerationStep::Commit => {
                 self.committed = Some((target.generation, target.hash));
                 self.steps = None;
                 let commit = PolicyMessage::Commit(target.hash);
-                Some(Message::Policy(target.generation, commit))
+                Some(SouthboundMessage::Policy(target.generation, commit))
             }
-            Step::Delete(key) => {
+            GenerationStep::Delete(key) => {
                 ready.0.remove(&key);
                 Some(delete(&self.device, target.generation, key))
             }
-            Step::Put(key) => {
+            GenerationStep::Put(key) => {
                 let object = target.objects.get(&key)?.clone();
                 let op = if ready.0.contains_key(&key) { RuleOp::Update } else { RuleOp::Add };
                 ready.0.insert(key, object.hash());
                 match object.as_ref() {
                     Object::Policy(policy) => {
-                        Some(Message::Policy(target.generation, PolicyMessage::Put(policy.clone())))
+                        Some(SouthboundMessage::Policy(target.generation, PolicyMessage::Put(policy.clone())))
                     }
                     Object::Group(group) => {
                         let number = self.device.number();
                         self.parts =
                             RuleParts::split(group, number, target.generation, op, RULE_BYTES).into();
-                        self.parts.pop_front().map(Message::Rule)
+                        self.parts.pop_front().map(SouthboundMessage::Rule)
                     }
                 }
             }
@@ -209,7 +211,7 @@ impl InStep {
     ///
     /// # Errors
     /// The generation is lower than an earlier one.
-    pub(super) fn running(&mut self, generation: u64, running: &Running) -> Result<(), &'static str> {
+    pub(super) fn running(&mut self, generation: u64, running: &GenerationAck) -> Result<(), &'static str> {
         if generation < self.running {
             return Err("a device that runs an older generation than before");
         }
@@ -227,7 +229,7 @@ impl InStep {
     ///
     /// # Errors
     /// Another generation was committed, or none, or the device has named no workers yet.
-    pub(super) fn done(&self, generation: u64, took: Took) -> Result<Running, &'static str> {
+    pub(super) fn done(&self, generation: u64, took: ApplyTimings) -> Result<GenerationAck, &'static str> {
         let committed = self.committed.filter(|(committed, _)| *committed == generation);
         let (_, manifest) = committed.ok_or("an acknowledgement in short of what was not committed")?;
         let full = self.told.in_full(generation, manifest, took);
@@ -238,10 +240,14 @@ impl InStep {
     ///
     /// # Errors
     /// The device reported too often that its objects differ from those sent.
-    pub(super) fn refused(&mut self, generation: u64, code: RefusalCode) -> Result<(), &'static str> {
+    pub(super) fn refused(
+        &mut self,
+        generation: u64,
+        code: GenerationRefusalCode,
+    ) -> Result<(), &'static str> {
         self.committed.take_if(|(committed, _)| *committed == generation);
         match code {
-            RefusalCode::Manifest => {
+            GenerationRefusalCode::Manifest => {
                 self.attempts += 1;
                 (self.ready, self.steps, self.asked) = (None, None, false);
                 if self.attempts >= ATTEMPTS {
@@ -249,8 +255,8 @@ impl InStep {
                 }
                 return Ok(());
             }
-            RefusalCode::Limit => (self.ready, self.steps, self.asked) = (None, None, false),
-            RefusalCode::Stale | RefusalCode::Policy | RefusalCode::Store => {}
+            GenerationRefusalCode::Limit => (self.ready, self.steps, self.asked) = (None, None, false),
+            GenerationRefusalCode::Stale | GenerationRefusalCode::Policy | GenerationRefusalCode::Store => {}
         }
         self.refused = self.refused.max(generation);
         Ok(())
@@ -259,15 +265,17 @@ impl InStep {
 
 /// The steps from the held objects to the desired ones: deletes surplus objects, puts missing ones, and
 /// commits.
-fn missing(ready: &Manifest, wanted: &Manifest) -> VecDeque<Step> {
-    let gone = ready.0.keys().filter(|key| !wanted.0.contains_key(*key)).cloned().map(Step::Delete);
+fn missing(ready: &Manifest, wanted: &Manifest) -> VecDeque<GenerationStep> {
+    let gone = ready.0.keys().filter(|key| !wanted.0.contains_key(*key)).cloned().map(GenerationStep::Delete);
     let new = wanted.0.iter().filter(|(key, hash)| ready.0.get(*key) != Some(*hash));
-    gone.chain(new.map(|(key, _)| Step::Put(key.clone()))).chain([Step::Commit]).collect()
+    gone.chain(new.map(|(key, _)| GenerationStep::Put(key.clone()))).chain([GenerationStep::Commit]).collect()
 }
 
-fn delete(device: &DeviceId, generation: u64, key: ObjectKey) -> Message {
-    let Some(group) = key.group_id() else { return Message::Policy(generation, PolicyMessage::Delete(key)) };
-    Message::Rule(RuleMessage {
+fn delete(device: &DeviceId, generation: u64, key: ObjectKey) -> SouthboundMessage {
+    let Some(group) = key.group_id() else {
+        return SouthboundMessage::Policy(generation, PolicyMessage::Delete(key));
+    };
+    SouthboundMessage::Rule(RuleMessage {
         device: device.number(),
         rule_type: RuleType::Ids,
         op: RuleOp::Delete,
@@ -276,6 +284,6 @@ fn delete(device: &DeviceId, generation: u64, key: ObjectKey) -> Message {
         current: 0,
         generation,
         tenant: 0,
-        rules: Rules::Raw(Vec::new()),
+        rules: GroupRules::Raw(Vec::new()),
     })
 }

@@ -2,8 +2,8 @@
 //! A store in memory, for tests and simulations.
 
 use super::{
-    Alert, AlertBounds, AuditRow, Change, Document, Forgotten, KeptAlert, Loaded, Status, Store, StoreError,
-    hash, superfluous,
+    Alert, AlertBounds, AuditRow, Change, Document, Forgotten, KeptAlert, Status, Store, StoreContent,
+    StoreError, hash, superfluous,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,14 +72,14 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn load(&mut self) -> Result<Loaded, StoreError> {
+    fn load(&mut self) -> Result<StoreContent, StoreError> {
         let status = self.status.iter().map(|((kind, id), body)| Status {
             kind: kind.clone(),
             id: id.clone(),
             body: Some(body.clone()),
         });
         let status = status.collect();
-        Ok(Loaded { generation: self.generation, documents: self.at(self.generation)?, status })
+        Ok(StoreContent { generation: self.generation, documents: self.at(self.generation)?, status })
     }
 
     fn commit_all(&mut self, changes: &[Change]) -> Result<u64, StoreError> {

@@ -149,15 +149,15 @@ pub struct KeptAlert {
 }
 
 /// Kind and name of a document.
-pub type Key = (String, String);
+pub type DocumentKey = (String, String);
 
 /// A part of a generation's documents.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Part {
+pub struct DocumentPage {
     /// The documents, by kind and name.
     pub documents: Vec<Document>,
     /// The key after which the next part begins; `None` if there are no more documents.
-    pub next: Option<Key>,
+    pub next: Option<DocumentKey>,
 }
 
 /// Most alerts that are kept; equal alerts count once.
@@ -193,7 +193,7 @@ fn superfluous(versions: &[(u64, bool)], at: &BTreeSet<u64>) -> Vec<u64> {
 
 /// The content of a store when it is opened.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Loaded {
+pub struct StoreContent {
     /// The newest generation; 0 before the first change.
     pub generation: u64,
     /// All documents, in their current versions.
@@ -230,7 +230,7 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// The store cannot be read.
-    fn load(&mut self) -> Result<Loaded, StoreError>;
+    fn load(&mut self) -> Result<StoreContent, StoreError>;
 
     /// Commits changes in order, all or none, and returns the generation after them. Each change that writes
     /// documents is a generation of its own; all of them share one fsync.
@@ -258,14 +258,19 @@ pub trait Store: Send {
     /// one.
     /// # Errors
     /// The store cannot be read.
-    fn at_part(&mut self, generation: u64, behind: Option<&Key>, limit: usize) -> Result<Part, StoreError> {
+    fn at_part(
+        &mut self,
+        generation: u64,
+        behind: Option<&DocumentKey>,
+        limit: usize,
+    ) -> Result<DocumentPage, StoreError> {
         let key = |document: &Document| (document.kind.clone(), document.id.clone());
         let mut documents = self.at(generation)?;
         documents.retain(|document| behind.is_none_or(|behind| key(document) > *behind));
         let more = documents.len() > limit;
         documents.truncate(limit);
         let next = documents.last().filter(|_| more).map(key);
-        Ok(Part { documents, next })
+        Ok(DocumentPage { documents, next })
     }
 
     /// Whether the documents of a generation are still kept ([`Store::forget`]); the newest always is.

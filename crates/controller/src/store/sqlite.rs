@@ -7,8 +7,8 @@
 
 use super::migrations::MIGRATIONS;
 use super::{
-    Alert, AlertBounds, AuditRow, Change, Document, Forgotten, KeptAlert, Key, Loaded, Part, Status, Store,
-    StoreError, hash, superfluous,
+    Alert, AlertBounds, AuditRow, Change, Document, DocumentKey, DocumentPage, Forgotten, KeptAlert, Status,
+    Store, StoreContent, StoreError, hash, superfluous,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, params};
@@ -393,7 +393,7 @@ fn kept_alert(row: &Row<'_>) -> rusqlite::Result<KeptAlert> {
 }
 
 impl Store for SqliteStore {
-    fn load(&mut self) -> Result<Loaded, StoreError> {
+    fn load(&mut self) -> Result<StoreContent, StoreError> {
         let generation = self.rows(NEWEST, [], |row| number(row, 0))?.first().copied().unwrap_or(0);
         let documents = self.rows(
             "SELECT kind, id, generation, body FROM current JOIN documents USING (kind, id, generation) ORDER BY kind, id",
@@ -403,7 +403,7 @@ impl Store for SqliteStore {
         let status = self.rows("SELECT kind, id, body FROM status ORDER BY kind, id", [], |row| {
             Ok(Status { kind: row.get(0)?, id: row.get(1)?, body: Some(json(row, 2)?) })
         })?;
-        Ok(Loaded { generation, documents, status })
+        Ok(StoreContent { generation, documents, status })
     }
 
     fn commit_all(&mut self, changes: &[Change]) -> Result<u64, StoreError> {
@@ -435,7 +435,12 @@ impl Store for SqliteStore {
         )
     }
 
-    fn at_part(&mut self, generation: u64, behind: Option<&Key>, limit: usize) -> Result<Part, StoreError> {
+    fn at_part(
+        &mut self,
+        generation: u64,
+        behind: Option<&DocumentKey>,
+        limit: usize,
+    ) -> Result<DocumentPage, StoreError> {
         let generation = i64::try_from(generation).unwrap_or(i64::MAX);
         // No kind has an empty name.
         let (kind, id) = behind.map_or(("", ""), |(kind, id)| (kind.as_str(), id.as_str()));
@@ -453,7 +458,7 @@ impl Store for SqliteStore {
             },
         )?;
         let next = rows.last().filter(|_| rows.len() == limit).map(|(key, _)| key.clone());
-        Ok(Part { documents: rows.into_iter().filter_map(|(_, document)| document).collect(), next })
+        Ok(DocumentPage { documents: rows.into_iter().filter_map(|(_, document)| document).collect(), next })
     }
 
     fn keeps(&mut self, generation: u64) -> Result<bool, StoreError> {

@@ -3,10 +3,10 @@
 //! ([`crate::inquiry`]).
 
 use crate::inquiry::{FLOWS_TOLD, FlowsWanted, Inquiry, PART, Question};
-use crate::views::history::{AllowedBy, Ends};
+use crate::views::history::{AllowedBy, HistoryEndpoints};
 use crate::views::live::{Counted, DeviceNow, LevelsNow, LiveFlow, RefusedBy, StaysBy};
 use crate::worker::Worker;
-use bartizan_applayer::flow::{AppLayer, Known};
+use bartizan_applayer::flow::{AppLayer, DetectedProtocol};
 use bartizan_applayer::protocols;
 use bartizan_base::{Decision, FlowId, FunctionId, Level, Path, Timestamp, WorkerId};
 use bartizan_flow::level::Step;
@@ -15,7 +15,7 @@ use bartizan_offload::FlowManager;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::lifecycle::FunctionNow;
 use bartizan_stages::record::Entry;
-use bartizan_stages::standing::Course;
+use bartizan_stages::standing::PacketDisposition;
 use std::collections::BTreeMap;
 
 /// Handles the next part of a query. `None`: the query is answered.
@@ -97,7 +97,7 @@ pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> 
         worker: me.0,
         link: key.scope().link.0,
         tenant: key.tenant().0,
-        ends: Ends {
+        ends: HistoryEndpoints {
             protocol: key.protocol(),
             src_ip: key.source(),
             src_port: key.source_port(),
@@ -117,16 +117,18 @@ pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> 
         tcp: entry.ext.session.exists().then(|| entry.ext.session.state().eve_name()).flatten(),
         app_proto: app_protocol(entry.ext.app.as_deref()),
         course: match course {
-            Course::Judged => "judged",
-            Course::Uninspected => "uninspected",
-            Course::Bypassed => "bypassed",
-            Course::Refused(_) => "refused",
+            PacketDisposition::Judged => "judged",
+            PacketDisposition::Uninspected => "uninspected",
+            PacketDisposition::Bypassed => "bypassed",
+            PacketDisposition::Refused(_) => "refused",
         },
         refused: match course {
-            Course::Refused(decision) => refused_by(chains, &decision),
+            PacketDisposition::Refused(decision) => refused_by(chains, &decision),
             // Judged packet by packet, and each is refused alike.
-            Course::Judged => standing.repeated_refusal().and_then(|each| refused_by(chains, &each)),
-            Course::Uninspected | Course::Bypassed => None,
+            PacketDisposition::Judged => {
+                standing.repeated_refusal().and_then(|each| refused_by(chains, &each))
+            }
+            PacketDisposition::Uninspected | PacketDisposition::Bypassed => None,
         },
         allowed: standing.allowed(!entry.path.is_empty()).map(|allowed| AllowedBy {
             function: allowed.function.map(|id| name(chains, id)),
@@ -195,9 +197,9 @@ fn refused_by(chains: &Chains, decision: &Decision) -> Option<RefusedBy> {
 
 fn app_protocol(app: Option<&AppLayer>) -> Option<&'static str> {
     match app?.protocol() {
-        Known::Protocol(id) => protocols::spec(id).map(|spec| spec.eve_name),
-        Known::Failed => Some("failed"),
-        Known::Pending => None,
+        DetectedProtocol::Protocol(id) => protocols::spec(id).map(|spec| spec.eve_name),
+        DetectedProtocol::Failed => Some("failed"),
+        DetectedProtocol::Pending => None,
     }
 }
 

@@ -5,12 +5,12 @@ use super::EveRecorder;
 use super::head::flow_tuple;
 use bartizan_base::Direction;
 use bartizan_events::StoredChain;
-use bartizan_stages::record::{Entry, Occasion, TxRecord};
+use bartizan_stages::record::{Entry, EventContext, TxRecord};
 
 impl EveRecorder {
     pub(super) fn store_certificates(
         &self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: &Entry,
         tx: TxRecord<'_>,
         side: Direction,

@@ -11,13 +11,13 @@ use bartizan_events::JsonWriter;
 use bartizan_events::config::HeaderOptions;
 use bartizan_events::record::{FileInfo, FileRecord};
 use bartizan_events::xff::XffOptions;
-use bartizan_stages::record::{Entry, Occasion, StoreOutcome, TxRecord};
+use bartizan_stages::record::{Entry, EventContext, StoreOutcome, TxRecord};
 use core::sync::atomic::Ordering;
 
 impl EveRecorder {
     pub(super) fn store_file(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: &Entry,
         tx: TxRecord<'_>,
         direction: Direction,
@@ -54,7 +54,7 @@ impl EveRecorder {
     /// Writes the metadata record of a stored file.
     fn file_record(
         &self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: &Entry,
         tx: TxRecord<'_>,
         (file, id): (&FileTrack, u32),

@@ -6,13 +6,13 @@ use super::{EveRecorder, RunInfo};
 use bartizan_base::{Direction, Level, PerDirection};
 use bartizan_events::Common;
 use bartizan_events::record::{
-    EndReason as Reason, Ether, EveFlowState as State, FlowAction, FlowCounters, FlowRecord, LevelAmounts,
-    NetflowRecord, TcpRecord, TcpSession, WouldBe,
+    Ether, EveFlowState as State, FlowAction, FlowCounters, FlowRecord, FlowRecordReason as Reason,
+    LevelAmounts, NetflowRecord, TcpRecord, TcpSessionInfo, WouldBe,
 };
-use bartizan_flow::level::Amounts;
+use bartizan_flow::level::FlowLevelCounts;
 use bartizan_flow::{EndReason, FlowFlags, FlowState};
 use bartizan_function::OfFlow;
-use bartizan_offload::Stays;
+use bartizan_offload::OffloadDenied;
 use bartizan_stages::record::{EndOfFlow, Entry};
 use smallvec::SmallVec;
 
@@ -36,14 +36,14 @@ const fn state_of(state: FlowState) -> State {
 }
 
 /// Packets and bytes of a flow.
-pub(super) fn counters(flow: &Entry, below: Option<&[Amounts; 2]>) -> FlowCounters {
+pub(super) fn counters(flow: &Entry, below: Option<&[FlowLevelCounts; 2]>) -> FlowCounters {
     let bypassed = matches!(flow.state(), FlowState::LocalBypassed | FlowState::CaptureBypassed);
     let none = || bypassed.then(Default::default);
     FlowCounters { packets: flow.packets, bytes: flow.bytes, bypassed: below.map(sum_of).or_else(none) }
 }
 
 /// The counters of each level: of the host, and of every lower level that has counted a packet.
-fn levels_of(flow: &Entry, below: &[Amounts; 2]) -> SmallVec<[LevelAmounts; 3]> {
+fn levels_of(flow: &Entry, below: &[FlowLevelCounts; 2]) -> SmallVec<[LevelAmounts; 3]> {
     let mut host = LevelAmounts { level: Level::Host, packets: flow.packets, bytes: flow.bytes };
     let mut levels = SmallVec::new();
     for (level, amounts) in [Level::Xdp, Level::Rtl].into_iter().zip(below) {
@@ -61,11 +61,11 @@ fn levels_of(flow: &Entry, below: &[Amounts; 2]) -> SmallVec<[LevelAmounts; 3]> 
 }
 
 /// Packets and bytes that levels below the host have counted.
-fn sum_of(below: &[Amounts; 2]) -> (PerDirection<u64>, PerDirection<u64>) {
-    let sum = |of: fn(&Amounts) -> &PerDirection<u64>, direction| {
+fn sum_of(below: &[FlowLevelCounts; 2]) -> (PerDirection<u64>, PerDirection<u64>) {
+    let sum = |of: fn(&FlowLevelCounts) -> &PerDirection<u64>, direction| {
         below.iter().fold(0u64, |sum, level| sum.saturating_add(of(level)[direction]))
     };
-    let both = |of: fn(&Amounts) -> &PerDirection<u64>| {
+    let both = |of: fn(&FlowLevelCounts) -> &PerDirection<u64>| {
         PerDirection::new(sum(of, Direction::ToServer), sum(of, Direction::ToClient))
     };
     (both(|level| &level.packets), both(|level| &level.bytes))
@@ -90,7 +90,7 @@ fn tcp_record(flow: &Entry) -> Option<TcpRecord<'static>> {
         flags: flags(Direction::ToServer) | flags(Direction::ToClient),
         flags_to_server: flags(Direction::ToServer),
         flags_to_client: flags(Direction::ToClient),
-        session: session.exists().then(|| TcpSession {
+        session: session.exists().then(|| TcpSessionInfo {
             state: session.state().eve_name(),
             gap: PerDirection::new(gap.to_server != 0, gap.to_client != 0),
             // Without data each side is one region.
@@ -181,7 +181,7 @@ impl EveRecorder {
             let egress = flow.ext.standing.egress();
             common.own.egress = egress.and_then(|port| ports.get(usize::from(port.0))).map(String::as_str);
             common.own.levels = levels.as_deref().unwrap_or_default();
-            common.own.stays = flow.ext.stays.map(Stays::name);
+            common.own.stays = flow.ext.stays.map(OffloadDenied::name);
             common.own.would_be = would_be_of(flow, &run);
         }
         let app = app_protocols(flow.ext.app.as_deref());

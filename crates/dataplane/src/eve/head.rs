@@ -2,14 +2,14 @@
 //! The common head of events, from packets and flows.
 
 use super::{EveRecorder, RunInfo};
-use bartizan_applayer::flow::{AppLayer, Known};
+use bartizan_applayer::flow::{AppLayer, DetectedProtocol};
 use bartizan_applayer::protocols;
 use bartizan_base::{Decision, Direction, Generation};
 use bartizan_events::Common;
-use bartizan_events::record::{AppProtocols, Ether, Own, PacketSource, Tuple};
-use bartizan_packet::{PacketView, Transport};
+use bartizan_events::record::{AppProtocols, BartizanFields, Ether, EventPacketSource, Tuple};
+use bartizan_packet::{PacketView, TransportLayer};
 use bartizan_stages::chain::ClassName;
-use bartizan_stages::record::{Cause, Entry, Occasion};
+use bartizan_stages::record::{Cause, Entry, EventContext};
 use smallvec::SmallVec;
 
 /// Orientation of an event's addresses and ports.
@@ -35,7 +35,7 @@ pub(super) struct VariableNames<'o> {
 
 impl<'o> VariableNames<'o> {
     /// The variables of a packet and its flow.
-    pub(super) fn of(recorder: &EveRecorder, occasion: &Occasion<'o>, flow: Option<&Entry>) -> Self {
+    pub(super) fn of(recorder: &EveRecorder, occasion: &EventContext<'o>, flow: Option<&Entry>) -> Self {
         VariableNames { packet: occasion.variables, ..Self::of_flow(recorder, flow) }
     }
 
@@ -91,9 +91,9 @@ pub(super) fn packet_tuple(packet: &PacketView<'_>) -> Option<Tuple> {
     let decoded = packet.decoded();
     let proto = decoded.proto()?;
     let ports = match &decoded.transport {
-        Transport::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
-        Transport::Udp(udp) => Some((udp.sport, udp.dport)),
-        Transport::Sctp(sctp) => Some((sctp.sport, sctp.dport)),
+        TransportLayer::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
+        TransportLayer::Udp(udp) => Some((udp.sport, udp.dport)),
+        TransportLayer::Sctp(sctp) => Some((sctp.sport, sctp.dport)),
         // The header was not readable, but the protocol has ports.
         _ if matches!(proto, 6 | 17 | 132) => Some((0, 0)),
         _ => None,
@@ -119,26 +119,26 @@ const fn turned(tuple: Tuple) -> Tuple {
 /// Type and code of an ICMP packet.
 fn icmp(packet: &PacketView<'_>) -> Option<(u8, u8)> {
     match &packet.decoded().transport {
-        Transport::Icmp(icmp) | Transport::Icmpv6(icmp) => Some((icmp.kind, icmp.code)),
+        TransportLayer::Icmp(icmp) | TransportLayer::Icmpv6(icmp) => Some((icmp.kind, icmp.code)),
         _ => None,
     }
 }
 
 /// The origin of a packet in EVE's words, or the cause of an event without a packet.
-fn source(cause: Cause<'_>) -> Option<PacketSource> {
+fn source(cause: Cause<'_>) -> Option<EventPacketSource> {
     match cause {
         Cause::Packet(packet) => {
             let name = packet.decoded().source.eve_name();
-            PacketSource::ALL.into_iter().find(|s| s.name() == name)
+            EventPacketSource::ALL.into_iter().find(|s| s.name() == name)
         }
-        Cause::Flush => Some(PacketSource::StreamFlush),
-        Cause::FlowEnd => Some(PacketSource::FlowTimeout),
+        Cause::Flush => Some(EventPacketSource::StreamFlush),
+        Cause::FlowEnd => Some(EventPacketSource::FlowTimeout),
     }
 }
 
 /// Addresses, ports and protocol of an event in its own direction: those of its packet, or those of its flow
 /// turned to the event's direction.
-pub(super) fn own_tuple(occasion: &Occasion<'_>, flow: Option<&Entry>) -> Option<Tuple> {
+pub(super) fn own_tuple(occasion: &EventContext<'_>, flow: Option<&Entry>) -> Option<Tuple> {
     match (occasion.packet(), flow) {
         (Some(packet), _) => packet_tuple(packet),
         (None, Some(flow)) => Some(directed(flow, occasion.direction)),
@@ -158,7 +158,7 @@ fn directed(flow: &Entry, direction: Direction) -> Tuple {
 pub(super) fn head<'a>(
     run: &'a RunInfo,
     capture: Option<&'a str>,
-    occasion: &Occasion<'a>,
+    occasion: &EventContext<'a>,
     flow: Option<&'a Entry>,
     orientation: Orientation,
 ) -> Common<'a> {
@@ -238,11 +238,11 @@ impl FlowClass {
         generation: Generation,
         flow: Option<&Entry>,
         decision: Option<&Decision>,
-    ) -> Own<'a> {
+    ) -> BartizanFields<'a> {
         if !run.own_fields {
-            return Own::default();
+            return BartizanFields::default();
         }
-        Own {
+        BartizanFields {
             tenant: flow.map(Entry::tenant),
             fid: flow.map(|f| f.fid),
             path: &self.path,
@@ -255,7 +255,7 @@ impl FlowClass {
             generation: Some(generation),
             level: flow.map(|f| f.level()),
             link: run.link.as_deref(),
-            ..Own::default()
+            ..BartizanFields::default()
         }
     }
 }
@@ -264,15 +264,15 @@ impl FlowClass {
 pub(super) fn app_protocols(app: Option<&AppLayer>) -> AppProtocols<'static> {
     let Some(app) = app else { return AppProtocols::default() };
     let name = |id| protocols::spec(id).map(|s| s.eve_name);
-    let known = |known: Known| match known {
-        Known::Protocol(id) => name(id),
-        Known::Failed => Some("failed"),
-        Known::Pending => None,
+    let known = |known: DetectedProtocol| match known {
+        DetectedProtocol::Protocol(id) => name(id),
+        DetectedProtocol::Failed => Some("failed"),
+        DetectedProtocol::Pending => None,
     };
     let by = app.by_direction();
     // One side's failure says nothing while the other side may still identify the protocol.
-    let pending = app.protocol() == Known::Pending;
-    let side = |side| if pending && side == Known::Failed { None } else { known(side) };
+    let pending = app.protocol() == DetectedProtocol::Pending;
+    let side = |side| if pending && side == DetectedProtocol::Failed { None } else { known(side) };
     AppProtocols {
         flow: known(app.protocol()),
         to_server: side(by.to_server),

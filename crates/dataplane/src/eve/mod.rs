@@ -14,13 +14,15 @@ use crate::event_ring::{EventSender, LineSink, RingCounters};
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::protocol::RecordSpec;
 use bartizan_applayer::transaction::LogOptions;
-use bartizan_base::{Direction, FunctionId, Generation, PerDirection, Reason, SettingError, Settings};
+use bartizan_base::{Direction, FunctionId, Generation, PerDirection, Reason, SettingError, SettingsMap};
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
-use bartizan_events::sink::{OpenError, Patience, SinkProblem, SinkWatch};
+use bartizan_events::sink::{OutputOpenError, Patience, SinkProblem, SinkWatch};
 use bartizan_events::{EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink, TlsStoreHandle};
 use bartizan_function::VariableNames;
 use bartizan_stages::chain::{Chains, ClassName, PolicyMap};
-use bartizan_stages::record::{Entry, Fate, Occasion, Recorder, RecorderEvent, StoreOutcome, TxRecord};
+use bartizan_stages::record::{
+    Entry, EventContext, PacketVerdict, Recorder, RecorderEvent, StoreOutcome, TxRecord,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -46,7 +48,7 @@ pub enum EveError {
     Setting(#[from] SettingError),
     /// An output cannot be opened.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] OutputOpenError),
 }
 
 /// Facts about the run that events contain.
@@ -119,7 +121,7 @@ impl EveRecorder {
     /// # Errors
     /// A setting cannot be understood or an output not opened.
     pub fn new(
-        settings: &Settings,
+        settings: &SettingsMap,
         folder: &Path,
         prevention: bool,
         run: RunInfo,
@@ -136,7 +138,7 @@ impl EveRecorder {
     /// # Errors
     /// A setting cannot be understood.
     pub fn for_worker(
-        settings: &Settings,
+        settings: &SettingsMap,
         prevention: bool,
         run: RunInfo,
         ring: EventSender,
@@ -148,7 +150,7 @@ impl EveRecorder {
     }
 
     fn with_sinks(
-        settings: &Settings,
+        settings: &SettingsMap,
         prevention: bool,
         run: RunInfo,
         warnings: &mut Vec<String>,
@@ -255,7 +257,7 @@ impl EveRecorder {
         self.class_name(flow).is_some_and(|name| name.staged)
     }
 
-    fn count_refusal(&mut self, flow: Option<&Entry>, fate: &Fate) {
+    fn count_refusal(&mut self, flow: Option<&Entry>, fate: &PacketVerdict) {
         let Some(reason) = fate.decision.reason else { return };
         let policy = flow.and_then(|f| self.class_name(f)).map(|name| name.policy);
         let function = self.run.function(fate.decision.function).unwrap_or("?");
@@ -447,7 +449,7 @@ impl Recorder for EveRecorder {
 
     fn store(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: &Entry,
         tx: TxRecord<'_>,
         direction: Direction,

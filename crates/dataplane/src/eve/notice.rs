@@ -6,20 +6,20 @@ use super::EveRecorder;
 use super::tap::AlertKey;
 use bartizan_base::{Generation, RuleId, TenantId, Timestamp};
 use bartizan_events::config::HeaderOptions;
-use bartizan_events::record::{NoticeRecord, Own};
+use bartizan_events::record::{BartizanFields, NoticeRecord};
 use bartizan_events::{Common, JsonWriter};
-use bartizan_stages::lifecycle::{Condition, FunctionEvent, FunctionEventKind};
+use bartizan_stages::lifecycle::{FunctionCondition, FunctionEvent, FunctionEventKind};
 use bartizan_stages::notice::{Exceeded, Notice};
 
 /// The generator id of quota alerts; no rule has it.
 const QUOTA_GID: u32 = 901;
 
 /// The condition of a function after a lifecycle event.
-const fn state(what: &FunctionEventKind) -> Condition {
+const fn state(what: &FunctionEventKind) -> FunctionCondition {
     match what {
-        FunctionEventKind::Failed(..) => Condition::Failed,
-        FunctionEventKind::Started => Condition::Running,
-        FunctionEventKind::Stopped => Condition::Stopped,
+        FunctionEventKind::Failed(..) => FunctionCondition::Failed,
+        FunctionEventKind::Started => FunctionCondition::Running,
+        FunctionEventKind::Stopped => FunctionCondition::Stopped,
     }
 }
 
@@ -43,17 +43,25 @@ impl EveRecorder {
         };
         let (function, state) = (news.function, state(&news.what).name());
         let record = NoticeRecord::Function { function, state, message: message.as_deref(), restart_in_ms };
-        self.write_to_all(&record, now, Own { generation: Some(generation), ..Own::default() });
+        self.write_to_all(
+            &record,
+            now,
+            BartizanFields { generation: Some(generation), ..BartizanFields::default() },
+        );
     }
 
     fn write_quota(&mut self, now: Timestamp, generation: Generation, of: &Exceeded) {
-        let own = Own { tenant: Some(of.tenant), generation: Some(generation), ..Own::default() };
+        let own = BartizanFields {
+            tenant: Some(of.tenant),
+            generation: Some(generation),
+            ..BartizanFields::default()
+        };
         self.write_to_all(&quota(of), now, own);
     }
 
-    fn write_to_all(&mut self, record: &NoticeRecord<'_>, now: Timestamp, own: Own<'_>) {
+    fn write_to_all(&mut self, record: &NoticeRecord<'_>, now: Timestamp, own: BartizanFields<'_>) {
         let (link, interface) = (self.run.link.clone(), self.run.interface.clone());
-        let own = Own { link: link.as_deref(), ..own };
+        let own = BartizanFields { link: link.as_deref(), ..own };
         let common = Common { timestamp: now, in_iface: interface.as_deref(), own, ..Common::default() };
         self.each(|_| true, |writer, output, _| record.write(writer, &output.header, &common));
     }
@@ -81,7 +89,7 @@ fn alert(
     rule: RuleId,
     (tenant, message): (TenantId, &str),
 ) -> Vec<u8> {
-    let own = Own { tenant: Some(tenant), ..Own::default() };
+    let own = BartizanFields { tenant: Some(tenant), ..BartizanFields::default() };
     let common = Common { timestamp: now, own, ..Common::default() };
     let mut writer = JsonWriter::new();
     common.write_by_itself(&mut writer, header, "alert", |w| {

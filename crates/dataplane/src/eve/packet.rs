@@ -5,22 +5,22 @@ use super::head::{FlowClass, Orientation, VariableNames, app_protocols, flow_tup
 use super::tap::{AlertKey, AlertTap};
 use super::{EveRecorder, RunInfo, flow};
 use bartizan_applayer::file::FileState as State;
-use bartizan_applayer::frames::{Frame, Frames};
+use bartizan_applayer::frames::{Frames, ProtocolFrame};
 use bartizan_applayer::protocol::ProtocolSpec;
 use bartizan_applayer::transaction::{Bodies, LogOptions};
 use bartizan_base::{Decision, Direction, FunctionId, Reason, TenantId, Verdict};
 use bartizan_events::config::{AlertOptions, EveOutput, EventTypes};
 use bartizan_events::record::{
-    AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, ArpRecord, DropRecord, FileInfo,
-    FileRecord, FileState, FrameRecord, InPlace, MetadataRecord, NetworkHeader, PacketBytes, PacketRecord,
-    PacketSource, Payload, Reject, TargetSide, Transaction, TransactionRecord, TransportHeader, Tunnel,
-    Tuple, VerdictInfo, VerdictWord, drop_reason, rule_metadata_json,
+    AlertFlow, AlertInfo, AlertRecord, AlertTransaction, AnomalyKind, AnomalyRecord, ArpRecord, DropRecord,
+    EventPacketSource, FileInfo, FileRecord, FileRecordState, FrameRecord, InPlace, MetadataRecord,
+    NetworkHeader, PacketBytes, PacketRecord, Payload, Reject, TargetSide, TransactionRecord,
+    TransportHeader, Tunnel, Tuple, VerdictInfo, VerdictWord, drop_reason, rule_metadata_json,
 };
 use bartizan_events::xff::XffOptions;
 use bartizan_events::{Common, JsonWriter};
 use bartizan_function::{Finding, FindingAction, RejectTo, RuleInfo};
-use bartizan_packet::{Network, PacketView, Transport};
-use bartizan_stages::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord, Unsent};
+use bartizan_packet::{Network, PacketView, TransportLayer};
+use bartizan_stages::record::{Anomaly, Entry, EventContext, OuterHeader, PacketVerdict, TxRecord, Unsent};
 use std::sync::Arc;
 
 /// Rule fields of an alert, with the texts that it borrows.
@@ -42,7 +42,7 @@ impl<'r> RuleTexts<'r> {
     pub(super) fn info<'a>(&'a self, finding: &'a Finding, firewall: bool) -> AlertInfo<'a> {
         let rule = &finding.rule;
         AlertInfo {
-            transaction: finding.tx.map(|id| Transaction { id, guessed: finding.guessed }),
+            transaction: finding.tx.map(|id| AlertTransaction { id, guessed: finding.guessed }),
             blocked: finding.action.blocks() || finding.refused_beside,
             engine: firewall.then_some(if rule.firewall.is_some() { "fw" } else { "td" }),
             rule_id: rule.id,
@@ -62,7 +62,11 @@ impl<'r> RuleTexts<'r> {
 }
 
 /// The packet fields of a drop record; the caller adds the rule.
-fn drop_record<'a>(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate) -> DropRecord<'a> {
+fn drop_record<'a>(
+    occasion: &EventContext<'_>,
+    flow: Option<&Entry>,
+    fate: &PacketVerdict,
+) -> DropRecord<'a> {
     let packet = occasion.decoded();
     DropRecord {
         direction: flow.map(|_| occasion.direction),
@@ -79,7 +83,7 @@ fn drop_record<'a>(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate) -
             _ => None,
         },
         transport: match packet.map(|packet| &packet.transport) {
-            Some(Transport::Tcp(tcp)) => TransportHeader::Tcp {
+            Some(TransportLayer::Tcp(tcp)) => TransportHeader::Tcp {
                 seq: tcp.seq,
                 ack: tcp.ack,
                 window: tcp.window,
@@ -87,9 +91,9 @@ fn drop_record<'a>(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate) -
                 reserved: tcp.reserved,
                 urgent: tcp.urgent,
             },
-            Some(Transport::Udp(udp)) => TransportHeader::Udp { len: udp.len },
+            Some(TransportLayer::Udp(udp)) => TransportHeader::Udp { len: udp.len },
             // As in Suricata: in network order, read by a little-endian processor.
-            Some(Transport::Icmp(icmp)) => TransportHeader::Icmp {
+            Some(TransportLayer::Icmp(icmp)) => TransportHeader::Icmp {
                 id: icmp.id.unwrap_or(0).swap_bytes(),
                 seq: icmp.seq.unwrap_or(0).swap_bytes(),
             },
@@ -102,7 +106,12 @@ fn drop_record<'a>(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate) -
 }
 
 /// The verdict fields of an alert: the packet's verdict, and the sides that a rejection is sent to.
-fn verdict_of(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, prevention: bool) -> VerdictInfo {
+fn verdict_of(
+    occasion: &EventContext<'_>,
+    flow: Option<&Entry>,
+    fate: &PacketVerdict,
+    prevention: bool,
+) -> VerdictInfo {
     let protocol = match occasion.decoded() {
         Some(packet) => packet.proto(),
         None => flow.map(|flow| flow.key().protocol()),
@@ -135,12 +144,12 @@ fn packet_bytes<'a>(packet: &PacketView<'a>) -> PacketBytes<'a> {
     PacketBytes { bytes: packet.packet(), linktype: u32::from(packet.decoded().link_type.0) }
 }
 
-const fn file_state(state: State) -> FileState {
+const fn file_state(state: State) -> FileRecordState {
     match state {
-        State::Open => FileState::Unknown,
-        State::Truncated => FileState::Truncated,
-        State::Closed => FileState::Closed,
-        State::Error => FileState::Error,
+        State::Open => FileRecordState::Unknown,
+        State::Truncated => FileRecordState::Truncated,
+        State::Closed => FileRecordState::Closed,
+        State::Error => FileRecordState::Error,
     }
 }
 
@@ -227,7 +236,7 @@ fn put_in_place<'a>(common: &mut Common<'a>, address: &'a str, direction: Direct
 pub(super) fn show_forwarded<'a>(
     common: &mut Common<'a>,
     record: &mut FileRecord<'a>,
-    occasion: &Occasion<'_>,
+    occasion: &EventContext<'_>,
     tx: TxRecord<'a>,
     settings: Option<&XffOptions>,
 ) {
@@ -272,10 +281,10 @@ fn fitting<'a>(frame: FrameRecord<'a>, buffer: u32) -> FrameRecord<'a> {
 
 /// A protocol frame, as records and alerts show it; fills `bytes` with the available bytes of the frame.
 fn frame_record<'a>(
-    occasion: &Occasion<'_>,
+    occasion: &EventContext<'_>,
     flow: &Entry,
     spec: &'static ProtocolSpec,
-    (frames, frame): (&Frames, &Frame),
+    (frames, frame): (&Frames, &ProtocolFrame),
     bytes: &'a mut Vec<u8>,
 ) -> FrameRecord<'a> {
     let direction = occasion.direction;
@@ -298,7 +307,7 @@ fn frame_record<'a>(
 
 /// The protocol frame that contains a match, if any; fills `bytes` with the available bytes of the frame.
 fn found_frame<'a>(
-    occasion: &Occasion<'_>,
+    occasion: &EventContext<'_>,
     flow: &Entry,
     finding: &Finding,
     bytes: &'a mut Vec<u8>,
@@ -311,7 +320,7 @@ fn found_frame<'a>(
 }
 
 /// The outer packet, as alerts show it.
-fn tunnel_of(around: &Around, depth: u8) -> Option<Tunnel> {
+fn tunnel_of(around: &OuterHeader, depth: u8) -> Option<Tunnel> {
     let name = around.source.eve_name();
     Some(Tunnel {
         tuple: Tuple {
@@ -322,7 +331,7 @@ fn tunnel_of(around: &Around, depth: u8) -> Option<Tunnel> {
         },
         depth,
         pcap_cnt: around.number,
-        packet_source: PacketSource::ALL.into_iter().find(|s| s.name() == name)?,
+        packet_source: EventPacketSource::ALL.into_iter().find(|s| s.name() == name)?,
     })
 }
 
@@ -334,10 +343,10 @@ impl EveRecorder {
 
     pub(super) fn tap_alert(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: Option<&Entry>,
         finding: &Finding,
-        fate: &Fate,
+        fate: &PacketVerdict,
     ) {
         let Some(mut tap) = self.tap.take() else { return };
         let tuple = own_tuple(occasion, flow);
@@ -374,10 +383,10 @@ impl EveRecorder {
 
     pub(super) fn write_alert(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: Option<&Entry>,
         finding: &Finding,
-        fate: &Fate,
+        fate: &PacketVerdict,
         tx: Option<TxRecord<'_>>,
     ) {
         if !self.wants(|types| types.alert.is_some()) {
@@ -469,7 +478,7 @@ impl EveRecorder {
         );
     }
 
-    pub(super) fn write_tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
+    pub(super) fn write_tagged(&mut self, occasion: &EventContext<'_>, flow: Option<&Entry>) {
         let Some(packet) = occasion.packet() else { return };
         let names = VariableNames::of(self, occasion, flow);
         let lists = names.lists();
@@ -485,7 +494,7 @@ impl EveRecorder {
 
     pub(super) fn write_metadata(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: Option<&Entry>,
         variables: &Finding,
     ) {
@@ -508,10 +517,10 @@ impl EveRecorder {
 
     pub(super) fn write_frame(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: &Entry,
         spec: &'static ProtocolSpec,
-        of: (&Frames, &Frame),
+        of: (&Frames, &ProtocolFrame),
     ) {
         if !self.wants(|types| types.frame) {
             return;
@@ -531,7 +540,7 @@ impl EveRecorder {
         );
     }
 
-    pub(super) fn write_arp(&mut self, occasion: &Occasion<'_>, arp: &bartizan_packet::Arp) {
+    pub(super) fn write_arp(&mut self, occasion: &EventContext<'_>, arp: &bartizan_packet::Arp) {
         if !self.wants(|types| types.arp) {
             return;
         }
@@ -554,7 +563,7 @@ impl EveRecorder {
 
     pub(super) fn write_anomaly(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: Option<&Entry>,
         anomaly: Anomaly<'_>,
     ) {
@@ -598,9 +607,9 @@ impl EveRecorder {
 
     pub(super) fn write_drop(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: Option<&Entry>,
-        fate: &Fate,
+        fate: &PacketVerdict,
         findings: &[Finding],
     ) {
         let decision = &fate.decision;
@@ -644,12 +653,12 @@ impl EveRecorder {
     }
 
     /// Writes a drop record that stands for frames which a port did not take.
-    pub(super) fn write_unsent(&mut self, occasion: &Occasion<'_>, unsent: &Unsent<'_>) {
+    pub(super) fn write_unsent(&mut self, occasion: &EventContext<'_>, unsent: &Unsent<'_>) {
         if !self.wants(|types| types.drop.is_some()) {
             return;
         }
         let decision = Decision::refuse(Verdict::Drop, unsent.reason, FunctionId(0));
-        let fate = Fate { decision, reject: None };
+        let fate = PacketVerdict { decision, reject: None };
         let this = Heads::of(self, None);
         let mut common = this.head(occasion, None, Orientation::Packet, Some(&decision));
         // No function decided this.
@@ -668,7 +677,7 @@ impl EveRecorder {
         );
     }
 
-    pub(super) fn write_transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>) {
+    pub(super) fn write_transaction(&mut self, occasion: &EventContext<'_>, flow: &Entry, tx: TxRecord<'_>) {
         let Some(kind) = tx.spec.eve_type else { return };
         if !self.wants(|types| types.protocols.contains_key(kind)) {
             return;
@@ -725,7 +734,7 @@ impl EveRecorder {
 
     pub(super) fn write_file(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         flow: &Entry,
         tx: TxRecord<'_>,
         direction: Direction,
@@ -776,7 +785,7 @@ impl Heads {
 
     pub(super) fn head<'a>(
         &'a self,
-        occasion: &Occasion<'a>,
+        occasion: &EventContext<'a>,
         flow: Option<&'a Entry>,
         orientation: Orientation,
         decision: Option<&Decision>,

@@ -88,7 +88,7 @@ pub struct StatsWriter {
     certificates: Option<Arc<TlsStoreCounters>>,
     /// The state of the event outputs.
     watches: Vec<Arc<SinkWatch>>,
-    last: Last,
+    last: StatsBaseline,
     writer: JsonWriter,
 }
 
@@ -106,7 +106,7 @@ impl EveRecorder {
             store: self.store.as_ref().map(bartizan_events::FileStoreHandle::shared_counters),
             certificates: self.certificates.as_ref().map(bartizan_events::TlsStoreHandle::shared_counters),
             watches: self.watches(),
-            last: Last::new(),
+            last: StatsBaseline::new(),
             writer: JsonWriter::new(),
         }
     }
@@ -142,21 +142,21 @@ fn with_last<'a>(
 
 /// Values of the last event: of all workers together, of each worker by its name, and of each link and port
 /// by its name after the prefix `link ` or `port `.
-type Last = BTreeMap<String, BTreeMap<&'static str, u64>>;
+type StatsBaseline = BTreeMap<String, BTreeMap<&'static str, u64>>;
 
 /// Counters of a worker, link or port, with its name.
-type Named<'a> = (&'a str, Vec<Counter<'a>>);
+type StatsGroup<'a> = (&'a str, Vec<Counter<'a>>);
 
-fn named<'a>(all: &'a [Named<'a>]) -> Vec<ThreadCounters<'a>> {
+fn named<'a>(all: &'a [StatsGroup<'a>]) -> Vec<ThreadCounters<'a>> {
     all.iter().map(|(name, counters)| ThreadCounters { name, counters }).collect()
 }
 
 /// Adds the values at the last event; the prefix `of` tells links and ports from workers.
 fn with_names<'a>(
-    last: &mut Last,
+    last: &mut StatsBaseline,
     all: &'a [(String, Vec<(&'static str, u64)>)],
     of: &str,
-) -> Vec<Named<'a>> {
+) -> Vec<StatsGroup<'a>> {
     let with = |(name, counters): &'a (String, Vec<(&'static str, u64)>)| {
         let last = last.entry(format!("{of}{name}")).or_default();
         (name.as_str(), with_last(counters, last))
@@ -168,7 +168,7 @@ fn with_names<'a>(
 fn with_record(
     now: &StatsNow<'_>,
     all: &[(&'static str, u64)],
-    last: &mut Last,
+    last: &mut StatsBaseline,
     write: impl FnOnce(&StatsRecord<'_>, &Common<'_>),
 ) {
     let rules = now.rules;
@@ -222,7 +222,7 @@ impl StatsWriter {
     pub fn show(&mut self, now: &StatsNow<'_>) -> Vec<u8> {
         let all = self.all(now);
         let options = StatsOptions { threads: true, ..StatsOptions::default() };
-        with_record(now, &all, &mut Last::new(), |record, common| {
+        with_record(now, &all, &mut StatsBaseline::new(), |record, common| {
             record.write(&mut self.writer, &HeaderOptions::default(), &options, common);
         });
         self.writer.bytes().to_vec()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The decisions of the chain on the first packet of a flow that is given by its 5-tuple.
 
-use super::observe::{Call, How, observed, take};
+use super::observe::{FunctionCall, How, observed, take};
 use super::probe;
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::Engine;
@@ -10,7 +10,7 @@ use bartizan_classify::Header;
 use bartizan_flow::{FlowKey, FlowScope, TableError};
 use bartizan_function::header::header_of_flow;
 use bartizan_packet::LinkType;
-use bartizan_stages::chain::{Chains, Class, LookupExplained, Matches};
+use bartizan_stages::chain::{Chains, Class, HeaderRuleMatches, LookupExplained};
 use bartizan_stages::record::{Recorder, RecorderEvent};
 use bartizan_stages::settings::{ChecksumMode, EngineSettings};
 use core::net::IpAddr;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// The flow to be explained, by its first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe {
+pub struct FlowProbe {
     /// Tenant of the traffic.
     pub tenant: TenantId,
     /// Link that the packet enters by.
@@ -33,7 +33,7 @@ pub struct Probe {
     pub icmp: Option<(u8, u8)>,
 }
 
-impl Probe {
+impl FlowProbe {
     /// Type and code of an ICMP packet.
     #[must_use]
     pub fn icmp_numbers(&self) -> (u8, u8) {
@@ -70,7 +70,7 @@ pub struct FirstPacket {
     /// The lookup of the flow, step by step.
     pub lookup: Option<LookupExplained>,
     /// The calls of the functions, in path order; every function is called, whatever earlier ones decide.
-    pub calls: Vec<Call>,
+    pub calls: Vec<FunctionCall>,
     /// The packet's decision: the strictest of all calls, the first among equals.
     pub decision: Decision,
 }
@@ -86,7 +86,7 @@ pub fn first_packet(
     chains: &Arc<Chains>,
     settings: &EngineSettings,
     engine: &Arc<Engine>,
-    asked: &Probe,
+    asked: &FlowProbe,
 ) -> Result<FirstPacket, TableError> {
     let (watched, calls) = observed(chains, Some(asked.tenant), How { details: true, go_on: true });
     let settings = EngineSettings {
@@ -110,7 +110,7 @@ pub fn first_packet(
     let calls = take(&calls);
     let decision = calls.iter().fold(Decision::CONTINUE, |all, call| all.strictest(call.decision));
     let header = asked.header();
-    let class = chains.classifier.classify(&header, NOW, &mut Matches::new());
+    let class = chains.classifier.classify(&header, NOW, &mut HeaderRuleMatches::new());
     Ok(FirstPacket { class, lookup: chains.classifier.explain(&header, NOW), calls, decision })
 }
 

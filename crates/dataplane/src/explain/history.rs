@@ -3,9 +3,11 @@
 //!
 //! Bounded: [`FLOWS_MAX`] flows with [`MOMENTS_MAX`] moments each; the rest is counted.
 
-use super::notes::{Ended, Note, Notes, What};
-use super::observe::{Call, Calls, FlowSeen, Half, How, observed, take};
-pub use crate::views::history::{Alert, AllowedBy, Ends, FlowHistory, Histories, Moment, Part, Refusal};
+use super::notes::{FlowEndNote, FlowNote, FlowNotes, NoteContent};
+use super::observe::{Calls, FlowSeen, FunctionCall, Half, How, observed, take};
+pub use crate::views::history::{
+    AllowedBy, FlowHistory, Histories, HistoryAlert, HistoryEndpoints, HistoryRefusal, Moment, Part,
+};
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, Direction, Timestamp};
@@ -24,14 +26,14 @@ pub const MOMENTS_MAX: usize = 500;
 
 /// Selection of the flows to be explained: those between two ends, whichever side opened them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Select {
+pub struct HistoryFilter {
     /// IP protocol; any unless given.
     pub protocol: Option<u8>,
     /// Both ends; without a port, any port.
     pub ends: [(IpAddr, Option<u16>); 2],
 }
 
-impl Select {
+impl HistoryFilter {
     /// Whether a flow is selected.
     #[must_use]
     pub fn fits(&self, flow: &FlowSeen) -> bool {
@@ -59,7 +61,7 @@ pub enum NoFlow {
 ///
 /// # Errors
 /// The frame has none.
-pub fn flow_of(settings: &EngineSettings, frame: &Frame<'_>) -> Result<Select, NoFlow> {
+pub fn flow_of(settings: &EngineSettings, frame: &Frame<'_>) -> Result<HistoryFilter, NoFlow> {
     let mut output = DecodeOutput::default();
     Decoder::new(settings.decoder).decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
     let packet = output.packets().last().ok_or(NoFlow::NotIp)?;
@@ -71,19 +73,19 @@ pub fn flow_of(settings: &EngineSettings, frame: &Frame<'_>) -> Result<Select, N
     if let Some(quoted) = packet.about() {
         let ports = quoted.ports;
         let ends = [(quoted.src, ports.map(|p| p.0)), (quoted.dst, ports.map(|p| p.1))];
-        return Ok(Select { protocol: Some(quoted.proto), ends });
+        return Ok(HistoryFilter { protocol: Some(quoted.proto), ends });
     }
     let ports = packet.ports();
     let ends = [(source, ports.map(|p| p.0)), (destination, ports.map(|p| p.1))];
-    Ok(Select { protocol: packet.carried_protocol(), ends })
+    Ok(HistoryFilter { protocol: packet.carried_protocol(), ends })
 }
 
 /// Runs the frames of a capture and collects the history of selected flows.
 pub struct Watcher {
     worker: Worker,
     calls: Calls,
-    notes: Notes,
-    wanted: Option<Select>,
+    notes: FlowNotes,
+    wanted: Option<HistoryFilter>,
     open: BTreeMap<u64, Story>,
     histories: Histories,
     names: Arc<[&'static str]>,
@@ -96,8 +98,8 @@ struct Story {
     tcp: Option<&'static str>,
     app: Option<&'static str>,
     parts: Vec<Part>,
-    alerts: Vec<Alert>,
-    refused: Vec<Refusal>,
+    alerts: Vec<HistoryAlert>,
+    refused: Vec<HistoryRefusal>,
     moments: Vec<Moment>,
     omitted: u64,
 }
@@ -112,14 +114,14 @@ impl Watcher {
         chains: &Arc<Chains>,
         settings: &EngineSettings,
         engine: &Arc<Engine>,
-        wanted: Option<Select>,
+        wanted: Option<HistoryFilter>,
         names: &[&'static str],
     ) -> Result<Self, TableError> {
         let (watched, calls) = observed(chains, None, How::default());
         Ok(Watcher {
             worker: Worker::new(settings.clone(), Arc::clone(engine), watched)?,
             calls,
-            notes: Notes::default(),
+            notes: FlowNotes::default(),
             wanted,
             open: BTreeMap::new(),
             histories: Histories { prevention: settings.prevention, ..Histories::default() },
@@ -162,7 +164,7 @@ impl Watcher {
             if let Some((story, _)) = self.story(&note.flow, now, number.or(note.number)) {
                 story.note(&note, &names, now);
             }
-            if let What::Ended(end) = note.what {
+            if let NoteContent::Ended(end) = note.what {
                 self.end(note.flow, *end);
             }
         }
@@ -181,7 +183,7 @@ impl Watcher {
         Some((story, !known))
     }
 
-    fn end(&mut self, flow: FlowSeen, end: Ended) {
+    fn end(&mut self, flow: FlowSeen, end: FlowEndNote) {
         let Some(story) = self.open.remove(&flow.id) else {
             self.histories.omitted += 1;
             return;
@@ -194,7 +196,7 @@ impl Watcher {
         });
         self.histories.flows.push(FlowHistory {
             number: flow.id,
-            ends: Ends {
+            ends: HistoryEndpoints {
                 protocol: flow.protocol,
                 src_ip: flow.client.0,
                 src_port: flow.client.1,
@@ -267,7 +269,7 @@ impl Story {
         }
     }
 
-    fn call(&mut self, call: &Call, flow: &FlowSeen, new: bool, now: Timestamp, number: Option<u64>) {
+    fn call(&mut self, call: &FunctionCall, flow: &FlowSeen, new: bool, now: Timestamp, number: Option<u64>) {
         let direction = Some(direction_name(call.direction));
         let base =
             Moment { packet: number, seconds: 0.0, direction, what: "", function: None, text: String::new() };
@@ -316,7 +318,7 @@ impl Story {
         }
     }
 
-    fn note(&mut self, note: &Note, names: &[&'static str], now: Timestamp) {
+    fn note(&mut self, note: &FlowNote, names: &[&'static str], now: Timestamp) {
         let direction = note.direction.map(direction_name);
         let base = Moment {
             packet: note.number,
@@ -327,10 +329,10 @@ impl Story {
             text: String::new(),
         };
         match &note.what {
-            What::Alert { rule, message, action } => {
+            NoteContent::Alert { rule, message, action } => {
                 match self.alerts.iter_mut().find(|a| a.rule == *rule && a.action == *action) {
                     Some(known) => known.count += 1,
-                    None => self.alerts.push(Alert {
+                    None => self.alerts.push(HistoryAlert {
                         rule: rule.clone(),
                         message: message.clone(),
                         action,
@@ -341,18 +343,20 @@ impl Story {
                 let text = format!("[{rule}] {message} ({action})");
                 self.moment(now, Moment { what: "alert", text, ..base });
             }
-            What::Refused(decision) => {
+            NoteContent::Refused(decision) => {
                 let function = names.get(usize::from(decision.function.0)).copied().unwrap_or("engine");
                 self.refuse(decision, function, note.number);
                 let text = decision_text(decision);
                 self.moment(now, Moment { what: "refused", function: Some(function), text, ..base });
             }
-            What::Anomaly(text) => self.moment(now, Moment { what: "anomaly", text: text.clone(), ..base }),
-            What::Transaction(text) => {
+            NoteContent::Anomaly(text) => {
+                self.moment(now, Moment { what: "anomaly", text: text.clone(), ..base })
+            }
+            NoteContent::Transaction(text) => {
                 self.moment(now, Moment { what: "transaction", text: text.clone(), ..base })
             }
-            What::File(text) => self.moment(now, Moment { what: "file", text: text.clone(), ..base }),
-            What::Ended(end) => {
+            NoteContent::File(text) => self.moment(now, Moment { what: "file", text: text.clone(), ..base }),
+            NoteContent::Ended(end) => {
                 let text = format!("{}, state {}", end.reason, end.state);
                 self.moment(now, Moment { what: "ended", text, ..base });
             }
@@ -362,10 +366,11 @@ impl Story {
     fn refuse(&mut self, decision: &Decision, function: &str, number: Option<u64>) {
         let Some(reason) = decision.reason else { return };
         let rule = decision.rule.map(core::num::NonZeroU32::get);
-        let same = |r: &&mut Refusal| r.reason == reason.name() && r.function == function && r.rule == rule;
+        let same =
+            |r: &&mut HistoryRefusal| r.reason == reason.name() && r.function == function && r.rule == rule;
         match self.refused.iter_mut().find(same) {
             Some(known) => known.count += 1,
-            None => self.refused.push(Refusal {
+            None => self.refused.push(HistoryRefusal {
                 function: function.to_owned(),
                 verdict: decision.verdict.name(),
                 reason: reason.name(),

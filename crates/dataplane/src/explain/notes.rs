@@ -4,35 +4,35 @@
 use super::observe::FlowSeen;
 use bartizan_base::{Decision, Direction, PerDirection, Timestamp};
 use bartizan_function::FindingAction;
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Occasion, Recorder, RecorderEvent};
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, EventContext, Recorder, RecorderEvent};
 use bartizan_stages::standing::Allowed;
 
 /// The notes, in order.
 #[derive(Default)]
-pub(super) struct Notes {
-    pub(super) list: Vec<Note>,
+pub(super) struct FlowNotes {
+    pub(super) list: Vec<FlowNote>,
 }
 
 /// One record about a flow.
-pub(super) struct Note {
+pub(super) struct FlowNote {
     pub(super) flow: FlowSeen,
     pub(super) number: Option<u64>,
     pub(super) direction: Option<Direction>,
-    pub(super) what: What,
+    pub(super) what: NoteContent,
 }
 
 /// Content of a note.
-pub(super) enum What {
+pub(super) enum NoteContent {
     Alert { rule: String, message: String, action: &'static str },
     Refused(Decision),
     Anomaly(String),
     Transaction(String),
     File(String),
-    Ended(Box<Ended>),
+    Ended(Box<FlowEndNote>),
 }
 
 /// A flow at its end.
-pub(super) struct Ended {
+pub(super) struct FlowEndNote {
     pub(super) reason: &'static str,
     pub(super) state: &'static str,
     pub(super) link: u16,
@@ -49,11 +49,11 @@ pub(super) struct Ended {
     pub(super) bytes: PerDirection<u64>,
 }
 
-impl Notes {
-    fn add(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, what: What) {
+impl FlowNotes {
+    fn add(&mut self, occasion: &EventContext<'_>, flow: Option<&Entry>, what: NoteContent) {
         let Some(flow) = flow else { return };
         let number = occasion.number.or(occasion.around.and_then(|a| a.number));
-        self.list.push(Note {
+        self.list.push(FlowNote {
             flow: FlowSeen::of_entry(flow),
             number,
             direction: Some(occasion.direction),
@@ -62,23 +62,23 @@ impl Notes {
     }
 }
 
-impl Recorder for Notes {
+impl Recorder for FlowNotes {
     fn record(&mut self, event: RecorderEvent<'_>) {
         match event {
             RecorderEvent::Alert { occasion, flow, finding, .. } => {
                 let action = if finding.action == FindingAction::Blocked { "blocked" } else { "allowed" };
                 let (rule, message) = (finding.rule.id.to_string(), finding.rule.message.clone());
-                self.add(occasion, flow, What::Alert { rule, message, action });
+                self.add(occasion, flow, NoteContent::Alert { rule, message, action });
             }
             RecorderEvent::Anomaly { occasion, flow, anomaly } => {
-                self.add(occasion, flow, What::Anomaly(text_of(anomaly)));
+                self.add(occasion, flow, NoteContent::Anomaly(text_of(anomaly)));
             }
             RecorderEvent::Refused { occasion, flow, fate, .. } => {
-                self.add(occasion, flow, What::Refused(fate.decision));
+                self.add(occasion, flow, NoteContent::Refused(fate.decision));
             }
             RecorderEvent::Transaction { occasion, flow, tx } => {
                 let text = format!("{} transaction {}", tx.spec.eve_name, tx.id);
-                self.add(occasion, Some(flow), What::Transaction(text));
+                self.add(occasion, Some(flow), NoteContent::Transaction(text));
             }
             RecorderEvent::File { occasion, flow, tx, direction, index } => {
                 let file = tx.tx.files_of(direction).get(index).map(|file| {
@@ -87,7 +87,7 @@ impl Recorder for Notes {
                     let name = bartizan_events::harmless_line(&name);
                     format!("{name} of {} bytes in {} transaction {}", file.size, tx.spec.eve_name, tx.id)
                 });
-                self.add(occasion, Some(flow), What::File(file.unwrap_or_default()));
+                self.add(occasion, Some(flow), NoteContent::File(file.unwrap_or_default()));
             }
             RecorderEvent::Flow { flow, ended } => self.add_end(flow, ended),
             RecorderEvent::Tagged { .. }
@@ -101,9 +101,9 @@ impl Recorder for Notes {
     }
 }
 
-impl Notes {
+impl FlowNotes {
     fn add_end(&mut self, flow: &Entry, &EndOfFlow { reason, .. }: &EndOfFlow) {
-        let ended = Ended {
+        let ended = FlowEndNote {
             reason: reason.eve_name(),
             state: flow.state().eve_name(),
             link: flow.key().scope().link.0,
@@ -119,8 +119,8 @@ impl Notes {
             packets: flow.packets,
             bytes: flow.bytes,
         };
-        let what = What::Ended(Box::new(ended));
-        self.list.push(Note { flow: FlowSeen::of_entry(flow), number: None, direction: None, what });
+        let what = NoteContent::Ended(Box::new(ended));
+        self.list.push(FlowNote { flow: FlowSeen::of_entry(flow), number: None, direction: None, what });
     }
 }
 

@@ -2,7 +2,7 @@
 //! A function under observation: calls are passed through to it and recorded.
 
 use bartizan_base::{Decision, Direction, FunctionId, RuleId, TenantId};
-use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext};
+use bartizan_function::{FlowView, Function, FunctionModel, FunctionSpec, PacketContext};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::observers::with_functions;
 use core::net::IpAddr;
@@ -70,7 +70,7 @@ impl FlowSeen {
 
 /// One call of a function.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct FunctionCall {
     /// The function.
     pub function: FunctionId,
     /// Name of the function.
@@ -90,11 +90,11 @@ pub struct Call {
 }
 
 /// Calls in their order, shared by the observed functions and the reader.
-pub type Calls = Arc<Mutex<Vec<Call>>>;
+pub type Calls = Arc<Mutex<Vec<FunctionCall>>>;
 
 /// Takes the recorded calls.
 #[must_use]
-pub fn take(calls: &Calls) -> Vec<Call> {
+pub fn take(calls: &Calls) -> Vec<FunctionCall> {
     core::mem::take(&mut *calls.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -125,7 +125,7 @@ impl Observed {
         let before = context.findings.len();
         let decision = callback(self.inner.as_ref(), context);
         let findings = context.findings.iter().skip(before);
-        let call = Call {
+        let call = FunctionCall {
             function: self.inner.id(),
             name: self.inner.spec().name,
             half,
@@ -160,7 +160,7 @@ impl Function for Observed {
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
         // Without a flow, payload functions are called for both halves; theirs is the payload half.
-        if self.spec().model == Model::Payload {
+        if self.spec().model == FunctionModel::Payload {
             return self.inner.packet(context);
         }
         self.call(Half::Header, context, |function, context| function.packet(context))

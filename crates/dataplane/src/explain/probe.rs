@@ -3,12 +3,12 @@
 //! requested type and code for ICMP, an INIT for SCTP, the header for GRE, ESP and AH, eight zeros for other
 //! protocols. Sources: RFC 791, 8200, 9293, 768, 792, 4443, 9260, 2784, 4302, 4303.
 
-use super::first::Probe;
+use super::first::FlowProbe;
 use bartizan_packet::InternetChecksum;
 use core::net::IpAddr;
 
 /// The packet, from its IP header on. The checksum that the engine always verifies (IPv4) is correct.
-pub(super) fn packet(probe: &Probe) -> Vec<u8> {
+pub(super) fn packet(probe: &FlowProbe) -> Vec<u8> {
     let body = transport(probe);
     let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
     let mut out = Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn packet(probe: &Probe) -> Vec<u8> {
     out
 }
 
-fn transport(probe: &Probe) -> Vec<u8> {
+fn transport(probe: &FlowProbe) -> Vec<u8> {
     let [a, b] = probe.source.1.to_be_bytes();
     let [c, d] = probe.destination.1.to_be_bytes();
     match probe.protocol {

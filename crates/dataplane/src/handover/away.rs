@@ -14,7 +14,7 @@ pub const AWAY_MAX: usize = 1024;
 
 /// Progress of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum MoveState {
     /// The flow was sent and has not arrived: its packets are held by the home.
     Going,
     /// The flow has arrived: its packets are handed on.
@@ -27,7 +27,7 @@ pub(super) enum State {
 /// Location of a flow that is not at home. `P`: the packets held for it.
 pub(super) struct Stay<P> {
     pub(super) at: WorkerId,
-    pub(super) state: State,
+    pub(super) state: MoveState,
     /// Packets sent to the flow's worker; each has its number, from 1.
     pub(super) sent: u64,
     /// Held packets in the order of their arrival.
@@ -60,7 +60,7 @@ impl<P> Away<P> {
 
     /// Notes that a flow was sent to a worker.
     pub(super) fn goes(&mut self, key: FlowKey, at: WorkerId) {
-        self.flows.insert(key, Stay { at, state: State::Going, sent: 0, held: VecDeque::new() });
+        self.flows.insert(key, Stay { at, state: MoveState::Going, sent: 0, held: VecDeque::new() });
     }
 
     /// Notes that a flow is at home again, or has ended. Returns the packets held for it.

@@ -20,9 +20,9 @@
 //! Every `Flow` and `Recall` has one answer; an answer that finds a ring full is queued (`answers`). A move
 //! that cannot begin, because a table or a ring is full, is refused and counted, without any effect.
 
-use super::away::{AWAY_MAX, State};
+use super::away::{AWAY_MAX, MoveState};
 use super::site::Directed;
-use super::{Decided, Parcel, Sent, Station};
+use super::{Decided, Parcel, Station, StationMessage};
 use bartizan_base::{Decision, FlowId, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_stages::guests::{Guest, NotMoved};
@@ -57,13 +57,13 @@ impl Station {
         if let Some(stay) = self.away.get_mut(key) {
             let at = stay.at;
             match stay.state {
-                State::There if at == to => return Err(NotMoved::There),
-                State::There => {}
-                State::Going | State::Coming(_) => return Err(NotMoved::UnderWay),
+                MoveState::There if at == to => return Err(NotMoved::There),
+                MoveState::There => {}
+                MoveState::Going | MoveState::Coming(_) => return Err(NotMoved::UnderWay),
             }
-            self.say(at, Sent::Recall(Box::new(*key))).map_err(|_| NotMoved::Ring)?;
+            self.say(at, StationMessage::Recall(Box::new(*key))).map_err(|_| NotMoved::Ring)?;
             if let Some(stay) = self.away.get_mut(key) {
-                stay.state = State::Coming(Some(to).filter(|to| *to != self.me));
+                stay.state = MoveState::Coming(Some(to).filter(|to| *to != self.me));
             }
         } else {
             let id = self.worker.flow_of_key(key).ok_or(NotMoved::NoFlow)?;
@@ -77,7 +77,7 @@ impl Station {
                 return Err(NotMoved::Ring);
             }
             let flow = self.worker.give(id, true)?;
-            if let Err(Sent::Flow(flow)) = self.say(to, Sent::Flow(flow)) {
+            if let Err(StationMessage::Flow(flow)) = self.say(to, StationMessage::Flow(flow)) {
                 // Unreachable, as there was room; handled so that the flow is not lost.
                 self.is_home(flow);
                 return Err(NotMoved::Ring);
@@ -118,7 +118,7 @@ impl Station {
             self.lose(parcel, recorder);
             return Err(self.refuse());
         };
-        if stay.state != State::There {
+        if stay.state != MoveState::There {
             stay.held.push_back(parcel);
             return Ok(self.me);
         }
@@ -135,34 +135,34 @@ impl Station {
     pub(super) fn hears(
         &mut self,
         from: WorkerId,
-        sent: Sent,
+        sent: StationMessage,
         recorder: &mut dyn Recorder,
         decided: &mut Decided<'_>,
     ) {
         match sent {
-            Sent::Frame(parcel) => self.resume(parcel, recorder, decided),
-            Sent::Flow(flow) => {
+            StationMessage::Frame(parcel) => self.resume(parcel, recorder, decided),
+            StationMessage::Flow(flow) => {
                 let key = *flow.key();
                 let answer = match self.worker.adopt(flow) {
                     Ok(_) => {
                         self.worker.guests_mut().insert(key, Guest { home: from, number: 0 });
-                        Sent::Arrived(Box::new(key))
+                        StationMessage::Arrived(Box::new(key))
                     }
-                    Err(flow) => Sent::Back(flow),
+                    Err(flow) => StationMessage::Back(flow),
                 };
                 self.answers.push_back((from, answer));
             }
-            Sent::Recall(key) => self.is_recalled(from, key),
-            Sent::Arrived(key) => {
+            StationMessage::Recall(key) => self.is_recalled(from, key),
+            StationMessage::Arrived(key) => {
                 self.counters.moved += 1;
                 self.stays(&key, recorder, decided);
             }
-            Sent::Stays(key) => {
+            StationMessage::Stays(key) => {
                 self.counters.moves_refused += 1;
                 self.stays(&key, recorder, decided);
             }
-            Sent::Back(flow) => self.comes_back(flow, recorder, decided),
-            Sent::Ended(what) => {
+            StationMessage::Back(flow) => self.comes_back(flow, recorder, decided),
+            StationMessage::Ended(what) => {
                 let (key, number) = *what;
                 self.has_ended(&key, number, recorder, decided);
             }
@@ -175,11 +175,11 @@ impl Station {
         // answer.
         let Some(guest) = self.worker.guests_mut().remove(&key) else { return };
         let answer = match self.worker.flow_of_key(&key).map(|id| self.give_back(id)) {
-            None => Sent::Ended(Box::new((*key, guest.number))),
-            Some(Ok(flow)) => Sent::Back(flow),
+            None => StationMessage::Ended(Box::new((*key, guest.number))),
+            Some(Ok(flow)) => StationMessage::Back(flow),
             Some(Err(_)) => {
                 self.worker.guests_mut().insert(*key, guest);
-                Sent::Stays(key)
+                StationMessage::Stays(key)
             }
         };
         self.answers.push_back((home, answer));
@@ -192,7 +192,7 @@ impl Station {
     /// The flow is with its new worker: hands on the packets held for it.
     fn stays(&mut self, key: &FlowKey, recorder: &mut dyn Recorder, decided: &mut Decided<'_>) {
         let Some(stay) = self.away.get_mut(key) else { return };
-        stay.state = State::There;
+        stay.state = MoveState::There;
         let held = core::mem::take(&mut stay.held);
         self.ledger.move_ends(self.me);
         self.go_on(held, recorder, decided);
@@ -203,23 +203,23 @@ impl Station {
         let key = *flow.key();
         let state = self.away.get_mut(&key).map(|stay| stay.state);
         let mut home = Some(flow);
-        if let Some(State::Coming(Some(to))) = state
+        if let Some(MoveState::Coming(Some(to))) = state
             && let Some(flow) = home.take()
         {
-            match self.say(to, Sent::Flow(flow)) {
+            match self.say(to, StationMessage::Flow(flow)) {
                 Ok(()) => {
                     if let Some(stay) = self.away.get_mut(&key) {
-                        (stay.at, stay.state, stay.sent) = (to, State::Going, 0);
+                        (stay.at, stay.state, stay.sent) = (to, MoveState::Going, 0);
                     }
                     return;
                 }
-                Err(Sent::Flow(flow)) => home = Some(flow),
+                Err(StationMessage::Flow(flow)) => home = Some(flow),
                 Err(_) => {}
             }
         }
         // `wanted`: recalled home. Otherwise the new worker refused the flow, or the flow was on its way to
         // another one.
-        let wanted = state == Some(State::Coming(None));
+        let wanted = state == Some(MoveState::Coming(None));
         self.counters.moved += u64::from(wanted);
         self.counters.moves_refused += u64::from(!wanted);
         if let Some(flow) = home {
@@ -247,7 +247,7 @@ impl Station {
     ) {
         // A later packet is on its way and opens a flow with its new worker, whose end is reported as well.
         let Some(stay) = self.away.get_mut(key).filter(|stay| stay.sent == number) else { return };
-        if matches!(stay.state, State::Coming(_)) {
+        if matches!(stay.state, MoveState::Coming(_)) {
             self.counters.moves_refused += 1;
             self.ledger.move_ends(self.me);
         }
@@ -266,7 +266,7 @@ impl Station {
     /// Sends queued answers to homes, as far as rings have room.
     pub(super) fn answer(&mut self) {
         while let Some((key, guest)) = self.worker.next_ended_guest() {
-            self.answers.push_back((guest.home, Sent::Ended(Box::new((key, guest.number)))));
+            self.answers.push_back((guest.home, StationMessage::Ended(Box::new((key, guest.number)))));
         }
         // Each home receives its answers in order: if one waits, all later ones do.
         let mut full: smallvec::SmallVec<[WorkerId; 8]> = smallvec::SmallVec::new();

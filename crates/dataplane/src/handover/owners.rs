@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The owner of a packet.
 
-use bartizan_base::spread::{Network, Part};
+use bartizan_base::spread::{SpreadPorts, VirtualNetwork};
 use bartizan_base::{LinkId, Spread, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::Decoded;
@@ -36,7 +36,7 @@ impl Owners {
             return WorkerId(0);
         };
         let network = network_of(outermost);
-        WorkerId(self.spread.of_link(link).worker_in(network, source, destination, Part::Nothing))
+        WorkerId(self.spread.of_link(link).worker_in(network, source, destination, SpreadPorts::Nothing))
     }
 
     /// The home of a flow, which its packets reach first (`Owners::of_packet`). `None`: the key does not
@@ -47,15 +47,15 @@ impl Owners {
     pub fn home(&self, key: &FlowKey) -> Option<WorkerId> {
         let part = match (key.source_port(), key.destination_port()) {
             (0, 0) if key.has_ports() => return None,
-            (source, destination) if key.has_ports() => Part::Ports(source, destination),
-            _ => Part::Nothing,
+            (source, destination) if key.has_ports() => SpreadPorts::Ports(source, destination),
+            _ => SpreadPorts::Nothing,
         };
         let is_error = key.is_ipv6()
             && key
                 .icmp_types()
                 .is_some_and(|(kind, counterpart)| [kind, counterpart].iter().any(|t| (1..=4).contains(t)));
         let scope = key.scope();
-        let network = Network { vlans: scope.vlans, tunnel: scope.tunnel };
+        let network = VirtualNetwork { vlans: scope.vlans, tunnel: scope.tunnel };
         let spread = self.spread.of_link(scope.link);
         (!is_error).then(|| WorkerId(spread.worker_in(network, key.source(), key.destination(), part)))
     }
@@ -89,12 +89,12 @@ impl Owners {
             Some(quoted) => (quoted.src, quoted.dst, quoted.ports),
             None => (source, destination, packet.ports()),
         };
-        let part = ports.map_or(Part::Nothing, |(a, b)| Part::Ports(a, b));
+        let part = ports.map_or(SpreadPorts::Nothing, |(a, b)| SpreadPorts::Ports(a, b));
         WorkerId(self.spread.of_link(link).worker_in(network_of(packet), source, destination, part))
     }
 }
 
 /// The virtual network that a packet is in.
-fn network_of(packet: &Decoded) -> Network {
-    Network { vlans: packet.vlan.padded(), tunnel: packet.tunnel.key() }
+fn network_of(packet: &Decoded) -> VirtualNetwork {
+    VirtualNetwork { vlans: packet.vlan.padded(), tunnel: packet.tunnel.key() }
 }

@@ -3,13 +3,13 @@
 
 use super::away::Away;
 use super::{Owners, Parcel};
-use crate::walk::{At, Stop, Visitor, Walk};
+use crate::walk::{FramePosition, Visitor, Walk, WalkStop};
 use crate::worker::{Frame, Handler, Worker};
 use bartizan_base::{Decision, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::{DecodeOutput, Decoded};
 use bartizan_stages::chain::Chains;
-use bartizan_stages::frame::Place;
+use bartizan_stages::frame::PacketPosition;
 use bartizan_stages::guests::Guest;
 use bartizan_stages::intake::fragment::Fragmented;
 use bartizan_stages::intake::joined::Joined;
@@ -58,7 +58,7 @@ impl Visitor for Owner<'_> {
         Some(outermost.map_or(WorkerId(0), |packet| self.site.owners.of_fragments(frame.link, packet)))
     }
 
-    fn leads_to(&self, frame: &Frame<'_>, packet: &Decoded, kept: bool) -> Option<Stop> {
+    fn leads_to(&self, frame: &Frame<'_>, packet: &Decoded, kept: bool) -> Option<WalkStop> {
         // A packet sent on by its flow's home is handled by this worker.
         if self.directed.is_some() || kept {
             return None;
@@ -66,14 +66,14 @@ impl Visitor for Owner<'_> {
         let Site { me, owners, away } = self.site;
         let owner = owners.of_packet(frame.link, packet);
         if owner != *me {
-            return Some(Stop::At(owner));
+            return Some(WalkStop::At(owner));
         }
-        away.key_of(self.handler.worker, frame, packet).map(Stop::Moved)
+        away.key_of(self.handler.worker, frame, packet).map(WalkStop::Moved)
     }
 
     fn defragment(
         &mut self,
-        at: At<'_>,
+        at: FramePosition<'_>,
         packet: &mut Decoded,
         datagram: (&mut Vec<u8>, &mut DecodeOutput),
         joined: &mut Joined,
@@ -81,7 +81,12 @@ impl Visitor for Owner<'_> {
         self.handler.defragment(at, packet, datagram, joined)
     }
 
-    fn packet(&mut self, at: At<'_>, packet: &Decoded, place: &Place<'_>) -> (Decision, Option<Rewrite>) {
+    fn packet(
+        &mut self,
+        at: FramePosition<'_>,
+        packet: &Decoded,
+        place: &PacketPosition<'_>,
+    ) -> (Decision, Option<Rewrite>) {
         let handled = self.handler.packet(at, packet, place);
         if let Some(Directed { key, guest }) = self.directed.take() {
             self.handler.worker.note_guest(&key, guest);
@@ -104,7 +109,7 @@ impl Journey {
         worker: &mut Worker,
         frame: &Frame<'_>,
         recorder: &mut dyn Recorder,
-    ) -> Stop {
+    ) -> WalkStop {
         let (walk, directed) = (&mut self.walk, self.directed.take());
         let go = |worker: &mut Worker| {
             let handler = Handler { worker, recorder };
@@ -116,13 +121,13 @@ impl Journey {
         };
         match stop {
             // An empty parcel must not keep the generation from being freed.
-            Stop::Done => self.chains = None,
-            Stop::At(_) if self.walk.has_begun() && self.chains.is_none() => {
+            WalkStop::Done => self.chains = None,
+            WalkStop::At(_) if self.walk.has_begun() && self.chains.is_none() => {
                 self.chains = Some(Arc::clone(worker.chains()))
             }
-            Stop::At(_) => {}
+            WalkStop::At(_) => {}
             // The flow's key was determined in this generation.
-            Stop::Moved(_) => {
+            WalkStop::Moved(_) => {
                 self.chains.get_or_insert_with(|| Arc::clone(worker.chains()));
             }
         }

@@ -12,7 +12,7 @@ pub(crate) const TIMERS_PER_PACKET: u32 = 256;
 /// Flows that an idle worker ends by timeout before it checks for packets again.
 pub(crate) const ENDS_WHEN_IDLE: u32 = 32;
 
-/// The frame number after all others, for [`bartizan_base::turns::Turn::at`].
+/// The frame number after all others, for [`bartizan_base::turns::CaptureTurn::at`].
 const AT_THE_END: u64 = u64::MAX - 1;
 
 impl Passage<'_> {

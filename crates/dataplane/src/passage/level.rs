@@ -11,30 +11,30 @@ use super::Passage;
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, PerDirection, Reason, Timestamp, Verdict};
 use bartizan_flow::FlowState;
 use bartizan_flow::level::Step;
-use bartizan_flow::tcp::{Outcome, Progress, Segment, SharedWindows, TcpFlags, TcpState};
-use bartizan_function::Below;
+use bartizan_flow::tcp::{Outcome, Segment, SharedWindows, TcpFlags, TcpProgress, TcpState};
+use bartizan_function::OffloadRequirement;
 use bartizan_function::header::header_of_flow;
 use bartizan_offload::{
-    Action, DeviceKey, Done, Ended, Endpoint, FlowManager, Offer, Sides, Stays, direction_from_low,
+    Action, DeviceKey, Done, Ended, Endpoint, FlowManager, Offer, OffloadDenied, Sides, direction_from_low,
 };
 use bartizan_packet::windows::Windows;
-use bartizan_packet::{Decoded, PacketFlags, Transport, TunnelKind};
-use bartizan_stages::chain::{Enforcement, Matches};
+use bartizan_packet::{Decoded, PacketFlags, TransportLayer, TunnelKind};
+use bartizan_stages::chain::{Enforcement, HeaderRuleMatches};
 use bartizan_stages::record::Entry;
 use bartizan_stages::settled::tcp_state;
-use bartizan_stages::standing::Course;
+use bartizan_stages::standing::PacketDisposition;
 
 impl Passage<'_> {
     /// After a packet of a decided flow: offers the flow to the level below, unless the level has answered in
     /// this generation.
     #[inline]
-    pub(super) fn offer(&mut self, id: FlowId, course: Course, packet: &Decoded) {
+    pub(super) fn offer(&mut self, id: FlowId, course: PacketDisposition, packet: &Decoded) {
         if self.flows.manager.is_some() {
             self.offer_to_level(id, course, packet);
         }
     }
 
-    fn offer_to_level(&mut self, id: FlowId, course: Course, packet: &Decoded) {
+    fn offer_to_level(&mut self, id: FlowId, course: PacketDisposition, packet: &Decoded) {
         let generation = self.runner.generation();
         let Some(entry) = self.flows.get(id) else { return };
         if entry.generation != generation || !asks(entry) {
@@ -64,7 +64,7 @@ impl Passage<'_> {
     /// Handles a packet that comes up because its flow was offloaded by another generation. If this
     /// generation decides alike, the level's entry is kept and renewed; otherwise the flow leaves the level.
     #[cold]
-    fn renew_at_level(&mut self, id: FlowId, course: Course, packet: &Decoded) {
+    fn renew_at_level(&mut self, id: FlowId, course: PacketDisposition, packet: &Decoded) {
         let is_outdated =
             self.flows.manager.as_deref().is_some_and(|manager| manager.is_outdated(self.flows.table(), id));
         if !is_outdated {
@@ -80,7 +80,12 @@ impl Passage<'_> {
 
     /// The offer for a flow: the action on its packets below. `Err`: the flow stays at the host, for this
     /// reason, or (`None`) is not ready yet.
-    fn wanted_below(&self, id: FlowId, course: Course, packet: &Decoded) -> Result<Offer, Option<Stays>> {
+    fn wanted_below(
+        &self,
+        id: FlowId,
+        course: PacketDisposition,
+        packet: &Decoded,
+    ) -> Result<Offer, Option<OffloadDenied>> {
         let entry = self.flows.get(id).ok_or(None)?;
         let action = match self.action_below(entry, course) {
             Err(None) => return Err(None),
@@ -91,19 +96,23 @@ impl Passage<'_> {
         const LEFT: PacketFlags = PacketFlags::CHECKSUM_PENDING.union(PacketFlags::CHECKSUM_FILLED);
         // The payload may be a tunnel that is not decoded: the level verifies the datagram's own checksum
         // only, and the kernel's note about the frame does not reach it.
-        let udp = matches!(packet.transport, Transport::Udp(_));
+        let udp = matches!(packet.transport, TransportLayer::Udp(_));
         if action.drops().is_none() && udp && packet.flags.intersects(LEFT) {
-            return Err(Some(Stays::Checksums));
+            return Err(Some(OffloadDenied::Checksums));
         }
         if !self.key_tells_tenants(id) {
-            return Err(Some(Stays::Tenant));
+            return Err(Some(OffloadDenied::Tenant));
         }
-        let (again, expected) = (entry.ext.stays == Some(Stays::Full), expected(entry));
+        let (again, expected) = (entry.ext.stays == Some(OffloadDenied::Full), expected(entry));
         Ok(Offer { action, generation: self.runner.generation(), expected, again, windows })
     }
 
     /// The action of a level on a flow's packets. `Err`: as in [`Passage::wanted_below`].
-    fn action_below(&self, entry: &Entry, course: Course) -> Result<Action, Option<Stays>> {
+    fn action_below(
+        &self,
+        entry: &Entry,
+        course: PacketDisposition,
+    ) -> Result<Action, Option<OffloadDenied>> {
         let state = entry.ext.session.state();
         let goes_on = match entry.ext.standing.egress() {
             Some(port) => Action::Redirect(port),
@@ -114,8 +123,8 @@ impl Passage<'_> {
         // another.
         let is_shared = key.is_in(TunnelKind::Ip) || key.is_in(TunnelKind::Gtp);
         match course {
-            Course::Refused(_) if !self.enforces_on(entry) => Err(Some(Stays::Watched)),
-            Course::Refused(decision) => match (decision.verdict, decision.reason) {
+            PacketDisposition::Refused(_) if !self.enforces_on(entry) => Err(Some(OffloadDenied::Watched)),
+            PacketDisposition::Refused(decision) => match (decision.verdict, decision.reason) {
                 // Inside a tunnel a level cannot tell the sides apart.
                 (Verdict::Drop, Some(_)) if key.is_in_tunnel() && self.may_be_opened_by_other(entry) => {
                     Err(None)
@@ -125,17 +134,19 @@ impl Passage<'_> {
                     Ok(Action::DropFrom(reason, opener))
                 }
                 (Verdict::Drop, Some(reason)) => Ok(Action::Drop(reason)),
-                _ => Err(Some(Stays::Answered)),
+                _ => Err(Some(OffloadDenied::Answered)),
             },
-            _ if is_shared && entry.ext.by_content => Err(Some(Stays::Carrier)),
+            _ if is_shared && entry.ext.by_content => Err(Some(OffloadDenied::Carrier)),
             // The frame leaves with its outer packet, which would need a redirection of its own.
-            _ if key.is_in_tunnel() && goes_on != Action::Forward => Err(Some(Stays::Tunnel)),
-            Course::Bypassed if session_is_over(state) => Err(Some(Stays::Closed)),
+            _ if key.is_in_tunnel() && goes_on != Action::Forward => Err(Some(OffloadDenied::Tunnel)),
+            PacketDisposition::Bypassed if session_is_over(state) => Err(Some(OffloadDenied::Closed)),
             // The server's next segment may begin another connection.
             _ if entry.ext.session.awaits_reopening() => Err(None),
             // Until the flow is open the next packet may be of any kind.
-            Course::Judged | Course::Uninspected if !is_open(entry) => Err(None),
-            Course::Bypassed | Course::Judged | Course::Uninspected => Ok(goes_on),
+            PacketDisposition::Judged | PacketDisposition::Uninspected if !is_open(entry) => Err(None),
+            PacketDisposition::Bypassed | PacketDisposition::Judged | PacketDisposition::Uninspected => {
+                Ok(goes_on)
+            }
         }
     }
 
@@ -157,30 +168,34 @@ impl Passage<'_> {
 
     /// The window state that a level needs, if a function of the flow's path checks segments against it.
     /// `Err`: the flow stays at the host, for this reason, or (`None`) is not ready yet.
-    fn windows_of(&self, entry: &Entry, course: Course) -> Result<Option<Windows>, Option<Stays>> {
-        if !matches!(course, Course::Judged | Course::Uninspected) {
+    fn windows_of(
+        &self,
+        entry: &Entry,
+        course: PacketDisposition,
+    ) -> Result<Option<Windows>, Option<OffloadDenied>> {
+        if !matches!(course, PacketDisposition::Judged | PacketDisposition::Uninspected) {
             return Ok(None);
         }
         match self.runner.below(entry) {
-            Below::Nothing => return Ok(None),
-            Below::Judges => return Err(None),
-            Below::Windows => {}
+            OffloadRequirement::Nothing => return Ok(None),
+            OffloadRequirement::Judges => return Err(None),
+            OffloadRequirement::Windows => {}
         }
         if !self.cx.settings.has_real_receivers() {
             // A refused segment is forwarded and reported, and tracking learns from it as a receiver would
             // not.
-            return Err(Some(Stays::Watched));
+            return Err(Some(OffloadDenied::Watched));
         }
         if entry.ext.standing.egress().is_some() {
             // Levels do not check windows of redirected flows.
-            return Err(Some(Stays::Egress));
+            return Err(Some(OffloadDenied::Egress));
         }
         let session = &entry.ext.session;
         if session.state() != TcpState::Established {
             // Later segments close the connection.
             return Err(None);
         }
-        let windows = session.windows().ok_or(Some(Stays::Window))?;
+        let windows = session.windows().ok_or(Some(OffloadDenied::Window))?;
         Ok(Some(by_endpoint(entry, &windows)))
     }
 
@@ -193,7 +208,7 @@ impl Passage<'_> {
         }
         let Some(entry) = self.flows.get(id) else { return };
         let course = entry.ext.standing.course(entry.state());
-        if !matches!(course, Course::Judged | Course::Uninspected) {
+        if !matches!(course, PacketDisposition::Judged | PacketDisposition::Uninspected) {
             self.raise_if_refused(id);
             return;
         }
@@ -205,7 +220,7 @@ impl Passage<'_> {
         }
         let mut judges = self.runner.chains().header_part(entry.path).functions();
         if decision.repeats && is_open(entry) && judges.next() == Some(decision.function) {
-            self.offer_to_level(id, Course::Refused(*decision), packet);
+            self.offer_to_level(id, PacketDisposition::Refused(*decision), packet);
         }
     }
 
@@ -224,7 +239,7 @@ impl Passage<'_> {
             return true;
         }
         let header = header_of_flow(&entry.key().flipped(), (0, 0));
-        let mut matches = Matches::new();
+        let mut matches = HeaderRuleMatches::new();
         let class = chains.classifier.classify(&header, self.cx.position.clock, &mut matches);
         let first = chains.header_part(class.path).functions().next();
         let Some(function) = first.and_then(|id| chains.function(id)) else { return true };
@@ -240,7 +255,7 @@ impl Passage<'_> {
         }
     }
 
-    fn note_stay(&mut self, id: FlowId, why: Stays) {
+    fn note_stay(&mut self, id: FlowId, why: OffloadDenied) {
         if let Some((_, manager)) = self.flows.with_manager() {
             manager.never_offered(why);
         }
@@ -439,8 +454,8 @@ impl Passage<'_> {
             return;
         }
         let (sent, acknowledged) = (segment.seq, segment.ack);
-        let sender = Progress { sent, acknowledged, fin: None };
-        let receiver = Progress { sent: acknowledged, acknowledged: sent, fin: None };
+        let sender = TcpProgress { sent, acknowledged, fin: None };
+        let receiver = TcpProgress { sent: acknowledged, acknowledged: sent, fin: None };
         let mut sides = PerDirection::new(Some(sender), Some(receiver));
         if direction == Direction::ToClient {
             sides.swap();
@@ -522,7 +537,9 @@ fn by_endpoint(entry: &Entry, windows: &SharedWindows) -> Windows {
 /// flow that found no place is offered with each sixteenth packet.
 fn asks(entry: &Entry) -> bool {
     match entry.ext.stays {
-        Some(Stays::Full) => entry.packets.to_server.wrapping_add(entry.packets.to_client).is_multiple_of(16),
+        Some(OffloadDenied::Full) => {
+            entry.packets.to_server.wrapping_add(entry.packets.to_client).is_multiple_of(16)
+        }
         why => why.is_none_or(|why| !why.is_lasting()),
     }
 }

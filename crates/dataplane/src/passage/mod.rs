@@ -17,10 +17,10 @@ pub(crate) use packet::SESSIONS_ENDED;
 use bartizan_base::{Decision, FlowId, FunctionId, Reason, TenantId, Verdict};
 use bartizan_packet::Decoded;
 use bartizan_stages::chain::Chains;
-use bartizan_stages::context::Context;
+use bartizan_stages::context::FrameContext;
 use bartizan_stages::flows::Flows;
 use bartizan_stages::frame::{Frame, next_frame};
-use bartizan_stages::identity::Whence;
+use bartizan_stages::identity::PacketOrigin;
 use bartizan_stages::intake::Intake;
 use bartizan_stages::intake::fragment::Settled;
 use bartizan_stages::runner::Runner;
@@ -34,7 +34,7 @@ pub(crate) struct Passage<'w> {
     /// Flows to decisions.
     pub runner: &'w mut Runner,
     /// The context that every stage receives.
-    pub cx: Context<'w>,
+    pub cx: FrameContext<'w>,
 }
 
 impl Passage<'_> {
@@ -120,8 +120,8 @@ impl Passage<'_> {
         self.chains().classifier.tenant_of(packet, frame.link)
     }
 
-    fn whence(&self, frame: &Frame<'_>, packet: &Decoded) -> Whence {
-        Whence {
+    fn whence(&self, frame: &Frame<'_>, packet: &Decoded) -> PacketOrigin {
+        PacketOrigin {
             tenant: self.tenant_of(frame, packet),
             link: frame.link,
             arrived_by: self.intake.arrived_by(),

@@ -28,7 +28,7 @@ use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, FlowId, Timestamp};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpState};
-use bartizan_stages::app_memory::{Passed, Pool};
+use bartizan_stages::app_memory::{MemoryPool, Passed};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::flow_ext::FunctionSlot;
 use bartizan_stages::notice::QuotaKind;
@@ -96,7 +96,7 @@ impl Passage<'_> {
         }
         for id in grown {
             let passed = self.cx.account.memory.passed();
-            if passed.is_none_or(|passed| passed.pool() == Pool::Streams) {
+            if passed.is_none_or(|passed| passed.pool() == MemoryPool::Streams) {
                 break;
             }
             let counts = |entry: &Entry| match passed {
@@ -105,7 +105,7 @@ impl Passage<'_> {
             };
             if self.flows.get(id).is_some_and(counts) {
                 self.cx.account.memory.counters.in_hand += 1;
-                self.close(id, Pool::App);
+                self.close(id, MemoryPool::App);
             }
         }
         self.cx.account.memory.note_relieved();
@@ -125,23 +125,25 @@ impl Passage<'_> {
                 Passed::Total => charge.held.app > 0,
                 Passed::Protocol(protocol) => charge.protocol() == Some(protocol),
                 // The new data still has room.
-                Passed::Streams | Passed::Tenant(_, Pool::Streams) => {
+                Passed::Streams | Passed::Tenant(_, MemoryPool::Streams) => {
                     charge.held.streams > 0 && !grown.contains(&id)
                 }
-                Passed::Tenant(_, Pool::App) => charge.held.app > 0,
+                Passed::Tenant(_, MemoryPool::App) => charge.held.app > 0,
             };
             if !counts {
                 return None;
             }
             let idle = millis(clock, entry.last_seen);
             let (held, goes_on) = match pool {
-                Pool::App => (charge.held.app.saturating_sub(IDLE), true),
-                Pool::Streams => (weight_of_streams(entry), idle <= millis(entry.last_seen, entry.start)),
+                MemoryPool::App => (charge.held.app.saturating_sub(IDLE), true),
+                MemoryPool::Streams => {
+                    (weight_of_streams(entry), idle <= millis(entry.last_seen, entry.start))
+                }
             };
             let weight = held.saturating_mul(idle.saturating_add(1));
             // Flows that are not inspected any more are closed first, if they hold enough.
-            let needed =
-                !is_settled(entry, chains) && !is_over(entry) || pool == Pool::App && charge.held.app <= IDLE;
+            let needed = !is_settled(entry, chains) && !is_over(entry)
+                || pool == MemoryPool::App && charge.held.app <= IDLE;
             let priority = chains.overload(entry.fid).priority;
             Some(Rank { needed, priority, goes_on, weight, idle })
         };
@@ -149,7 +151,7 @@ impl Passage<'_> {
     }
 
     /// Closes a flow; see the module.
-    fn close(&mut self, id: FlowId, pool: Pool) {
+    fn close(&mut self, id: FlowId, pool: MemoryPool) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let held = entry.ext.memory.held.app;
         let settled = is_settled(entry, self.runner.chains());
@@ -178,7 +180,7 @@ impl Passage<'_> {
         if let Some(pair) = entry.ext.streams.as_deref_mut() {
             Direction::BOTH.into_iter().for_each(|direction| pair.stream_mut(direction).app_stop());
         }
-        if pool == Pool::Streams {
+        if pool == MemoryPool::Streams {
             self.runner.stop_reading(entry);
         }
         self.apply_effects(id);
@@ -188,8 +190,8 @@ impl Passage<'_> {
         }
         let counters = &mut self.cx.account.memory.counters;
         match pool {
-            Pool::App => counters.closed += 1,
-            Pool::Streams => counters.streams += 1,
+            MemoryPool::App => counters.closed += 1,
+            MemoryPool::Streams => counters.streams += 1,
         }
         counters.freed = counters.freed.saturating_add(held);
         if !is_done {
@@ -198,11 +200,11 @@ impl Passage<'_> {
     }
 
     /// The action on a flow that was closed.
-    fn overload_action(&mut self, id: FlowId, pool: Pool) {
+    fn overload_action(&mut self, id: FlowId, pool: MemoryPool) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let (target, general) = match pool {
-            Pool::App => (ExceptionTarget::AppLayerMemory, self.cx.settings.app_memory_policy),
-            Pool::Streams => {
+            MemoryPool::App => (ExceptionTarget::AppLayerMemory, self.cx.settings.app_memory_policy),
+            MemoryPool::Streams => {
                 (ExceptionTarget::ReassemblyMemory, self.cx.settings.stream.reassembly.memcap_policy)
             }
         };

@@ -7,26 +7,26 @@ use bartizan_flow::tcp::{
     Advice, Checkpoint, ExceptionPolicy, ExceptionTarget, Outcome, Segment, StreamEvent, TcpFlags, TcpState,
 };
 use bartizan_flow::{EndReason, Find, FlowFlags, FlowKey, FlowState};
-use bartizan_packet::{Decoded, Network, PacketFlags, PacketView, Transport};
+use bartizan_packet::{Decoded, Network, PacketFlags, PacketView, TransportLayer};
 use bartizan_stages::account::UNKNOWN;
 use bartizan_stages::class::{renew_matches, reverse};
 use bartizan_stages::flow_ext::FlowExt;
-use bartizan_stages::flows::{Before, Made};
-use bartizan_stages::frame::{Frame, Inside, Place, next_packet};
+use bartizan_stages::flows::{Before, FlowAdmission};
+use bartizan_stages::frame::{Frame, Inside, PacketPosition, next_packet};
 use bartizan_stages::identity::{icmp_of, segment};
 use bartizan_stages::notice::QuotaKind;
-use bartizan_stages::record::{Anomaly, Entry, Fate, Occasion};
+use bartizan_stages::record::{Anomaly, Entry, EventContext, PacketVerdict};
 use bartizan_stages::runner::{PacketHandling, Wanting, apply_policy, is_shown_early, verdict_of};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_stages::settled::tcp_state;
-use bartizan_stages::standing::Course;
+use bartizan_stages::standing::PacketDisposition;
 use smallvec::SmallVec;
 
 /// A packet with its event context.
 #[derive(Clone, Copy)]
 pub(super) struct Arrival<'a> {
     packet: &'a PacketView<'a>,
-    pub(super) occasion: Occasion<'a>,
+    pub(super) occasion: EventContext<'a>,
 }
 
 impl<'a> Arrival<'a> {
@@ -98,7 +98,7 @@ impl Passage<'_> {
         frame: &Frame<'_>,
         bytes: &[u8],
         packet: &Decoded,
-        place: &Place<'_>,
+        place: &PacketPosition<'_>,
     ) -> Decision {
         self.cx.account.fid = UNKNOWN;
         self.cx.position.place = next_packet(self.cx.position.place);
@@ -118,12 +118,18 @@ impl Passage<'_> {
         decision
     }
 
-    fn judge(&mut self, frame: &Frame<'_>, bytes: &[u8], packet: &Decoded, place: &Place<'_>) -> Decision {
+    fn judge(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        packet: &Decoded,
+        place: &PacketPosition<'_>,
+    ) -> Decision {
         self.announce();
         let view = PacketView::new(bytes, packet);
         // A packet that was found inside another one has no number in the capture.
         let number = frame.number.filter(|_| !place.made);
-        let mut occasion = Occasion::of(&view, number, frame.now, self.runner.generation());
+        let mut occasion = EventContext::of(&view, number, frame.now, self.runner.generation());
         occasion.around = place.around;
         let has_flow = packet.wants_flow() || packet.is_whole_ip() && self.chains().judges_headers();
         let sheds = self.cx.shedding.is_on() && !place.carries;
@@ -214,7 +220,7 @@ impl Passage<'_> {
         frame: &Frame<'_>,
         arrival: &Arrival<'_>,
         why: Flowless,
-        place: &Place<'_>,
+        place: &PacketPosition<'_>,
     ) -> Decision {
         let (packet, occasion) = (arrival.decoded(), &arrival.occasion);
         for event in packet.events.as_slice() {
@@ -246,7 +252,7 @@ impl Passage<'_> {
         decision
     }
 
-    fn refuse_flowless(&mut self, occasion: &Occasion<'_>, verdict: Verdict, reason: Reason) -> Decision {
+    fn refuse_flowless(&mut self, occasion: &EventContext<'_>, verdict: Verdict, reason: Reason) -> Decision {
         let decision = Decision::refuse(verdict, reason, FunctionId::ENGINE);
         self.cx.refused(self.runner.chains(), occasion, None, &decision.into(), &[]);
         decision
@@ -329,20 +335,20 @@ impl Passage<'_> {
         for _ in 0..3 {
             let when = (frame.now, self.cx.position.place);
             match self.flows.open(key, self.runner.chains(), packet, when) {
-                Made::Flow(id) => {
+                FlowAdmission::Flow(id) => {
                     if let Some(entry) = self.flows.get(id) {
                         self.cx.account.tally.flow(entry.fid);
                     }
                     return Ok(id);
                 }
-                Made::Evict(id) => self.end_flow(id, EndReason::Forced),
-                Made::OverQuota { gives_way } => {
+                FlowAdmission::Evict(id) => self.end_flow(id, EndReason::Forced),
+                FlowAdmission::OverQuota { gives_way } => {
                     self.runner.chains().quotas.note(key.tenant(), gives_way.is_some());
                     self.runner.tell_exceeded(&mut self.cx, key.tenant(), QuotaKind::Flows);
                     let Some(id) = gives_way else { break };
                     self.end_flow(id, EndReason::Forced);
                 }
-                Made::Full => break,
+                FlowAdmission::Full => break,
             }
         }
         self.cx.account.counters.no_flow += 1;
@@ -428,7 +434,7 @@ impl Passage<'_> {
             }
             self.cx.account.counters.exceptions.add(exception);
         }
-        let passed = entry.ext.standing.course(entry.state()) == Course::Uninspected;
+        let passed = entry.ext.standing.course(entry.state()) == PacketDisposition::Uninspected;
         for event in packet.events.as_slice() {
             self.cx.recorder.anomaly(occasion, Some(entry), Anomaly::Decode(*event));
         }
@@ -543,7 +549,7 @@ impl Passage<'_> {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let FlowExt { session, streams, .. } = &mut entry.ext;
         session.restore(*before.session, streams.as_deref_mut());
-        if let Transport::Tcp(tcp) = &arrival.decoded().transport {
+        if let TransportLayer::Tcp(tcp) = &arrival.decoded().transport {
             entry.ext.refused_flags[arrival.occasion.direction] |=
                 TcpFlags::from_bits_retain(tcp.flags.bits());
         }
@@ -567,7 +573,7 @@ impl Passage<'_> {
         };
         let proves = flags.contains(here) || !self.cx.checksums.is_thrown_away(self.cx.settings, packet);
         let begins = proves && !flags.intersects(here | there) && direction == Direction::ToClient;
-        if !begins || !matches!(packet.decoded().transport, Transport::Udp(_)) {
+        if !begins || !matches!(packet.decoded().transport, TransportLayer::Udp(_)) {
             return (direction, proves);
         }
         self.reverse(id);
@@ -588,16 +594,16 @@ impl Passage<'_> {
         let occasion = &arrival.occasion;
         let entry = self.flows.get(id)?;
         let decision = match entry.ext.standing.course(entry.state()) {
-            Course::Judged | Course::Uninspected => return None,
-            Course::Bypassed => return self.bypassed(arrival, id, length),
-            Course::Refused(decision) => decision,
+            PacketDisposition::Judged | PacketDisposition::Uninspected => return None,
+            PacketDisposition::Bypassed => return self.bypassed(arrival, id, length),
+            PacketDisposition::Refused(decision) => decision,
         };
         self.count_unjudged(arrival, id, length);
         let entry = self.flows.get_mut(id)?;
         for event in arrival.decoded().events.as_slice() {
             self.cx.recorder.anomaly(occasion, Some(entry), Anomaly::Decode(*event));
         }
-        if let Transport::Tcp(tcp) = &arrival.decoded().transport
+        if let TransportLayer::Tcp(tcp) = &arrival.decoded().transport
             && entry.ext.session.exists()
         {
             entry.ext.refused_flags[occasion.direction] |= TcpFlags::from_bits_retain(tcp.flags.bits());
@@ -606,7 +612,7 @@ impl Passage<'_> {
         self.cx.refused(chains, occasion, Some(&mut *entry), &decision.into(), &[]);
         entry.ext.standing.note_told(occasion.direction);
         self.mark_unenforced(id);
-        self.offer(id, Course::Refused(decision), arrival.decoded());
+        self.offer(id, PacketDisposition::Refused(decision), arrival.decoded());
         Some(decision)
     }
 
@@ -622,7 +628,7 @@ impl Passage<'_> {
             return None;
         }
         self.count_unjudged(arrival, id, length);
-        let opens = matches!(&arrival.decoded().transport, Transport::Tcp(tcp) if tcp.flags.contains(bartizan_packet::TcpFlags::SYN));
+        let opens = matches!(&arrival.decoded().transport, TransportLayer::Tcp(tcp) if tcp.flags.contains(bartizan_packet::TcpFlags::SYN));
         if opens && followed.is_some_and(|outcome| self.must_not_open(id, &outcome)) {
             let decision = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
             let entry = self.flows.get_mut(id)?;
@@ -637,7 +643,7 @@ impl Passage<'_> {
         self.cx.account.counters.note_bypassed(entry.is_at_host(), length);
         let decision = entry.ext.standing.goes_on();
         self.mark(id, &decision);
-        self.offer(id, Course::Bypassed, arrival.decoded());
+        self.offer(id, PacketDisposition::Bypassed, arrival.decoded());
         Some(decision)
     }
 
@@ -661,7 +667,7 @@ impl Passage<'_> {
         let entry = self.flows.get(id)?;
         let chains = self.runner.chains();
         let path = match entry.ext.standing.course(entry.state()) {
-            Course::Uninspected => chains.header_part(entry.path),
+            PacketDisposition::Uninspected => chains.header_part(entry.path),
             _ => entry.path,
         };
         let wanting = self.runner.refused_for_want(path, entry.fid, self.cx.settings.prevention)?;
@@ -677,7 +683,7 @@ impl Passage<'_> {
         self.count_unjudged(arrival, id, length);
         let entry = self.flows.get_mut(id)?;
         entry.ext.standing.note_refusal(&decision);
-        self.cx.recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
+        self.cx.recorder.refused(occasion, Some(entry), &PacketVerdict { decision, reject: None }, &[]);
         Some(wanting)
     }
 
@@ -694,7 +700,7 @@ impl Passage<'_> {
     /// Applies an exception policy. It concerns inspection, so no payload function sees the packet.
     fn exception(
         &mut self,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         id: FlowId,
         tcp: Option<&Outcome>,
         (target, policy): (ExceptionTarget, ExceptionPolicy),
@@ -815,7 +821,7 @@ impl Passage<'_> {
     /// Whether a packet may open a new connection in a flow that has packets but no session, or that was
     /// refused with a connection that is closed. Called for each packet, so the flags are checked first.
     fn may_open_anew(&self, packet: &Decoded, id: FlowId) -> bool {
-        let Transport::Tcp(tcp) = &packet.transport else { return false };
+        let TransportLayer::Tcp(tcp) = &packet.transport else { return false };
         TcpFlags::from_bits_retain(tcp.flags.bits()).contains(TcpFlags::SYN)
             && self.flows.get(id).is_some_and(|entry| {
                 let came = Direction::BOTH.iter().any(|direction| entry.packets[*direction] > 0);
@@ -863,7 +869,7 @@ fn note_headers(settings: &EngineSettings, entry: &mut Entry, arrival: &Arrival<
 /// Whether a connection counts as established for the rules that see a packet: as before the packet, since
 /// the one that completes the handshake is not part of the established connection. A FIN can complete it as
 /// well, with a request in its payload.
-fn was_established(settings: &EngineSettings, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
+fn was_established(settings: &EngineSettings, occasion: &EventContext<'_>, outcome: &Outcome) -> bool {
     let brings_data = !occasion.payload().is_empty();
     let completes = outcome.previous == TcpState::SynRecv && outcome.state >= TcpState::Established;
     outcome.previous >= TcpState::Established

@@ -16,13 +16,13 @@ use super::Passage;
 use super::packet::Arrival;
 use bartizan_base::{Decision, Fid, FlowId, FunctionId, Reason, Timestamp, Verdict};
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget};
-use bartizan_packet::{Decoded, Transport};
+use bartizan_packet::{Decoded, TransportLayer};
 use bartizan_stages::account::UNKNOWN;
-use bartizan_stages::identity::Whence;
+use bartizan_stages::identity::PacketOrigin;
 use bartizan_stages::overload::OverloadAction;
-use bartizan_stages::record::{Fate, Occasion};
+use bartizan_stages::record::{EventContext, PacketVerdict};
 use bartizan_stages::runner::apply_policy;
-use bartizan_stages::standing::Course;
+use bartizan_stages::standing::PacketDisposition;
 
 /// ICMPv6 types of neighbour discovery (RFC 4861).
 const NEIGHBOURS: core::ops::RangeInclusive<u8> = 133..=137;
@@ -42,7 +42,7 @@ impl Passage<'_> {
         let chains = self.runner.chains();
         let overload = chains.overload(fid);
         let is_needed =
-            matches!(&packet.transport, Transport::Icmpv6(icmp) if NEIGHBOURS.contains(&icmp.kind));
+            matches!(&packet.transport, TransportLayer::Icmpv6(icmp) if NEIGHBOURS.contains(&icmp.kind));
         if fid == UNKNOWN
             || overload.priority >= self.cx.shedding.below()
             || is_needed
@@ -61,15 +61,15 @@ impl Passage<'_> {
         let course = entry.ext.standing.course(entry.state());
         match (gives_way, course) {
             // The flow's own reason applies.
-            (_, Course::Refused(_)) => return None,
+            (_, PacketDisposition::Refused(_)) => return None,
             (GivesWay::Inspection, course) => {
-                if course == Course::Judged {
+                if course == PacketDisposition::Judged {
                     self.end_inspection(id);
                 }
                 return None;
             }
             // In detection a bypassed packet is not inspected anyway, so shedding it saves nothing.
-            (GivesWay::Packet, Course::Bypassed) if !self.cx.settings.prevention => return None,
+            (GivesWay::Packet, PacketDisposition::Bypassed) if !self.cx.settings.prevention => return None,
             (GivesWay::Packet, _) => {}
         }
         self.count_unjudged(arrival, id, arrival.length());
@@ -78,14 +78,19 @@ impl Passage<'_> {
 
     /// The class of a packet that would open a flow and is shed. `None`: the packet opens a flow.
     #[cold]
-    pub(super) fn shed_opening(&self, whence: &Whence, packet: &Decoded, now: Timestamp) -> Option<Fid> {
+    pub(super) fn shed_opening(
+        &self,
+        whence: &PacketOrigin,
+        packet: &Decoded,
+        now: Timestamp,
+    ) -> Option<Fid> {
         let fid = self.runner.class_of(whence, packet, now);
         (self.gives_way(fid, packet) == Some(GivesWay::Packet)).then_some(fid)
     }
 
     /// Decides a shed packet, and counts it. The first of a flow is recorded; of packets that would have
     /// opened a flow, the first of each batch.
-    pub(super) fn decide_shed(&mut self, occasion: &Occasion<'_>, id: Option<FlowId>) -> Decision {
+    pub(super) fn decide_shed(&mut self, occasion: &EventContext<'_>, id: Option<FlowId>) -> Decision {
         let chains = self.runner.chains();
         let enforces = self.cx.enforces(chains);
         let mut entry = id.and_then(|id| self.flows.get_mut(id));
@@ -106,7 +111,7 @@ impl Passage<'_> {
             None => !self.cx.shedding.tell_opening(),
         };
         if !is_told {
-            self.cx.refused(chains, occasion, entry, &Fate::from(decision), &[]);
+            self.cx.refused(chains, occasion, entry, &PacketVerdict::from(decision), &[]);
         }
         if let Some(id) = id {
             self.mark_unenforced(id);

@@ -7,8 +7,8 @@
 //! `UDP_MAX_SEGMENTS`, udp(7). The kernel reports the size with the frame; no header contains it. Datagrams
 //! in tunnels of the kinds that are cut for TCP are split too.
 
-use super::{Plan, are_plain};
-use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, Transport};
+use super::{SegmentationPlan, are_plain};
+use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, TransportLayer};
 use bartizan_ports::{Batch, Segmentation, Split};
 
 /// Most datagrams of one frame; a frame with more is not split. Linux makes no more of one call.
@@ -32,23 +32,23 @@ fn take_apart(
     told: Segmentation,
     each: &mut dyn FnMut(&[u8]),
 ) -> Option<()> {
-    Plan::of_udp(frame, output.packets(), told)?.carry_out(frame, each)
+    SegmentationPlan::of_udp(frame, output.packets(), told)?.carry_out(frame, each)
 }
 
-impl<'p> Plan<'p> {
+impl<'p> SegmentationPlan<'p> {
     fn of_udp(frame: &[u8], packets: &'p [Decoded], told: Segmentation) -> Option<Self> {
         // A datagram's payload may look like a tunnel, and a tunnel may carry datagrams: the kernel reports
         // the offset of the UDP header.
         let is_meant = |packet: &Decoded| told.header == 0 || packet.l4 == u32::from(told.header);
         let at = packets.iter().position(is_meant)?;
         let (outer, inner) = (packets.get(..at)?, packets.get(at)?);
-        let Transport::Udp(_) = &inner.transport else { return None };
+        let TransportLayer::Udp(_) = &inner.transport else { return None };
         let header = inner.l4 as usize;
         let said = frame.get(header.checked_add(4)?..)?.first_chunk::<2>()?;
         let length = usize::from(u16::from_be_bytes(*said)).checked_sub(HEADER)?;
         let size = usize::from(told.size);
         let fits = size > 0 && length.div_ceil(size) <= MOST && length > 0;
-        (fits && are_plain(frame, inner, outer)).then_some(Plan {
+        (fits && are_plain(frame, inner, outer)).then_some(SegmentationPlan {
             inner,
             outer,
             payload: header.checked_add(HEADER)?,

@@ -5,13 +5,13 @@ mod egress;
 mod unsent;
 
 use super::prepare::{checksums_of, fill_in_checksums, frame_of};
-use super::{Arrivals, HandedOver, Source, Taken};
+use super::{Arrivals, HandedOver, Taken, WorkerSource};
 use crate::ahead::AHEAD;
 use crate::counters::LiveCounters;
 use crate::worker::Worker;
 use bartizan_base::{Generation, LinkId, Timestamp};
 use bartizan_ports::{
-    Batch, Disposition, FrameInfo, InlinePair, PortError, PortStats, Segmentation, Side, Waker, Woke,
+    Batch, Disposition, FrameInfo, InlinePair, PairSide, PortError, PortStats, Segmentation, Waker, Woke,
 };
 use bartizan_stages::record::Recorder;
 use bartizan_stages::train;
@@ -60,9 +60,9 @@ impl InlineSource {
     }
 
     /// Takes the frames that came in by one side.
-    fn take_side(&mut self, side: Side, arrivals: &mut Arrivals<'_>) -> Result<usize, PortError> {
+    fn take_side(&mut self, side: PairSide, arrivals: &mut Arrivals<'_>) -> Result<usize, PortError> {
         let InlineSource { batch, pair, editors: [of_a, of_b], room, unsent, .. } = self;
-        let editor = if side == Side::A { of_a } else { of_b };
+        let editor = if side == PairSide::A { of_a } else { of_b };
         let (ingress, across, exits) = pair.ways(side);
         if ingress.receive(batch)? == 0 {
             return Ok(0);
@@ -97,7 +97,7 @@ impl InlineSource {
     }
 }
 
-impl Source for InlineSource {
+impl WorkerSource for InlineSource {
     fn forwards(&self) -> bool {
         true
     }
@@ -109,17 +109,17 @@ impl Source for InlineSource {
 
     fn take(&mut self, arrivals: &mut Arrivals<'_>) -> Result<Taken, PortError> {
         let mut taken = Taken::default();
-        for side in Side::BOTH {
+        for side in PairSide::BOTH {
             taken.frames += self.take_side(side, arrivals)?;
         }
         Ok(taken)
     }
 
     fn deliver(&mut self, worker: &mut Worker, handed: &HandedOver<'_>, counters: &mut LiveCounters) {
-        let side = if handed.tag & SIDE_B == 0 { Side::A } else { Side::B };
+        let side = if handed.tag & SIDE_B == 0 { PairSide::A } else { PairSide::B };
         let InlineSource { pair, editors: [of_a, of_b], room, unsent, delivered: [from_a, from_b], .. } =
             self;
-        let (editor, delivered) = if side == Side::A { (of_a, from_a) } else { (of_b, from_b) };
+        let (editor, delivered) = if side == PairSide::A { (of_a, from_a) } else { (of_b, from_b) };
         *delivered = true;
         let (_, across, exits) = pair.ways(side);
         let mut egress = Egress { side, across, exits, unsent, editor, counters };
@@ -129,7 +129,7 @@ impl Source for InlineSource {
     fn flush(&mut self) -> Result<(), PortError> {
         let InlineSource { pair, editors, delivered, .. } = self;
         egress::flush(pair.exits());
-        for ((side, delivered), editor) in Side::BOTH.into_iter().zip(delivered).zip(editors) {
+        for ((side, delivered), editor) in PairSide::BOTH.into_iter().zip(delivered).zip(editors) {
             let (ingress, across) = pair.direction(side);
             if core::mem::take(delivered) {
                 across.flush()?;
@@ -152,12 +152,12 @@ impl Source for InlineSource {
             let stats = port.stats();
             each(port.name(), &stats, port.pending() as u64);
         };
-        Side::BOTH.into_iter().for_each(|side| one(self.pair.port(side)));
+        PairSide::BOTH.into_iter().for_each(|side| one(self.pair.port(side)));
         self.pair.exits().iter_mut().for_each(|port| one(&mut **port));
     }
 
     fn now(&mut self) -> Timestamp {
-        self.pair.port(Side::A).now()
+        self.pair.port(PairSide::A).now()
     }
 
     fn backlog(&self) -> u8 {
@@ -174,7 +174,7 @@ impl Source for InlineSource {
 }
 
 /// Prefetches the flows of the next frames of a batch, some at a time. A single frame is not worth it.
-fn look_ahead(arrivals: &Arrivals<'_>, batch: &Batch, index: usize, side: Side) {
+fn look_ahead(arrivals: &Arrivals<'_>, batch: &Batch, index: usize, side: PairSide) {
     if index.is_multiple_of(AHEAD) && index + 1 < batch.len() {
         let next = index..batch.len().min(index + AHEAD);
         arrivals.expect(next.filter_map(|index| batch.bytes(index)), side as u32);
@@ -202,9 +202,9 @@ fn release(worker: &mut Worker, batch: &mut Batch, index: usize, link: LinkId, r
 }
 
 /// The tag of a frame: the facts that [`InlineSource::deliver`] needs.
-fn tag_of(side: Side, info: &FrameInfo) -> u32 {
+fn tag_of(side: PairSide, info: &FrameInfo) -> u32 {
     let incomplete = if info.refusal().is_err() { INCOMPLETE } else { 0 };
-    let side = if side == Side::B { SIDE_B } else { 0 };
+    let side = if side == PairSide::B { SIDE_B } else { 0 };
     let Segmentation { size, header } = info.segmentation;
     // A larger offset is left out.
     let header = if header <= HEADER_MAX { header } else { 0 };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Both ends of a flow, from the side that opened it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Ends {
+pub struct HistoryEndpoints {
     /// IP protocol number.
     pub protocol: u8,
     /// Address of the side that opened the flow.
@@ -42,7 +42,7 @@ pub struct Part {
 
 /// An alert of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Alert {
+pub struct HistoryAlert {
     /// gid:sid:rev.
     pub rule: String,
     /// Message.
@@ -58,7 +58,7 @@ pub struct Alert {
 
 /// Packets of a flow that were refused for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Refusal {
+pub struct HistoryRefusal {
     /// The refusing function, or the engine.
     pub function: String,
     /// Verdict.
@@ -104,7 +104,7 @@ pub struct FlowHistory {
     /// Number of the flow in the events of a run, unique within the run.
     pub number: u64,
     /// Both ends.
-    pub ends: Ends,
+    pub ends: HistoryEndpoints,
     /// ICMP: type and code of the first packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub icmp: Option<(u8, u8)>,
@@ -152,9 +152,9 @@ pub struct FlowHistory {
     /// Contributions of the functions.
     pub functions: Vec<Part>,
     /// Alerts, in the order of the first of each rule.
-    pub alerts: Vec<Alert>,
+    pub alerts: Vec<HistoryAlert>,
     /// Packets that were refused (in detection: would have been), by reason.
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<HistoryRefusal>,
     /// Events in the order of their occurrence.
     pub moments: Vec<Moment>,
     /// Number of moments that are left out.

@@ -2,10 +2,10 @@
 //! Views of live flows: key, disposition and the function behind it, level and the reason for no lower one;
 //! and the number of flows by level and reason.
 
-use super::history::{AllowedBy, Ends};
+use super::history::{AllowedBy, HistoryEndpoints};
 use bartizan_base::PerDirection;
 use bartizan_offload::manager::LevelFacts;
-use bartizan_offload::{Field, Stays};
+use bartizan_offload::{KeyField, OffloadDenied};
 use bartizan_stages::chain::NameExplained;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub struct LiveFlow {
     /// Number of the tenant.
     pub tenant: u16,
     /// Both ends.
-    pub ends: Ends,
+    pub ends: HistoryEndpoints,
     /// VLAN ids of the first packet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vlans: Vec<u16>,
@@ -196,7 +196,7 @@ impl DeviceNow {
         let those = |all: &[(&'static str, bool)]| {
             all.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect::<Vec<_>>()
         };
-        let refused = Stays::ALL.iter().zip(facts.refused).filter(|(_, flows)| **flows > 0);
+        let refused = OffloadDenied::ALL.iter().zip(facts.refused).filter(|(_, flows)| **flows > 0);
         let counting = can.counting;
         DeviceNow {
             workers: 1,
@@ -208,7 +208,7 @@ impl DeviceNow {
             families: those(&[("ipv4", can.ipv4), ("ipv6", can.ipv6)]),
             protocols: can.protocols.to_vec(),
             tunnels: can.tunnels.iter().map(|kind| kind.name()).collect(),
-            key: can.fields.each().map(Field::name).collect(),
+            key: can.fields.each().map(KeyField::name).collect(),
             actions: those(&[
                 ("forward", can.actions.forward),
                 ("redirect", can.exits > 0),

@@ -9,8 +9,8 @@ use bartizan_flow::{EndReason, FlowKey, FlowTable};
 use bartizan_packet::Decoded;
 use bartizan_stages::flow_ext::FlowExt;
 use bartizan_stages::frame::Frame;
-use bartizan_stages::guests::{Guest, Guests, NotMoved};
-use bartizan_stages::identity::Whence;
+use bartizan_stages::guests::{ForeignFlows, Guest, NotMoved};
+use bartizan_stages::identity::PacketOrigin;
 use bartizan_stages::moving::MovedFlow;
 use bartizan_stages::record::Recorder;
 
@@ -111,12 +111,12 @@ impl Worker {
     }
 
     /// Flows that other workers gave to this one.
-    pub(crate) const fn guests(&self) -> &Guests {
+    pub(crate) const fn guests(&self) -> &ForeignFlows {
         &self.flows.guests
     }
 
     /// The guests, for the code that moves flows.
-    pub(crate) const fn guests_mut(&mut self) -> &mut Guests {
+    pub(crate) const fn guests_mut(&mut self) -> &mut ForeignFlows {
         &mut self.flows.guests
     }
 
@@ -145,10 +145,10 @@ impl Worker {
         self.whence(frame, packet).key(&self.settings, packet)
     }
 
-    fn whence(&self, frame: &Frame<'_>, packet: &Decoded) -> Whence {
+    fn whence(&self, frame: &Frame<'_>, packet: &Decoded) -> PacketOrigin {
         let chains = self.runner.chains();
         let tenant = chains.classifier.tenant_of(packet, frame.link);
         let (arrived_by, esp_flows) = (self.intake.arrived_by(), chains.esp_flows());
-        Whence { tenant, link: frame.link, arrived_by, esp_flows }
+        PacketOrigin { tenant, link: frame.link, arrived_by, esp_flows }
     }
 }

@@ -6,7 +6,7 @@ use crate::board::{Presenter, Snapshot};
 use bartizan_applayer::protocols;
 use bartizan_base::Reason;
 use bartizan_flow::tcp::{ExceptionPolicy, StreamEvent};
-use bartizan_offload::{ManagerCounters, Stays};
+use bartizan_offload::{ManagerCounters, OffloadDenied};
 use bartizan_stages::host_tables::{host_counters, visit_hosts};
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ const DROP_REASONS: &[(&str, &[Reason])] = {
     ]
 };
 
-/// Counters of flows that stay at the host, by [`Stays`].
-const STAYED: [&str; Stays::ALL.len()] = [
+/// Counters of flows that stay at the host, by [`OffloadDenied`].
+const STAYED: [&str; OffloadDenied::ALL.len()] = [
     "offload.stays.no_device",
     "offload.stays.full",
     "offload.stays.family",
@@ -70,7 +70,7 @@ const STAYED: [&str; Stays::ALL.len()] = [
 
 /// Memory that traffic holds, by consumer, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct TrafficMemory {
     defrag: u64,
     sessions: u64,
     reassembly: u64,
@@ -188,7 +188,7 @@ impl Worker {
         each("offload.revived", of_table.revived);
         each("offload.unanswered", of_table.unanswered);
         each("offload.orphan_pkts", of_table.orphan_packets);
-        for (why, name) in Stays::ALL.iter().zip(STAYED) {
+        for (why, name) in OffloadDenied::ALL.iter().zip(STAYED) {
             each(name, counters.stayed.get(*why as usize).copied().unwrap_or(0));
         }
     }
@@ -233,8 +233,8 @@ impl Worker {
     }
 
     /// Memory that traffic holds now.
-    pub(super) fn memory_held(&self) -> Held {
-        self.held_at_end.unwrap_or_else(|| Held {
+    pub(super) fn memory_held(&self) -> TrafficMemory {
+        self.held_at_end.unwrap_or_else(|| TrafficMemory {
             defrag: self.intake.defrag().memory_used() as u64,
             sessions: self.runner.stream_counters().memuse,
             reassembly: self.runner.budget().used(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Moves of flows between workers of a capture: at the beginning of a round, so that all packets of a flow up
 //! to a round are handled by one worker and all later ones by another. The reader alone knows the owners
-//! ([`Places`]); the workers concerned learn of a move with the round ([`Crossing`]).
+//! ([`FlowLocations`]); the workers concerned learn of a move with the round ([`Crossing`]).
 //!
 //! A worker gives all its leaving flows before it waits for an arriving one, and giving waits for no other
 //! worker; so some worker always makes progress. Giving and adopting are separate steps in the order of turns
@@ -53,7 +53,7 @@ impl Crossing {
 }
 
 /// Location of a flow that is not at home.
-struct Place {
+struct FlowLocation {
     at: WorkerId,
     /// The last round with a packet of the flow, or in which it moved.
     used: u64,
@@ -61,18 +61,18 @@ struct Place {
 
 /// Locations of the flows that are not at home, kept by the reader, by their whole key.
 #[derive(Default)]
-pub(super) struct Places {
-    flows: HashMap<FlowKey, Place>,
+pub(super) struct FlowLocations {
+    flows: HashMap<FlowKey, FlowLocation>,
     /// The round that is being filled.
     round: u64,
     draws: Option<Draws>,
 }
 
-impl Places {
+impl FlowLocations {
     /// The locations; with a seed, flows move at random.
     pub(super) fn by_chance(seed: Option<u64>) -> Self {
         let draws = seed.map(|seed| Draws { chance: Chance(seed), seen: 0, keys: Vec::new() });
-        Places { draws, ..Places::default() }
+        FlowLocations { draws, ..FlowLocations::default() }
     }
 
     /// The owner of a packet whose flow has the home `home`, and the flow's key if another worker has the
@@ -126,7 +126,7 @@ impl Places {
         } else if self.flows.len() >= AWAY_MAX && !self.flows.contains_key(key) {
             return Err(NotMoved::Full);
         } else {
-            self.flows.insert(*key, Place { at: to, used: self.round });
+            self.flows.insert(*key, FlowLocation { at: to, used: self.round });
         }
         let (flow, given) = (Mutex::new(None), AtomicBool::new(false));
         Ok(Crossing { key: *key, from, to, is_home, flow, given })

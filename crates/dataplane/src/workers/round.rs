@@ -4,15 +4,15 @@
 //! Not done: decoding in the workers (the reader decodes, since it must know owners and reassemble
 //! fragments).
 
-use super::moves::{Crossing, Places};
+use super::moves::{Crossing, FlowLocations};
 use crate::handover::Owners;
-use crate::walk::{At, Visitor, Walk};
+use crate::walk::{FramePosition, Visitor, Walk};
 use crate::worker::Worker;
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_flow::FlowKey;
-use bartizan_packet::{DecodeOutput, Decoded, LinkType, PacketView, Transport};
+use bartizan_packet::{DecodeOutput, Decoded, LinkType, PacketView, TransportLayer};
 use bartizan_stages::chain::Chains;
-use bartizan_stages::frame::{Around, Frame, MAX_DEPTH, Place};
+use bartizan_stages::frame::{Frame, MAX_DEPTH, OuterHeader, PacketPosition};
 use bartizan_stages::intake::fragment::Fragmented;
 use bartizan_stages::intake::joined::Joined;
 use bartizan_stages::normaliser::Rewrite;
@@ -24,8 +24,8 @@ use std::sync::{Arc, Mutex};
 pub(super) struct Round {
     pub(super) chains: Arc<Chains>,
     pub(super) capture: Option<Arc<str>>,
-    pub(super) frames: Vec<Head>,
-    pub(super) parts: Vec<Part>,
+    pub(super) frames: Vec<RoundFrame>,
+    pub(super) parts: Vec<RoundPacket>,
     pub(super) bytes: Vec<u8>,
     /// Number of the round in the run.
     pub(super) number: u64,
@@ -36,7 +36,7 @@ pub(super) struct Round {
 }
 
 /// A frame of a round, or a tick of the clock alone.
-pub(super) struct Head {
+pub(super) struct RoundFrame {
     pub(super) now: Timestamp,
     pub(super) wire_len: u32,
     pub(super) link_type: LinkType,
@@ -54,15 +54,15 @@ pub(super) struct Head {
 }
 
 /// A packet of a frame, in the order in which packets are handled.
-pub(super) struct Part {
+pub(super) struct RoundPacket {
     pub(super) owner: WorkerId,
     /// Key of the packet's flow, if the owner is not its home.
     pub(super) guest: Option<FlowKey>,
     pub(super) begin: usize,
     pub(super) end: usize,
     /// Position of the packet, without its outer packet.
-    pub(super) place: Place<'static>,
-    pub(super) around: Option<Around>,
+    pub(super) place: PacketPosition<'static>,
+    pub(super) around: Option<OuterHeader>,
     pub(super) packet: Decoded,
     /// [`UNDECIDED`], or the verdict, with reason + 1 in the higher byte; written by the owner.
     pub(super) decision: AtomicU16,
@@ -71,7 +71,7 @@ pub(super) struct Part {
 /// A value that is no verdict.
 const UNDECIDED: u16 = 0xff;
 
-impl Part {
+impl RoundPacket {
     /// The owner's decision. `None`: none yet.
     pub(super) fn decided(&self) -> Option<Decision> {
         let code = self.decision.load(Ordering::Relaxed);
@@ -127,8 +127,10 @@ impl Round {
             let parts = self.parts.get(first..head.parts).unwrap_or_default();
             first = head.parts;
             if head.is_frame {
-                let decision =
-                    parts.iter().filter_map(Part::decided).fold(Decision::CONTINUE, Decision::strictest);
+                let decision = parts
+                    .iter()
+                    .filter_map(RoundPacket::decided)
+                    .fold(Decision::CONTINUE, Decision::strictest);
                 front.decided(&decision);
                 if let Some(joined) = &head.joined {
                     front.intake.decide_datagrams(joined, &decision, head.now);
@@ -142,14 +144,14 @@ impl Round {
 pub(super) struct Front {
     pub(super) worker: Worker,
     pub(super) owners: Owners,
-    pub(super) places: Places,
+    pub(super) places: FlowLocations,
     walk: Walk,
     /// The round with a frame that completed datagrams and is not decided yet; at most one frame is.
     undecided: Option<u64>,
 }
 
 impl Front {
-    pub(super) fn new(worker: Worker, owners: Owners, places: Places) -> Self {
+    pub(super) fn new(worker: Worker, owners: Owners, places: FlowLocations) -> Self {
         Front { worker, owners, places, walk: Walk::default(), undecided: None }
     }
 
@@ -197,7 +199,7 @@ impl Front {
         if joined.is_some() {
             self.undecided = Some(round.number);
         }
-        round.frames.push(Head {
+        round.frames.push(RoundFrame {
             now: frame.now,
             wire_len: frame.wire_len,
             link_type: frame.link_type,
@@ -215,7 +217,7 @@ impl Front {
     pub(super) fn tick(&mut self, now: Timestamp, round: &mut Round) {
         self.worker.pass_time(now);
         let at = round.bytes.len();
-        round.frames.push(Head {
+        round.frames.push(RoundFrame {
             now,
             wire_len: 0,
             link_type: LinkType::default(),
@@ -233,7 +235,7 @@ impl Front {
     /// Samples the checksums of all packets in order, until the sample decides whether checksums count.
     fn sample_checksum(&mut self, bytes: &[u8], packet: &Decoded) {
         if self.worker.checksums.mode() == ChecksumMode::Auto
-            && matches!(packet.transport, Transport::Tcp(_))
+            && matches!(packet.transport, TransportLayer::Tcp(_))
             && packet.wants_flow()
         {
             let right = PacketView::new(bytes, packet).l4_checksum_ok().unwrap_or(true);
@@ -257,7 +259,7 @@ impl Visitor for Splitter<'_> {
 
     fn defragment(
         &mut self,
-        at: At<'_>,
+        at: FramePosition<'_>,
         packet: &mut Decoded,
         datagram: (&mut Vec<u8>, &mut DecodeOutput),
         joined: &mut Joined,
@@ -273,19 +275,24 @@ impl Visitor for Splitter<'_> {
         fragmented
     }
 
-    fn packet(&mut self, at: At<'_>, packet: &Decoded, place: &Place<'_>) -> (Decision, Option<Rewrite>) {
+    fn packet(
+        &mut self,
+        at: FramePosition<'_>,
+        packet: &Decoded,
+        place: &PacketPosition<'_>,
+    ) -> (Decision, Option<Rewrite>) {
         let front = &mut *self.front;
         front.sample_checksum(at.bytes, packet);
         let home = front.owners.of_packet(at.frame.link, packet);
         let (owner, guest) = front.places.owner(&front.worker, at.frame, packet, home);
         let begin = self.begins.get(at.depth).copied().unwrap_or_default();
-        self.round.parts.push(Part {
+        self.round.parts.push(RoundPacket {
             owner,
             guest,
             begin,
             end: begin.saturating_add(at.bytes.len()),
             // The decisions on inner packets come from the parts before this one.
-            place: Place { around: None, ..*place },
+            place: PacketPosition { around: None, ..*place },
             around: place.around.copied(),
             packet: packet.clone(),
             decision: AtomicU16::new(UNDECIDED),

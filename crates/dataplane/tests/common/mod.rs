@@ -7,11 +7,11 @@ pub use bartizan_testkit_worker::{Captured, Nothing};
 
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, FunctionId, Generation, RuleId, Settings, Timestamp};
+use bartizan_base::{Decision, FunctionId, Generation, RuleId, SettingsMap, Timestamp};
 use bartizan_function::{
-    Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RuleInfo, WorkerState,
+    Finding, FindingAction, Function, FunctionModel, FunctionSpec, PacketContext, RuleInfo, WorkerState,
 };
-use bartizan_packet::{PacketSource, Transport};
+use bartizan_packet::{PacketSource, TransportLayer};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::settings::EngineSettings;
 use std::net::IpAddr;
@@ -41,11 +41,11 @@ pub struct Watch {
     pub rule: Arc<RuleInfo>,
 }
 
-static SPEC: FunctionSpec = spec("find", Model::Payload);
-pub static HEADER_SPEC: FunctionSpec = spec("watch", Model::StatefulHeaders);
+static SPEC: FunctionSpec = spec("find", FunctionModel::Payload);
+pub static HEADER_SPEC: FunctionSpec = spec("watch", FunctionModel::StatefulHeaders);
 
 /// A function of a test that only looks.
-pub const fn spec(name: &'static str, model: Model) -> FunctionSpec {
+pub const fn spec(name: &'static str, model: FunctionModel) -> FunctionSpec {
     FunctionSpec {
         name,
         summary: "Writes down what it sees.",
@@ -120,7 +120,7 @@ impl Function for Finder {
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         let in_packet = context.packet.is_some_and(|p| {
-            find(p.payload(), b"evil") && matches!(p.decoded().transport, Transport::Udp(_))
+            find(p.payload(), b"evil") && matches!(p.decoded().transport, TransportLayer::Udp(_))
         });
         let in_stream = context.stream.as_ref().is_some_and(|s| find(s.bytes, b"evil"));
         if in_packet || in_stream {
@@ -133,7 +133,7 @@ impl Function for Finder {
 
 /// All that a run needs.
 pub struct Bench {
-    pub settings: Settings,
+    pub settings: SettingsMap,
     pub engine_settings: EngineSettings,
     pub engine: Arc<Engine>,
     pub chains: Arc<Chains>,

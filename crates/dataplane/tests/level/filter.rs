@@ -2,7 +2,7 @@
 //! Flows that the packet filter refuses are refused below.
 
 use super::{Bench, OTHER, POLICY, RULES};
-use bartizan_offload::{Actions, Stays};
+use bartizan_offload::{Actions, OffloadDenied};
 use bartizan_testkit_device::Habits;
 
 /// Datagrams to the port that the packet filter of [`OTHER`] refuses, in both directions; how many of them
@@ -75,7 +75,8 @@ fn a_device_that_cannot_drop_leaves_refused_flows_to_the_host() {
     bench.stack.swap(OTHER, "");
     assert_eq!(refused_by_the_filter(&mut bench, 10_000, 100), 0);
     let host = bench.stack.worker.counters().refused.iter().sum::<u64>();
-    let stayed = |bench: &Bench| bench.stack.worker.level_counters().unwrap().stayed[Stays::Action as usize];
+    let stayed =
+        |bench: &Bench| bench.stack.worker.level_counters().unwrap().stayed[OffloadDenied::Action as usize];
     assert_eq!((bench.fate, host, stayed(&bench)), ([0, 100], 100, 1));
     // What rules of detection refuse as well.
     bench.stack.swap(POLICY, RULES);

@@ -4,7 +4,7 @@
 
 use super::{Bench, slow};
 use bartizan_base::{Level, PacketDuration};
-use bartizan_offload::{Field, Fields, FlowManager, Stays};
+use bartizan_offload::{Fields, FlowManager, KeyField, OffloadDenied};
 use bartizan_testkit_device::{Habits, MockDevice};
 
 /// A small level that knows no tunnels, and a larger one above it.
@@ -20,12 +20,12 @@ fn two(seed: u64, first: Habits, second: Habits, name: &str) -> Bench {
 }
 
 fn small() -> Habits {
-    let (fields, ageing) = (Fields::ALL.without(Field::Tunnel), Some(PacketDuration::from_millis(500)));
+    let (fields, ageing) = (Fields::ALL.without(KeyField::Tunnel), Some(PacketDuration::from_millis(500)));
     Habits { entries: 12, fields, ageing, updates: true, ..slow() }
 }
 
 /// Flows refused by each level, by reason.
-fn refused(bench: &Bench, why: Stays) -> Vec<u64> {
+fn refused(bench: &Bench, why: OffloadDenied) -> Vec<u64> {
     let manager = bench.stack.worker.flow_manager().unwrap();
     manager.levels().map(|level| level.refused[why as usize]).collect()
 }
@@ -56,8 +56,8 @@ fn what_the_first_level_does_not_take_the_next_one_does_and_all_is_counted_once(
             *updated += counters.updated;
         }
         assert!(counters[0].in_tunnels == 0, "it holds none: {counters:?}");
-        assert!(refused(&bench, Stays::Full)[0] > 20 && refused(&bench, Stays::Key)[0] > 20);
-        assert_eq!(refused(&bench, Stays::Key)[1], 0);
+        assert!(refused(&bench, OffloadDenied::Full)[0] > 20 && refused(&bench, OffloadDenied::Key)[0] > 20);
+        assert_eq!(refused(&bench, OffloadDenied::Key)[1], 0);
         spilled += bench.stack.worker.level_counters().unwrap().spilled;
         let (removed, _) = bench.check();
         assert!(removed > 100, "{removed}");
@@ -89,8 +89,8 @@ fn a_level_that_is_taken_away_loses_no_packet_and_no_count() {
         });
         let counters: Vec<_> = bench.wires().map(|wire| wire.counters()).collect();
         assert!(counters.iter().all(|counters| counters.forwarded > 50), "{counters:?}");
-        assert!(refused(&bench, Stays::Away)[0] > 20);
-        assert_eq!(refused(&bench, Stays::Away)[1], 0);
+        assert!(refused(&bench, OffloadDenied::Away)[0] > 20);
+        assert_eq!(refused(&bench, OffloadDenied::Away)[1], 0);
         bench.check();
     }
 }

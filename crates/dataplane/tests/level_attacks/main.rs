@@ -21,7 +21,7 @@ use bartizan_testkit::packet::{ACK, Datagram, End, FIN, Ip, Layer, PSH, Packet, 
 use bartizan_testkit::tunnels::Tunnel;
 use bartizan_testkit_worker::{Made, Stack};
 use bartizan_xdp::XdpDevice;
-use bartizan_xdp::{ModeChoice, Options, PortSetup, Program, Side};
+use bartizan_xdp::{ModeChoice, PortSetup, PortSide, XdpOptions, XdpProgram};
 use families::{EITHER, Family, UP};
 use serde_json::Value;
 use std::time::SystemTime;
@@ -141,7 +141,7 @@ impl Flow {
 struct Twins {
     with: Stack,
     without: Stack,
-    program: Program,
+    program: XdpProgram,
     interface: u32,
     nanos: u64,
     frames: u64,
@@ -162,13 +162,13 @@ impl Twins {
         ports(["lan", "wan"]);
         let tunnels = *with.worker.decoder_config();
         let options =
-            Options { flows: ENTRIES, mode: ModeChoice::Auto, tunnels, workers: 1, early: None, seed: 77 };
-        let mut program = Program::load(&options).expect("a program");
+            XdpOptions { flows: ENTRIES, mode: ModeChoice::Auto, tunnels, workers: 1, early: None, seed: 77 };
+        let mut program = XdpProgram::load(&options).expect("a program");
         for (name, index) in [("lan", 0), ("wan", 1)] {
             let port = PortSetup {
                 ifindex: number(name),
                 link: LinkId(0),
-                side: Side::Unknown,
+                side: PortSide::Unknown,
                 index,
                 pair: 1 - index,
                 vlans_in_key: true,

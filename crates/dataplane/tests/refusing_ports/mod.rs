@@ -122,7 +122,7 @@ fn each_worker_tells_what_its_ports_refused_and_the_numbers_sum_up() {
         let (flow, number) = packet.mark.unwrap();
         assert_eq!(*owners.entry(flow).or_insert(packet.worker), packet.worker);
         if is_wide(flow, number) {
-            let port = if side_of(number) == Side::A { 'b' } else { 'a' };
+            let port = if side_of(number) == PairSide::A { 'b' } else { 'a' };
             *expected.entry(format!("{port}{}", packet.worker)).or_default() += 1;
             handed_and_wide += u64::from(flow % u32::from(count) != u32::from(packet.worker));
         }
@@ -135,7 +135,7 @@ fn each_worker_tells_what_its_ports_refused_and_the_numbers_sum_up() {
         assert_eq!(one.cause, "too_large");
         let (flow, number) = one.mark.expect("the record shows a frame");
         assert!(is_wide(flow, number), "{one:?}");
-        let port = if side_of(number) == Side::A { 'b' } else { 'a' };
+        let port = if side_of(number) == PairSide::A { 'b' } else { 'a' };
         assert_eq!(one.port, format!("{port}{}", owners[&flow]), "the frame is one of that port's");
         *summed.entry(one.port.clone()).or_default() += one.frames;
         *records.entry(one.port.clone()).or_default() += 1;

@@ -11,7 +11,7 @@ use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType};
 use bartizan_testkit::namespace::{number, ports};
 use bartizan_testkit::packet::{ACK, Datagram, End, Ip, Layer, PSH, Packet, Segment, TCP, UDP};
 use bartizan_testkit::random::Random;
-use bartizan_xdp::{ModeChoice, Options, PortSetup, Program, Side};
+use bartizan_xdp::{ModeChoice, PortSetup, PortSide, XdpOptions, XdpProgram};
 use std::net::IpAddr;
 
 pub const DROP: u32 = 1;
@@ -27,9 +27,9 @@ pub fn config() -> DecoderConfig {
 }
 
 /// A link, and the program.
-pub fn program() -> Program {
+pub fn program() -> XdpProgram {
     ports(["lan", "wan"]);
-    Program::load(&Options {
+    XdpProgram::load(&XdpOptions {
         flows: 64,
         mode: ModeChoice::Auto,
         tunnels: config(),
@@ -47,9 +47,9 @@ pub struct Setting {
     pub vlans: bool,
 }
 
-pub fn attach(program: &mut Program, setting: Setting) {
-    for (name, side, index, pair) in [("lan", Side::First, 0, 1), ("wan", Side::Second, 1, 0)] {
-        let side = if setting.sides { side } else { Side::Unknown };
+pub fn attach(program: &mut XdpProgram, setting: Setting) {
+    for (name, side, index, pair) in [("lan", PortSide::First, 0, 1), ("wan", PortSide::Second, 1, 0)] {
+        let side = if setting.sides { side } else { PortSide::Unknown };
         let port = PortSetup {
             ifindex: number(name),
             link: LINK,

@@ -2,8 +2,8 @@
 //! Builds the search for rule heads by address: the heads it covers and their address ranges
 //! ([`crate::model::addresses`]).
 
-use crate::model::addresses::{ByAddress, End, OfTenant, Ranges};
-use crate::model::heads::{Head, Heads};
+use crate::model::addresses::{ByAddress, EndpointRanges, HeadRanges, OfTenant};
+use crate::model::heads::{Heads, RuleHead};
 use bartizan_rules::{AddressSet, Bound, Ranges as SetRanges};
 use std::collections::{BTreeSet, HashMap};
 
@@ -35,7 +35,7 @@ pub(crate) fn build(heads: &Heads, wanted: &BTreeSet<u32>) -> ByAddress {
         let addresses = set.v4.as_slice().iter().map(|(low, high)| u64::from(high - low) + 1).sum::<u64>();
         addresses <= (1 << 32) / SHARE && named.get(set).is_some_and(|count| *count <= NAMED_MAX)
     };
-    let by = |head: &Head| match (&head.source, &head.destination) {
+    let by = |head: &RuleHead| match (&head.source, &head.destination) {
         (Some(set), _) if is_small(set) => Some(By::Source),
         (_, Some(set)) if is_small(set) => Some(By::Destination),
         _ => None,
@@ -89,7 +89,7 @@ impl Lists {
         number
     }
 
-    fn of_tenant(&mut self, chosen: &[(u32, By)], heads: &[Option<Head>]) -> OfTenant {
+    fn of_tenant(&mut self, chosen: &[(u32, By)], heads: &[Option<RuleHead>]) -> OfTenant {
         let mut end = |end: By| {
             let all = AddressSet::all();
             let mut sets: Vec<(u32, &AddressSet)> = Vec::new();
@@ -105,7 +105,7 @@ impl Lists {
                 }
             }
             let v4 = self.ranges(sets.iter().map(|(head, set)| (*head, &set.v4)));
-            End { v4, v6: self.ranges(sets.iter().map(|(head, set)| (*head, &set.v6))) }
+            EndpointRanges { v4, v6: self.ranges(sets.iter().map(|(head, set)| (*head, &set.v6))) }
         };
         OfTenant { source: end(By::Source), destination: end(By::Destination) }
     }
@@ -114,7 +114,7 @@ impl Lists {
     fn ranges<'s, T: Bound + 's>(
         &mut self,
         sets: impl Iterator<Item = (u32, &'s SetRanges<T>)>,
-    ) -> Ranges<T> {
+    ) -> HeadRanges<T> {
         // Addresses at which the set of a head begins or ends.
         let mut bounds: Vec<(T, u32, bool)> = Vec::new();
         for (head, set) in sets {
@@ -124,7 +124,7 @@ impl Lists {
             }
         }
         bounds.sort_unstable();
-        let mut ranges = Ranges { starts: Vec::new(), lists: Vec::new() };
+        let mut ranges = HeadRanges { starts: Vec::new(), lists: Vec::new() };
         let mut here = BTreeSet::new();
         for at in bounds.chunk_by(|(one, ..), (other, ..)| one == other) {
             // Ranges of one set never touch, so no head begins and ends at the same address.
@@ -165,12 +165,12 @@ mod tests {
             .prop_map(|list| list.into_iter().map(|(low, more)| (low, low + more)).collect())
     }
 
-    fn heads() -> impl Strategy<Value = Vec<Option<Head>>> {
+    fn heads() -> impl Strategy<Value = Vec<Option<RuleHead>>> {
         let head = (any::<bool>(), any::<bool>(), end(), end()).prop_map(|(source, both, a, b)| {
             let wide: Vec<(u128, u128)> = a.iter().map(|(l, h)| (u128::from(*l), u128::from(*h))).collect();
             let (a, b) = (set(&a, &wide), source.then(|| set(&b, &[])).flatten());
             let (source, destination) = if source { (a, b) } else { (None, a) };
-            Some(Head { source, destination, bidirectional: both, ..Head::default() })
+            Some(RuleHead { source, destination, bidirectional: both, ..RuleHead::default() })
         });
         proptest::collection::vec(head, HEADS_MIN..HEADS_MIN + 20)
     }
@@ -203,10 +203,10 @@ mod tests {
 
     #[test]
     fn what_many_heads_name_and_what_is_large_is_left_to_the_groups() {
-        let own = |n: u32| Head { source: set(&[(n * 10, n * 10 + 3)], &[]), ..Head::default() };
-        let shared = Head { source: set(&[(7, 8)], &[]), ..Head::default() };
-        let large = Head { destination: set(&[(0, 1 << 30)], &[]), ..Head::default() };
-        let mut common: Vec<Option<Head>> = (100..100 + HEADS_MIN as u32).map(|n| Some(own(n))).collect();
+        let own = |n: u32| RuleHead { source: set(&[(n * 10, n * 10 + 3)], &[]), ..RuleHead::default() };
+        let shared = RuleHead { source: set(&[(7, 8)], &[]), ..RuleHead::default() };
+        let large = RuleHead { destination: set(&[(0, 1 << 30)], &[]), ..RuleHead::default() };
+        let mut common: Vec<Option<RuleHead>> = (100..100 + HEADS_MIN as u32).map(|n| Some(own(n))).collect();
         common.extend(vec![Some(shared); NAMED_MAX + 1]);
         common.push(Some(large));
         let heads = Heads { common, ..Heads::default() };

@@ -4,7 +4,7 @@
 use crate::model::buffers::Buffers;
 use crate::state::Names;
 use crate::state::shared::Shared;
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub struct Environment<'e> {
     /// Buffers by name.
     pub buffers: &'e Buffers,
     /// Settings of the engine.
-    pub settings: &'e Settings,
+    pub settings: &'e SettingsMap,
     shared: &'e Arc<Shared>,
     rule_folder: &'e std::path::Path,
     /// A keyword has used an input that may differ at the next load.
@@ -27,7 +27,7 @@ impl<'e> Environment<'e> {
     #[must_use]
     pub const fn new(
         buffers: &'e Buffers,
-        settings: &'e Settings,
+        settings: &'e SettingsMap,
         shared: &'e Arc<Shared>,
         rule_folder: &'e std::path::Path,
     ) -> Self {

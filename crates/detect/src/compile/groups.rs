@@ -13,7 +13,7 @@
 //! in any case. Bounds that would make too many cells are therefore left out: address sets beyond those that
 //! most heads name, and bounds of ports that lie close together.
 
-use crate::model::heads::{Head, Heads};
+use crate::model::heads::{Heads, RuleHead};
 use crate::model::signature::Family;
 use bartizan_base::{Direction, PerDirection, TenantId};
 use bartizan_classify::{HeaderRule, Net, Range};
@@ -63,12 +63,12 @@ struct ClientPorts {
 
 /// The heads that packets of a flow in one direction can meet: by the flow's cell, and by the client's port.
 #[derive(Clone, Copy, Debug)]
-pub struct Group<'g> {
+pub struct HeadGroup<'g> {
     cell: &'g [u64],
     client: &'g [u64],
 }
 
-impl Group<'_> {
+impl HeadGroup<'_> {
     /// Whether the group has a head.
     #[inline]
     #[must_use]
@@ -115,7 +115,7 @@ impl Groups {
                 }
                 continue;
             }
-            let scope = Scope::new(sets, &groups.firsts, tenant);
+            let scope = TenantHeads::new(sets, &groups.firsts, tenant);
             let first = groups.clients.len();
             let clients = scope.cells(most, |rule, protocol, cell| {
                 let number = u32::try_from(groups.of_rule.len()).unwrap_or(u32::MAX);
@@ -148,13 +148,19 @@ impl Groups {
     /// flow's lookup found, and by the client's port.
     #[inline]
     #[must_use]
-    pub fn find(&self, number: u32, set: usize, client_port: u16, direction: Direction) -> Option<Group<'_>> {
+    pub fn find(
+        &self,
+        number: u32,
+        set: usize,
+        client_port: u16,
+        direction: Direction,
+    ) -> Option<HeadGroup<'_>> {
         let (cell, clients) = *self.of_rule.get(number as usize)?;
         let clients = self.clients.get(clients as usize)?;
         let class =
             if clients.ends.len() > 1 { clients.ends.partition_point(|e| *e < client_port) } else { 0 };
         let words = *self.firsts.get(set)?..*self.firsts.get(set + 1)?;
-        Some(Group {
+        Some(HeadGroup {
             cell: self.cells.get(cell as usize)?[direction].get(words.clone())?,
             client: clients.classes.get(class)?[direction].get(words)?,
         })
@@ -170,7 +176,7 @@ struct AddressClass {
 }
 
 /// The address classes of an IP version, the class of the network of all addresses included.
-struct Version {
+struct FamilyClasses {
     family: Family,
     classes: Vec<AddressClass>,
 }
@@ -184,23 +190,23 @@ struct PortClass {
 }
 
 /// The heads that apply to the traffic of one tenant, or of all others; each with its bit.
-struct Scope<'h> {
+struct TenantHeads<'h> {
     tenant: Option<TenantId>,
-    heads: Vec<(usize, &'h Head)>,
+    heads: Vec<(usize, &'h RuleHead)>,
     words: usize,
 }
 
-impl<'h> Scope<'h> {
+impl<'h> TenantHeads<'h> {
     fn new(sets: &[&'h Heads], firsts: &[usize], tenant: Option<TenantId>) -> Self {
         let mut heads = Vec::new();
         for (set, first) in sets.iter().zip(firsts) {
             let list = tenant.map_or(set.common(), |t| set.of(t));
             heads.extend(list.iter().enumerate().filter_map(|(i, h)| Some((first * 64 + i, h.as_ref()?))));
         }
-        Scope { tenant, heads, words: firsts.last().copied().unwrap_or(0) }
+        TenantHeads { tenant, heads, words: firsts.last().copied().unwrap_or(0) }
     }
 
-    fn bits(&self, holds: impl Fn(&Head) -> bool) -> Bits {
+    fn bits(&self, holds: impl Fn(&RuleHead) -> bool) -> Bits {
         let mut bits = vec![0u64; self.words].into_boxed_slice();
         for (bit, _) in self.heads.iter().filter(|(_, head)| holds(head)) {
             if let Some(word) = bits.get_mut(bit / 64) {
@@ -260,7 +266,7 @@ impl<'h> Scope<'h> {
     }
 
     /// Classes of addresses from the sets that most heads name, as long as they make few pairs.
-    fn versions(&self, most: usize) -> [Version; 2] {
+    fn versions(&self, most: usize) -> [FamilyClasses; 2] {
         let mut chosen: Vec<&AddressSet> = Vec::new();
         let pairs = |sets: &[&AddressSet]| {
             let (v4, v6) = (networks(sets, Family::V4).len(), networks(sets, Family::V6).len());
@@ -289,14 +295,14 @@ impl<'h> Scope<'h> {
                     destination: self.bits(|h| may(h.destination.as_deref())),
                 }
             });
-            Version { family, classes: classes.collect() }
+            FamilyClasses { family, classes: classes.collect() }
         })
     }
 
     /// Server ports between the bounds that heads of a protocol name; neighbours are joined until at most
     /// `most` classes are left.
     fn ports(&self, protocol: u8, most: usize) -> Vec<PortClass> {
-        let concerned = |h: &Head| h.protocols.is_empty() || h.protocols.contains(&protocol);
+        let concerned = |h: &RuleHead| h.protocols.is_empty() || h.protocols.contains(&protocol);
         let mut starts = vec![0u16];
         for (_, head) in self.heads.iter().filter(|(_, h)| concerned(h)) {
             for set in [&head.source_ports, &head.destination_ports].into_iter().flatten() {
@@ -316,14 +322,14 @@ impl<'h> Scope<'h> {
         };
         let mut classes: Vec<PortClass> = starts.iter().enumerate().map(new).collect();
         // Ports are marked head by head: most heads name a single port.
-        let set_bits = |classes: &mut [PortClass], set: Option<&PortSet>, bit: usize, side: Side| {
+        let set_bits = |classes: &mut [PortClass], set: Option<&PortSet>, bit: usize, side: HeadSide| {
             let all = [(0, u16::MAX)];
             for (first, last) in set.map_or(all.as_slice(), PortSet::as_slice) {
                 let from = classes.partition_point(|c| c.ports.last < *first);
                 for class in classes.iter_mut().skip(from).take_while(|c| c.ports.first <= *last) {
                     let bits = match side {
-                        Side::Source => &mut class.source,
-                        Side::Destination => &mut class.destination,
+                        HeadSide::Source => &mut class.source,
+                        HeadSide::Destination => &mut class.destination,
                     };
                     if let Some(word) = bits.get_mut(bit / 64) {
                         *word |= 1 << (bit % 64);
@@ -332,21 +338,21 @@ impl<'h> Scope<'h> {
             }
         };
         for (bit, head) in &self.heads {
-            set_bits(&mut classes, head.source_ports.as_deref(), *bit, Side::Source);
-            set_bits(&mut classes, head.destination_ports.as_deref(), *bit, Side::Destination);
+            set_bits(&mut classes, head.source_ports.as_deref(), *bit, HeadSide::Source);
+            set_bits(&mut classes, head.destination_ports.as_deref(), *bit, HeadSide::Destination);
         }
         classes
     }
 }
 
 #[derive(Clone, Copy)]
-enum Side {
+enum HeadSide {
     Source,
     Destination,
 }
 
 /// Whether a head applies to packets of a protocol and IP version.
-fn is_about(head: &Head, protocol: u8, family: Family) -> bool {
+fn is_about(head: &RuleHead, protocol: u8, family: Family) -> bool {
     (head.protocols.is_empty() || head.protocols.contains(&protocol))
         && (head.family == Family::Any || head.family == family)
 }

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Identity of a guard: buffer, letter case, bytes.
-type Key<'s> = (u16, bool, &'s [u8]);
+type GuardKey<'s> = (u16, bool, &'s [u8]);
 
 /// Gives the rules on transactions of a protocol and direction their guards.
 pub(crate) fn add(
@@ -29,7 +29,7 @@ pub(crate) fn add(
         let values = signature.map_or(&[][..], |signature| &signature.values);
         values.iter().filter_map(move |check| guard_of(check, buffers, protocol, direction))
     };
-    let mut shared: HashMap<Key<'_>, (usize, Guard)> = HashMap::new();
+    let mut shared: HashMap<GuardKey<'_>, (usize, Guard)> = HashMap::new();
     for (_, rule) in rules.always.rules.iter().chain(&rules.beside_stream.rules) {
         for (key, spec, literal) in of_rule(*rule) {
             let guard = || (0, Guard { spec, literal: literal.clone() });
@@ -40,7 +40,7 @@ pub(crate) fn add(
     // Guards that most rules want come first; ties have an order that is the same in each run.
     guards.sort_unstable_by_key(|(key, (rules, _))| (Reverse(*rules), *key));
     guards.truncate(GUARDS_MAX);
-    let places: HashMap<Key<'_>, usize> =
+    let places: HashMap<GuardKey<'_>, usize> =
         guards.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
     let wants = |rule: u32| {
         let places = of_rule(rule).filter_map(|(key, ..)| places.get(&key));
@@ -66,7 +66,7 @@ fn guard_of<'s>(
     buffers: &Buffers,
     protocol: ProtocolId,
     direction: Direction,
-) -> Option<(Key<'s>, &'static BufferSpec, &'s Literal)> {
+) -> Option<(GuardKey<'s>, &'static BufferSpec, &'s Literal)> {
     let BufferRef::Tx(buffer) = check.buffer else { return None };
     let spec = buffers.tx(buffer)?.of(protocol)?;
     let Some(Item::Literal(literal)) = check.program.items.first() else { return None };

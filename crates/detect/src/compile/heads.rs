@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Numbers the heads of rules while rules are read, and resolves each head for all tenants.
 
-use crate::model::heads::{Head, Heads};
+use crate::model::heads::{Heads, RuleHead};
 use crate::model::signature::{Family, ProtocolMatch};
 use bartizan_base::TenantId;
 use bartizan_rules::{
-    AddressExpr, ExprKind, PortExpr, ResolveError, Resolver, Rule, RuleDirection, Variables,
+    AddressExpr, ExprKind, PortExpr, ResolveError, Resolver, Rule, RuleDirection, RuleVariables,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A head as the rule writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Written {
+struct HeadExpr {
     source: Arc<AddressExpr>,
     destination: Arc<AddressExpr>,
     source_ports: Arc<PortExpr>,
@@ -31,9 +31,9 @@ pub struct BadHead {
     pub place: bartizan_rules::Span,
 }
 
-impl Written {
+impl HeadExpr {
     fn of(rule: &Rule, protocol: &ProtocolMatch) -> Self {
-        Written {
+        HeadExpr {
             source: rule.src.expr.clone(),
             destination: rule.dst.expr.clone(),
             source_ports: rule.src_port.expr.clone(),
@@ -46,12 +46,12 @@ impl Written {
 
     /// Resolves the head; an error carries the index of the failing part (source, its ports, destination, its
     /// ports).
-    fn resolve(&self, resolver: &mut Resolver<'_>) -> Result<Head, (usize, ResolveError)> {
+    fn resolve(&self, resolver: &mut Resolver<'_>) -> Result<RuleHead, (usize, ResolveError)> {
         let source = resolver.address_set(&self.source).map_err(|e| (0, e))?;
         let source_ports = resolver.port_set(&self.source_ports).map_err(|e| (1, e))?;
         let destination = resolver.address_set(&self.destination).map_err(|e| (2, e))?;
         let destination_ports = resolver.port_set(&self.destination_ports).map_err(|e| (3, e))?;
-        Ok(Head {
+        Ok(RuleHead {
             source: (!source.is_all()).then_some(source),
             destination: (!destination.is_all()).then_some(destination),
             source_ports: (!is_any(&self.source_ports)).then_some(source_ports),
@@ -71,12 +71,12 @@ fn is_any(ports: &PortExpr) -> bool {
 
 /// Collects heads while rules are read.
 #[derive(Debug, Default)]
-pub(crate) struct Collector {
-    numbers: HashMap<Written, u32>,
-    heads: Vec<Head>,
+pub(crate) struct HeadCollector {
+    numbers: HashMap<HeadExpr, u32>,
+    heads: Vec<RuleHead>,
 }
 
-impl Collector {
+impl HeadCollector {
     /// Adds a rule's head and returns its number.
     pub fn add(
         &mut self,
@@ -84,7 +84,7 @@ impl Collector {
         protocol: &ProtocolMatch,
         resolver: &mut Resolver<'_>,
     ) -> Result<u32, BadHead> {
-        let written = Written::of(rule, protocol);
+        let written = HeadExpr::of(rule, protocol);
         if let Some(number) = self.numbers.get(&written) {
             return Ok(*number);
         }
@@ -99,7 +99,7 @@ impl Collector {
     }
 
     /// All heads, resolved for each tenant that has variables of its own.
-    pub fn finish(self, tenants: &[(TenantId, Variables)]) -> Heads {
+    pub fn finish(self, tenants: &[(TenantId, RuleVariables)]) -> Heads {
         let mut written: Vec<_> = self.numbers.into_iter().collect();
         written.sort_unstable_by_key(|(_, number)| *number);
         let of_tenants = tenants.iter().map(|(tenant, variables)| {

@@ -10,7 +10,7 @@
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::refusal::KeywordError;
 use crate::model::buffers::{BufferRef, Buffers};
-use crate::model::condition::{Answer, PacketCondition, Scene, TxCondition};
+use crate::model::condition::{Answer, ConditionContext, PacketCondition, TxCondition};
 pub use crate::model::hook::{Hook, all};
 pub(crate) use crate::model::hook::{find, find_own, names, progress};
 use crate::model::signature::{FlowNeeds, Signature, TxCheck};
@@ -27,7 +27,7 @@ const OF_PACKETS: [&str; 4] = ["flow_start", "pre_flow", "pre_stream", "all"];
 struct FlowStart;
 
 impl PacketCondition for FlowStart {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         scene.flow.is_some_and(|flow| flow.packets[scene.direction] == 1)
     }
 
@@ -46,7 +46,7 @@ struct EachPacket {
 }
 
 impl PacketCondition for EachPacket {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         scene.packet.is_some()
     }
 
@@ -67,7 +67,7 @@ struct AtState {
 }
 
 impl TxCondition for AtState {
-    fn matches(&self, tx: &dyn Transaction, _direction: Direction, _scene: &Scene<'_>) -> Answer {
+    fn matches(&self, tx: &dyn Transaction, _direction: Direction, _scene: &ConditionContext<'_>) -> Answer {
         let Hook { direction, state, .. } = self.hook;
         let left = tx.common().looked[direction] > state;
         if progress(tx, direction) < state { Answer::NotYet } else { Answer::from(!(self.alone && left)) }

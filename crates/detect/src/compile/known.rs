@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, Weak};
 /// Compiled rules by their text. All loads that use one cache have the same settings, variables, classes,
 /// reference systems and shared state.
 #[derive(Default)]
-pub struct Known {
+pub struct RuleCache {
     hasher: RandomState,
     rules: Mutex<HashMap<u64, Weak<Signature>>>,
 }
 
-impl Known {
+impl RuleCache {
     /// The rule with exactly this text, if some generation has it.
     pub(crate) fn find(&self, text: &[u8]) -> Option<Arc<Signature>> {
         let rules = self.rules.lock().ok()?;

@@ -36,12 +36,12 @@ type RuleAndHead = (u32, u32);
 
 /// Collects the literals of one buffer.
 #[derive(Default)]
-pub(crate) struct Collector {
+pub(crate) struct LiteralCollector {
     /// Literal (bytes, nocase) to rules.
     literals: BTreeMap<(Vec<u8>, bool), Vec<RuleAndHead>>,
 }
 
-impl Collector {
+impl LiteralCollector {
     /// Adds a rule by its fast pattern.
     pub(crate) fn add(&mut self, signature: &Member, index: u32) {
         if let Some(fast) = &signature.fast_pattern {
@@ -57,7 +57,7 @@ impl Collector {
     }
 
     /// Adds all literals of another collector.
-    pub(crate) fn add_all(&mut self, other: &Collector) {
+    pub(crate) fn add_all(&mut self, other: &LiteralCollector) {
         for (literal, rules) in &other.literals {
             self.literals.entry(literal.clone()).or_default().extend(rules);
         }
@@ -95,7 +95,7 @@ impl Collector {
             self.literals.into_iter().partition(|((bytes, _), _)| bytes.len() <= BRIEF);
         let apart = longer.len() >= APART_MIN && (brief.len() <= FEW || brief.len() >= APART_MIN);
         let parts = if apart {
-            vec![Collector { literals: longer }, Collector { literals: brief }]
+            vec![LiteralCollector { literals: longer }, LiteralCollector { literals: brief }]
         } else {
             self.literals = brief.into_iter().chain(longer).collect();
             vec![self]

@@ -10,6 +10,6 @@ pub(crate) const BUFFER: &str = "file.magic";
 ///
 /// # Errors
 /// libmagic or its database is missing.
-pub fn libmagic(settings: &bartizan_base::Settings) -> Result<Magic, MagicError> {
+pub fn libmagic(settings: &bartizan_base::SettingsMap) -> Result<Magic, MagicError> {
     Magic::of(&settings.get("magic-file").map(str::to_owned))
 }

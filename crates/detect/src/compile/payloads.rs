@@ -4,7 +4,7 @@
 //! Most rules on packets require that a literal lies near the beginning, or that the payload is short. A long
 //! segment of a transfer is searched whole only for the few rules that require neither.
 
-use crate::compile::literals::Collector;
+use crate::compile::literals::LiteralCollector;
 use crate::model::basis::{Packets, payload_literals, payload_programs};
 use crate::model::content::{Item, Literal, Number, Program};
 use crate::model::prefilter::{HeadSet, PayloadSets, SHORT_MAX, StreamSets};
@@ -82,8 +82,8 @@ fn constant(number: Option<Number>, absent: Option<usize>) -> Option<usize> {
 /// Collects the rules on streams in one direction.
 #[derive(Default)]
 pub(crate) struct StreamCollector {
-    head: (Collector, usize),
-    whole: Collector,
+    head: (LiteralCollector, usize),
+    whole: LiteralCollector,
 }
 
 impl StreamCollector {
@@ -106,7 +106,7 @@ impl StreamCollector {
 
 impl HeadSet {
     fn build(
-        (collector, within): (Collector, usize),
+        (collector, within): (LiteralCollector, usize),
         compiler: &Compiler,
     ) -> Result<Option<Self>, BuildError> {
         Ok(collector.build(compiler)?.map(|set| HeadSet { set, within }))
@@ -116,11 +116,11 @@ impl HeadSet {
 /// Collects the rules on the payloads of packets of one class and direction.
 #[derive(Default)]
 pub(crate) struct PayloadCollector {
-    head: (Collector, usize),
-    whole: Collector,
+    head: (LiteralCollector, usize),
+    whole: LiteralCollector,
     /// Rules that inspect a packet only where its payload is no part of the stream.
-    outside: Collector,
-    short: Collector,
+    outside: LiteralCollector,
+    short: LiteralCollector,
 }
 
 impl PayloadCollector {
@@ -146,11 +146,11 @@ impl PayloadCollector {
 
     /// Compiles the collected literals.
     pub fn build(self, compiler: &Compiler) -> Result<PayloadSets, BuildError> {
-        let with_outside = |inside: &Collector| {
+        let with_outside = |inside: &LiteralCollector| {
             if self.outside.is_empty() {
                 return Ok(Vec::new());
             }
-            let mut both = Collector::default();
+            let mut both = LiteralCollector::default();
             both.add_all(inside);
             both.add_all(&self.outside);
             both.build_by_length(compiler)

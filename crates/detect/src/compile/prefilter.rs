@@ -8,7 +8,7 @@
 
 use crate::compile::addresses;
 use crate::compile::guards;
-use crate::compile::literals::Collector;
+use crate::compile::literals::LiteralCollector;
 use crate::compile::payloads::{PayloadCollector, StreamCollector};
 use crate::model::basis::{Basis, Packets};
 use crate::model::buffers::{BufferRef, Buffers};
@@ -39,8 +39,8 @@ pub fn build(
     let mut prefilters = Prefilters::default();
     let mut payloads: PerClass<PayloadCollector> = PerClass::default();
     let mut stream: PerDirection<StreamCollector> = PerDirection::default();
-    let mut packet_buffers: BTreeMap<u16, Collector> = BTreeMap::new();
-    let mut tx: BTreeMap<TxKey, (Collector, &ValueCheck)> = BTreeMap::new();
+    let mut packet_buffers: BTreeMap<u16, LiteralCollector> = BTreeMap::new();
+    let mut tx: BTreeMap<TxKey, (LiteralCollector, &ValueCheck)> = BTreeMap::new();
     for (index, signature) in signatures.iter().enumerate() {
         let index = index as u32;
         if signature.inspects_frames() {
@@ -147,7 +147,7 @@ fn add_frames(prefilters: &mut Prefilters, buffers: &Buffers, signature: &Member
 
 fn add_tx<'s>(
     prefilters: &mut Prefilters,
-    tx: &mut BTreeMap<TxKey, (Collector, &'s ValueCheck)>,
+    tx: &mut BTreeMap<TxKey, (LiteralCollector, &'s ValueCheck)>,
     buffers: &Buffers,
     signature: &'s Member,
     index: u32,
@@ -170,7 +170,7 @@ fn add_tx<'s>(
                 }
                 let buffer = searched_as(buffers, buffer, spec, direction);
                 let key = (protocol.0, direction as u8, buffer, transforms_key(check));
-                tx.entry(key).or_insert_with(|| (Collector::default(), check)).0.add(signature, index);
+                tx.entry(key).or_insert_with(|| (LiteralCollector::default(), check)).0.add(signature, index);
                 placed = true;
             }
         }
@@ -214,7 +214,7 @@ fn protocols_of(signature: &Signature, buffers: &Buffers) -> Vec<ProtocolId> {
 
 fn build_tx(
     prefilters: &mut Prefilters,
-    tx: BTreeMap<TxKey, (Collector, &ValueCheck)>,
+    tx: BTreeMap<TxKey, (LiteralCollector, &ValueCheck)>,
     buffers: &Buffers,
     compiler: &Compiler,
 ) -> Result<(), BuildError> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rules that a scan finds worth evaluating.
 
-use crate::compile::groups::Group;
+use crate::compile::groups::HeadGroup;
 use crate::model::prefilter::Set;
 use bartizan_pattern::Scratch;
 
@@ -9,7 +9,7 @@ impl Set {
     /// Whether a flow of this group can meet the head of one of the rules; without a group, yes. If not, the
     /// scan can be skipped.
     #[must_use]
-    pub fn is_met(&self, group: Option<Group<'_>>) -> bool {
+    pub fn is_met(&self, group: Option<HeadGroup<'_>>) -> bool {
         let Some(group) = group.filter(|_| !self.heads.is_empty()) else { return true };
         (0..).zip(&self.heads).any(|(word, heads)| group.word(word) & heads != 0)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Running a content program on a value.
 
-use crate::model::condition::{Answer, BufferCondition, Measure, Scene};
+use crate::model::condition::{Answer, BufferCondition, ConditionContext, Measure};
 use crate::model::content::{Capture, Item, Literal, Number, Program, RegexItem, VARIABLES_MAX};
 use bartizan_pattern::{MatchOptions, Scratch};
 use bartizan_rules::UintMatch;
@@ -11,11 +11,11 @@ use bartizan_rules::UintMatch;
 pub const STEPS_MAX: u32 = 3_000;
 
 /// Position from which relative items start.
-pub type Cursor = usize;
+pub type MatchCursor = usize;
 
 /// The result of a program's run on a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ProgramOutcome {
     /// All items hold.
     Match,
     /// Some item does not hold.
@@ -27,7 +27,7 @@ pub enum Outcome {
 /// State of a run beside program and value; the worker owns and reuses it.
 pub struct Evaluation<'e> {
     /// Data that conditions may inspect.
-    pub scene: Scene<'e>,
+    pub scene: ConditionContext<'e>,
     /// Scratch memory of the pattern engines.
     pub scratch: &'e mut Scratch,
     /// Values of `byte_extract` and `byte_math`, kept across the buffers of one rule.
@@ -50,18 +50,18 @@ pub struct Evaluation<'e> {
 
 /// Runs a program on a value.
 #[must_use]
-pub fn evaluate(program: &Program, value: &[u8], run: &mut Evaluation<'_>) -> Outcome {
+pub fn evaluate(program: &Program, value: &[u8], run: &mut Evaluation<'_>) -> ProgramOutcome {
     run.steps = STEPS_MAX;
     match items(&program.items, value, 0, run) {
-        Step::Match => Outcome::Match,
-        Step::NotYet => Outcome::NotYet,
-        Step::Next | Step::Stop => Outcome::NoMatch,
+        ItemOutcome::Match => ProgramOutcome::Match,
+        ItemOutcome::NotYet => ProgramOutcome::NotYet,
+        ItemOutcome::Next | ItemOutcome::Stop => ProgramOutcome::NoMatch,
     }
 }
 
 /// Outcome of a program's remaining items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum ItemOutcome {
     /// All remaining items hold.
     Match,
     /// An item fails from this cursor; another occurrence of an earlier item may help.
@@ -76,11 +76,11 @@ enum Step {
 const DATA_AT_MAX: u64 = 100_000_000;
 
 /// Runs the remaining items of a program from a cursor.
-fn items(list: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) -> Step {
-    let Some((item, rest)) = list.split_first() else { return Step::Match };
+fn items(list: &[Item], value: &[u8], cursor: MatchCursor, run: &mut Evaluation<'_>) -> ItemOutcome {
+    let Some((item, rest)) = list.split_first() else { return ItemOutcome::Match };
     run.steps = run.steps.saturating_sub(1);
     if run.steps == 0 {
-        return Step::Stop;
+        return ItemOutcome::Stop;
     }
     match item {
         Item::Literal(literal) => literal_item(literal, rest, value, cursor, run),
@@ -93,7 +93,7 @@ fn items(list: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) 
         }
         Item::Test(test) => {
             let holds = test.holds(value, cursor, run.variables, run.little_endian);
-            if holds { items(rest, value, cursor, run) } else { Step::Next }
+            if holds { items(rest, value, cursor, run) } else { ItemOutcome::Next }
         }
         Item::Jump(jump) => {
             let target = jump.target(value, cursor, run.variables, run.little_endian);
@@ -111,9 +111,9 @@ fn items(list: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) 
             if check.matches(value.len() as u64) {
                 items(rest, value, cursor, run)
             } else if run.complete || matches!(check, UintMatch::Less(_) | UintMatch::LessEqual(_)) {
-                Step::Stop
+                ItemOutcome::Stop
             } else {
-                Step::NotYet
+                ItemOutcome::NotYet
             }
         }
         Item::Base64 { bytes, offset, relative, inner } => {
@@ -123,15 +123,15 @@ fn items(list: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) 
         Item::Custom(condition) => match custom(condition.as_ref(), value, run) {
             Answer::Yes => {
                 let step = items(rest, value, cursor, run);
-                if step == Step::Match
+                if step == ItemOutcome::Match
                     && let Some((name, json)) = condition.context(value)
                 {
                     run.captured.push((Capture::Context(name), json.to_vec()));
                 }
                 step
             }
-            Answer::No => Step::Stop,
-            Answer::NotYet => Step::NotYet,
+            Answer::No => ItemOutcome::Stop,
+            Answer::NotYet => ItemOutcome::NotYet,
         },
     }
 }
@@ -150,10 +150,15 @@ fn custom(condition: &dyn BufferCondition, value: &[u8], run: &mut Evaluation<'_
     }
 }
 
-fn from_cursor(cursor: Option<Cursor>, rest: &[Item], value: &[u8], run: &mut Evaluation<'_>) -> Step {
+fn from_cursor(
+    cursor: Option<MatchCursor>,
+    rest: &[Item],
+    value: &[u8],
+    run: &mut Evaluation<'_>,
+) -> ItemOutcome {
     match cursor {
         Some(cursor) => items(rest, value, cursor, run),
-        None => Step::Next,
+        None => ItemOutcome::Next,
     }
 }
 
@@ -164,15 +169,15 @@ fn data_at(
     relative: bool,
     negated: bool,
     length: usize,
-    cursor: Cursor,
+    cursor: MatchCursor,
     run: &Evaluation<'_>,
-) -> Option<Step> {
+) -> Option<ItemOutcome> {
     let (position, fixed) = match at {
         Number::Constant(n) => (u64::try_from(n).unwrap_or(0), true),
         Number::Variable(v) => (run.variables.get(usize::from(v)).copied().unwrap_or(0), false),
     };
     if !fixed && position >= DATA_AT_MAX {
-        return if negated { None } else { Some(Step::Next) };
+        return if negated { None } else { Some(ItemOutcome::Next) };
     }
     let length = length as u64;
     let there = if relative { (cursor as u64).saturating_add(position) <= length } else { position < length };
@@ -182,45 +187,45 @@ fn data_at(
     // Another occurrence does not change a fixed position, except that a later one may lie close enough to
     // the end.
     let hopeless = fixed && !(relative && negated);
-    Some(if hopeless { Step::Stop } else { Step::Next })
+    Some(if hopeless { ItemOutcome::Stop } else { ItemOutcome::Next })
 }
 
 fn literal_item(
     literal: &Literal,
     rest: &[Item],
     value: &[u8],
-    cursor: Cursor,
+    cursor: MatchCursor,
     run: &mut Evaluation<'_>,
-) -> Step {
+) -> ItemOutcome {
     let window = literal.window(cursor, value.len(), run.variables);
     if literal.negated {
         let found = window.is_some_and(|(start, end)| literal.forbidden_in(value, start, end));
         return match found {
             false => items(rest, value, cursor, run),
-            true if literal.is_single() => Step::Stop,
-            true => Step::Next,
+            true if literal.is_single() => ItemOutcome::Stop,
+            true => ItemOutcome::Next,
         };
     }
-    let Some((start, end)) = window else { return Step::Next };
+    let Some((start, end)) = window else { return ItemOutcome::Next };
     let mut from = start;
     loop {
         let Some(at) = literal.find(value, from, end) else {
-            return if literal.is_relative() { Step::Next } else { Step::Stop };
+            return if literal.is_relative() { ItemOutcome::Next } else { ItemOutcome::Stop };
         };
         match items(rest, value, at.saturating_add(literal.bytes.len()), run) {
-            Step::Next if !literal.retried => return Step::Stop,
-            Step::Next => {}
-            Step::Match => {
+            ItemOutcome::Next if !literal.retried => return ItemOutcome::Stop,
+            ItemOutcome::Next => {}
+            ItemOutcome::Match => {
                 if let (Some(bytes), Ok(at)) = (&literal.replace, u32::try_from(at)) {
                     run.captured.push((Capture::Replace(at), bytes.to_vec()));
                 }
-                return Step::Match;
+                return ItemOutcome::Match;
             }
             other => return other,
         }
         from = at.saturating_add(1);
         if from > end {
-            return Step::Next;
+            return ItemOutcome::Next;
         }
     }
 }
@@ -229,12 +234,12 @@ fn regex_item(
     item: &RegexItem,
     rest: &[Item],
     value: &[u8],
-    cursor: Cursor,
+    cursor: MatchCursor,
     run: &mut Evaluation<'_>,
-) -> Step {
+) -> ItemOutcome {
     // A relative expression does not see bytes before the cursor: `^` matches at the cursor.
     let base = if item.relative { cursor } else { 0 };
-    let Some(seen) = value.get(base..) else { return Step::Next };
+    let Some(seen) = value.get(base..) else { return ItemOutcome::Next };
     let mut from = 0;
     loop {
         let found = match item.regex.find_at(run.scratch, seen, from, MatchOptions::empty()) {
@@ -242,14 +247,14 @@ fn regex_item(
             Err(_) => {
                 // The result is neither a match nor, when negated, the absence of one.
                 run.limit_hit = true;
-                return Step::Next;
+                return ItemOutcome::Next;
             }
         };
         let Some((start, end)) = found.as_ref().map(|m| (m.start(), m.end())) else {
-            return if item.negated { items(rest, value, cursor, run) } else { Step::Next };
+            return if item.negated { items(rest, value, cursor, run) } else { ItemOutcome::Next };
         };
         if item.negated {
-            return Step::Next;
+            return ItemOutcome::Next;
         }
         for (group, target) in &item.captures {
             let range = found.as_ref().and_then(|m| m.group(*group));
@@ -258,19 +263,25 @@ fn regex_item(
             }
         }
         match items(rest, value, base.saturating_add(end), run) {
-            Step::Next if item.anchors => {}
+            ItemOutcome::Next if item.anchors => {}
             other => return other,
         }
         from = start.saturating_add(1);
         if from > seen.len() {
-            return Step::Next;
+            return ItemOutcome::Next;
         }
     }
 }
 
 /// Evaluates `base64_decode`, which ends the program: the conditions on the decoded bytes decide.
-fn base64_item(from: usize, limit: u32, inner: &Program, value: &[u8], run: &mut Evaluation<'_>) -> Step {
-    let Some(mut encoded) = value.get(from..) else { return Step::Next };
+fn base64_item(
+    from: usize,
+    limit: u32,
+    inner: &Program,
+    value: &[u8],
+    run: &mut Evaluation<'_>,
+) -> ItemOutcome {
+    let Some(mut encoded) = value.get(from..) else { return ItemOutcome::Next };
     if limit != 0 {
         encoded = encoded.get(..limit as usize).unwrap_or(encoded);
     }
@@ -278,11 +289,12 @@ fn base64_item(from: usize, limit: u32, inner: &Program, value: &[u8], run: &mut
     decoded.clear();
     bartizan_applayer::content::base64::decode(
         encoded,
-        bartizan_applayer::content::base64::Mode::Rfc4648,
+        bartizan_applayer::content::base64::Base64Mode::Rfc4648,
         &mut decoded,
     );
-    let holds =
-        !decoded.is_empty() && !inner.is_empty() && items(&inner.items, &decoded, 0, run) == Step::Match;
+    let holds = !decoded.is_empty()
+        && !inner.is_empty()
+        && items(&inner.items, &decoded, 0, run) == ItemOutcome::Match;
     *run.decoded = decoded;
-    if holds { Step::Match } else { Step::Next }
+    if holds { ItemOutcome::Match } else { ItemOutcome::Next }
 }

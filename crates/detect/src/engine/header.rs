@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The head of a rule: protocol, addresses, ports, and `flow:`.
 
-use crate::model::condition::Scene;
+use crate::model::condition::ConditionContext;
 pub use crate::model::ends::{Ends, ports};
 use crate::model::heads::Heads;
 use crate::model::signature::{Family, FlowNeeds, Member, ProtocolMatch};
@@ -10,7 +10,7 @@ use bartizan_packet::PacketFlags;
 
 /// Whether protocol, addresses, ports and flow conditions of a rule hold.
 #[must_use]
-pub fn holds(signature: &Member, heads: &Heads, scene: &Scene<'_>) -> bool {
+pub fn holds(signature: &Member, heads: &Heads, scene: &ConditionContext<'_>) -> bool {
     // As in Suricata, a packet that is no IP is evaluated against rules on decoding alone; a packet with
     // broken IP, also against rules on addresses alone.
     let is_ip = scene.packet.is_none_or(|packet| {
@@ -54,7 +54,7 @@ fn family_holds(family: Family, flow: &bartizan_function::view::FlowView<'_>) ->
     }
 }
 
-pub(crate) fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
+pub(crate) fn protocol_holds(protocol: &ProtocolMatch, scene: &ConditionContext<'_>) -> bool {
     if let Some(packet) = scene.packet {
         let decoded = packet.decoded();
         let family = match protocol.family {
@@ -80,7 +80,7 @@ pub(crate) fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> boo
     scene.flow.and_then(|f| f.app.current()).is_some_and(|p| protocol.app.contains(&p))
 }
 
-pub(crate) fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
+pub(crate) fn flow_holds(needs: FlowNeeds, scene: &ConditionContext<'_>) -> bool {
     if needs.is_empty() {
         return true;
     }
@@ -107,6 +107,6 @@ pub(crate) fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
 }
 
 /// Whether addresses and ports of a rule's head hold.
-pub(crate) fn ends_hold(signature: &Member, heads: &Heads, scene: &Scene<'_>) -> bool {
+pub(crate) fn ends_hold(signature: &Member, heads: &Heads, scene: &ConditionContext<'_>) -> bool {
     heads.get(scene.tenant, signature.head).is_some_and(|head| head.is_any() || head.holds(Ends::of(scene)))
 }

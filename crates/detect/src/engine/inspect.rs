@@ -5,20 +5,20 @@
 //! transactions of the packet's direction; and once more those rules on payloads that require a flowbit which
 //! a rule on a transaction has set. Matches come out in the order of evaluation; a pass rule ends the list.
 
-use crate::compile::groups::Group;
+use crate::compile::groups::HeadGroup;
 use crate::engine::candidates::Candidates;
-use crate::engine::evaluate::{Evaluation, Outcome, evaluate};
+use crate::engine::evaluate::{Evaluation, ProgramOutcome, evaluate};
 use crate::engine::prefilter::PrefilterKeys;
-use crate::engine::request::{Asked, carry_out, mark_files};
+use crate::engine::request::{PendingRequest, carry_out, mark_files};
 use crate::engine::txstate::FlowDetect;
 pub use crate::engine::window::StreamWindow;
 use crate::model::basis::{Basis, Packets, payload_programs};
-use crate::model::buffers::{BufferRef, PacketBytes, packet_buffer};
-use crate::model::condition::{Limited, Measure, Scene};
+use crate::model::buffers::{BufferRef, PacketBufferValue, packet_buffer};
+use crate::model::condition::{ConditionContext, Limited, Measure};
 use crate::model::content::{Capture, VARIABLES_MAX};
 use crate::model::ends::Ends;
 use crate::model::firewall::Gate;
-use crate::model::left::{Left, LeftKind};
+use crate::model::left::{AlertContext, LeftKind};
 use crate::model::prefilter::{Always, ProtocolClass, StreamSets};
 use crate::model::request::Request;
 use crate::model::signature::{Absent, Kind, Member, RuleAction, Signature, ValueCheck};
@@ -46,9 +46,9 @@ const UDP: u8 = 17;
 const WHOLE: u32 = 1 << 31;
 
 /// The input of one inspection.
-pub struct Work<'a> {
+pub struct InspectionInput<'a> {
     /// Data that conditions may inspect; [`inspect`] fills in its `state`.
-    pub scene: Scene<'a>,
+    pub scene: ConditionContext<'a>,
     /// New stream data.
     pub stream: Option<StreamWindow<'a>>,
     /// The packet's payload went into the stream (rules on streams inspect it there, not here).
@@ -57,7 +57,7 @@ pub struct Work<'a> {
     pub again: bool,
     /// The heads that packets of the flow in this direction can meet, from the flow's lookup; `None`:
     /// unknown.
-    pub group: Option<Group<'a>>,
+    pub group: Option<HeadGroup<'a>>,
     /// The running generation, which may share rules of an earlier one.
     pub generation: Generation,
     /// The rules that the flow's policy sees; `None`: all.
@@ -98,7 +98,7 @@ pub struct Hit {
 
 /// Detection state of one worker; reused from packet to packet.
 #[derive(Default)]
-pub struct Worker {
+pub struct DetectWorker {
     scratch: bartizan_pattern::Scratch,
     candidates: Candidates,
     variables: [u64; VARIABLES_MAX],
@@ -124,23 +124,23 @@ pub struct Worker {
     /// Rules on payloads that read flowbits and whose packet conditions did not hold for the current packet.
     asking: Vec<u32>,
     /// Values of the current packet's matches for their alerts.
-    pub left: Vec<Left>,
+    pub left: Vec<AlertContext>,
     /// Replacements in the packet's payload that rules require: offset and bytes, in the order of the
     /// matches.
     pub edits: Vec<(u32, Vec<u8>)>,
     /// Requests that are carried out with their transaction.
-    asked: Vec<Asked>,
+    asked: Vec<PendingRequest>,
     /// Number of expressions that reached their match limit.
     pub limits_hit: u64,
     /// Number of matches that do not count yet, since a threshold is not reached.
     pub withheld: u64,
 }
 
-impl Worker {
+impl DetectWorker {
     /// Makes a worker for a rule set.
     #[must_use]
     pub fn new(rules: &RuleSet) -> Self {
-        let mut worker = Worker::default();
+        let mut worker = DetectWorker::default();
         worker.candidates.reserve(rules.signatures.len());
         worker
     }
@@ -152,8 +152,13 @@ impl Worker {
     }
 }
 
-/// Inspects one packet. Afterwards [`Worker::hits`] has the matches, in the order of evaluation.
-pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetect>, work: Work<'_>) {
+/// Inspects one packet. Afterwards [`DetectWorker::hits`] has the matches, in the order of evaluation.
+pub fn inspect(
+    rules: &RuleSet,
+    worker: &mut DetectWorker,
+    flow: Option<&mut FlowDetect>,
+    work: InspectionInput<'_>,
+) {
     worker.hits.clear();
     worker.gate_hits.clear();
     worker.left.clear();
@@ -180,14 +185,16 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     if !work.again {
         flow.forget_over();
     }
-    let Work { scene, stream, payload_in_stream, again, prevention, waits, stray, mut app, .. } = work;
+    let InspectionInput {
+        scene, stream, payload_in_stream, again, prevention, waits, stray, mut app, ..
+    } = work;
     let group = work.group.filter(|_| is_of_flow(&scene));
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
     let guess = app
         .as_ref()
         .filter(|_| guesses)
         .and_then(|app| app.layer().first_open(scene.direction, scene.function));
-    let mut pass = Pass {
+    let mut pass = InspectionRun {
         rules,
         worker,
         flow,
@@ -255,7 +262,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
 }
 
 /// Whether a packet has its flow's header; an ICMP error about a flow has another.
-fn is_of_flow(scene: &Scene<'_>) -> bool {
+fn is_of_flow(scene: &ConditionContext<'_>) -> bool {
     let same = |flow: &FlowView<'_>| {
         scene.packet.is_none_or(|packet| packet.decoded().proto() == Some(flow.protocol))
     };
@@ -263,14 +270,14 @@ fn is_of_flow(scene: &Scene<'_>) -> bool {
 }
 
 /// Whether a packet is an ICMP error about its flow.
-fn is_error(scene: &Scene<'_>) -> bool {
+fn is_error(scene: &ConditionContext<'_>) -> bool {
     scene.flow.is_some() && scene.packet.is_some_and(|packet| packet.decoded().about().is_some())
 }
 
 /// Decides by a rule's number, without access to the rule, whether it is to be evaluated.
 #[derive(Clone, Copy)]
 struct Due<'p, 'a> {
-    group: Option<Group<'a>>,
+    group: Option<HeadGroup<'a>>,
     visible: Option<&'a Visibility>,
     head_of: &'p [u32],
 }
@@ -279,18 +286,18 @@ impl Due<'_, '_> {
     /// Whether the flow's policy sees the rule, and packets of the flow's group can meet its head.
     #[inline]
     fn has(self, rule: u32) -> bool {
-        let head = |group: Group<'_>| self.head_of.get(rule as usize).is_none_or(|head| group.has(*head));
+        let head = |group: HeadGroup<'_>| self.head_of.get(rule as usize).is_none_or(|head| group.has(*head));
         self.group.is_none_or(head) && self.visible.is_none_or(|visible| visible.has(rule))
     }
 }
 
-struct Pass<'p, 'a> {
+struct InspectionRun<'p, 'a> {
     rules: &'p RuleSet,
-    worker: &'p mut Worker,
+    worker: &'p mut DetectWorker,
     flow: &'p mut FlowDetect,
     has_flow: bool,
     again: bool,
-    group: Option<Group<'a>>,
+    group: Option<HeadGroup<'a>>,
     visible: Option<&'a Visibility>,
     /// Something of the packet's direction was parsed since its last inspection.
     fresh: bool,
@@ -304,18 +311,18 @@ struct Pass<'p, 'a> {
     new_bytes: usize,
     /// The packet's payload went into the stream.
     stored: bool,
-    scene: Scene<'a>,
+    scene: ConditionContext<'a>,
     /// The firewall exempts the packet from detection.
     passes: bool,
 }
 
-impl<'p, 'a> Pass<'p, 'a> {
+impl<'p, 'a> InspectionRun<'p, 'a> {
     const fn due(&self) -> Due<'p, 'a> {
         Due { group: self.group, visible: self.visible, head_of: self.rules.head_of.as_slice() }
     }
 }
 
-impl Pass<'_, '_> {
+impl InspectionRun<'_, '_> {
     fn packet_rules(&mut self, stream: Option<StreamWindow<'_>>, payload_in_stream: bool) {
         let mut candidates = core::mem::take(&mut self.worker.candidates);
         let direction = self.scene.direction;
@@ -488,7 +495,7 @@ impl Pass<'_, '_> {
         if signature.packet.is_empty() {
             return true;
         }
-        let scene = Scene { state: Some(&self.flow.state), left: &self.worker.left, ..self.scene };
+        let scene = ConditionContext { state: Some(&self.flow.state), left: &self.worker.left, ..self.scene };
         let rest = self.scene.packet.is_none();
         signature.packet.iter().all(|c| !(rest && c.needs_real_packet()) && c.matches(&scene))
     }
@@ -499,19 +506,19 @@ impl Pass<'_, '_> {
         self.worker.captured.clear();
         signature.values.iter().all(|check| {
             let data = match check.buffer {
-                BufferRef::Payload => Some(PacketBytes::Bytes(payload)),
+                BufferRef::Payload => Some(PacketBufferValue::Bytes(payload)),
                 BufferRef::Packet(buffer) => packet_buffer(buffer, &scene),
                 BufferRef::Tx(_) | BufferRef::Frame(_) => None,
             };
             match data {
-                Some(data) => self.run(check, &data, true) == Outcome::Match,
+                Some(data) => self.run(check, &data, true) == ProgramOutcome::Match,
                 None => check.absent != Absent::No,
             }
         })
     }
 
     /// Transforms a value and runs the program on it.
-    fn run(&mut self, check: &ValueCheck, data: &[u8], complete: bool) -> Outcome {
+    fn run(&mut self, check: &ValueCheck, data: &[u8], complete: bool) -> ProgramOutcome {
         let [mut value, mut next] = core::mem::take(&mut self.worker.transformed);
         let data = if check.transforms.is_empty() {
             data
@@ -526,7 +533,7 @@ impl Pass<'_, '_> {
             &value
         };
         let mut run = Evaluation {
-            scene: Scene { state: Some(&self.flow.state), ..self.scene },
+            scene: ConditionContext { state: Some(&self.flow.state), ..self.scene },
             scratch: &mut self.worker.scratch,
             variables: &mut self.worker.variables,
             decoded: &mut self.worker.decoded,
@@ -564,7 +571,7 @@ impl Pass<'_, '_> {
                 Capture::Alert(name) => (name, LeftKind::Text),
                 Capture::Context(name) => (name, LeftKind::Json),
             };
-            self.worker.left.push(Left { rule, tx, name, kind, value });
+            self.worker.left.push(AlertContext { rule, tx, name, kind, value });
         }
         self.worker.captured = captured;
     }
@@ -585,7 +592,7 @@ impl Pass<'_, '_> {
     /// Records a match: effects apply now; thresholds and actions apply when all matches of the packet are
     /// known.
     fn hit(&mut self, index: u32, signature: &Member, tx: Option<TxId>, stream: bool) {
-        let scene = Scene { state: None, ..self.scene };
+        let scene = ConditionContext { state: None, ..self.scene };
         self.take_captured(index, tx);
         for effect in &signature.effects {
             let state = self.has_flow.then_some(&mut self.flow.state);
@@ -618,7 +625,7 @@ impl Pass<'_, '_> {
             self.flow.state.certificates[direction] = true;
         }
         let Some(tx) = tx.or(self.guess) else { return };
-        let asked = |request: &Request| Asked {
+        let asked = |request: &Request| PendingRequest {
             tx,
             rule: index,
             sid: signature.id.sid,
@@ -640,7 +647,7 @@ impl Pass<'_, '_> {
 
     /// Applies the thresholds of a rule. `None`: the match does not count.
     fn limit(&mut self, signature: &Member, mut hit: Hit) -> Option<Hit> {
-        let scene = Scene { state: None, ..self.scene };
+        let scene = ConditionContext { state: None, ..self.scene };
         for threshold in &signature.thresholds {
             let state = self.has_flow.then_some(&mut self.flow.state);
             match threshold.judge(signature.id, &scene, state) {

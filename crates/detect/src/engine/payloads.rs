@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Searches payloads of packets and the beginning of streams for the literals of rules.
 
-use crate::compile::groups::Group;
+use crate::compile::groups::HeadGroup;
 use crate::engine::candidates::Candidates;
 use crate::model::prefilter::{HeadSet, PayloadSets, SHORT_MAX};
 use bartizan_pattern::Scratch;
@@ -9,7 +9,7 @@ use bartizan_pattern::Scratch;
 impl HeadSet {
     /// Whether a flow of this group can meet one of the rules.
     #[must_use]
-    pub fn is_met(&self, group: Option<Group<'_>>) -> bool {
+    pub fn is_met(&self, group: Option<HeadGroup<'_>>) -> bool {
         self.set.is_met(group)
     }
 
@@ -27,7 +27,7 @@ impl PayloadSets {
         &self,
         scratch: &mut Scratch,
         payload: &[u8],
-        (in_stream, group): (bool, Option<Group<'_>>),
+        (in_stream, group): (bool, Option<HeadGroup<'_>>),
         candidates: &mut Candidates,
     ) {
         if payload.is_empty() {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds candidates without a literal: rules that are always candidates, and rules with a prefilter key.
 
-use crate::compile::groups::Group;
+use crate::compile::groups::HeadGroup;
 use crate::engine::candidates::Candidates;
 use crate::model::condition::PrefilterKey;
 use crate::model::prefilter::Always;
 
 impl Always {
     /// Adds the rules of a flow's group to `candidates`; without a group, all.
-    pub fn add_to(&self, group: Option<Group<'_>>, candidates: &mut Candidates) {
+    pub fn add_to(&self, group: Option<HeadGroup<'_>>, candidates: &mut Candidates) {
         self.add_where(group, |_| true, candidates);
     }
 
@@ -24,7 +24,7 @@ impl Always {
     /// Adds the rules of a flow's group whose guards `pass`.
     pub(crate) fn add_where(
         &self,
-        group: Option<Group<'_>>,
+        group: Option<HeadGroup<'_>>,
         mut pass: impl FnMut(u64) -> bool,
         candidates: &mut Candidates,
     ) {
@@ -58,7 +58,7 @@ impl PrefilterKeys {
     ) -> impl Iterator<Item = PrefilterKey> + 'k {
         let decoded = packet.decoded();
         let icmp = match &decoded.transport {
-            bartizan_packet::Transport::Icmp(icmp) | bartizan_packet::Transport::Icmpv6(icmp) => {
+            bartizan_packet::TransportLayer::Icmp(icmp) | bartizan_packet::TransportLayer::Icmpv6(icmp) => {
                 Some(PrefilterKey::IcmpType(icmp.kind))
             }
             _ => None,

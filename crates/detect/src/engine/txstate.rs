@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 
 /// The state of a rule's evaluation on a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Status {
+pub enum RuleTxStatus {
     /// Some conditions are open.
     #[default]
     Pending,
@@ -50,7 +50,7 @@ pub struct RuleProgress {
     /// Scope of the progress.
     pub side: Side,
     /// Status.
-    pub status: Status,
+    pub status: RuleTxStatus,
     /// For a rule whose pattern is searched in the stream: some conditions held for the first time after its
     /// direction had left its first state. Such a rule matches once, as all rules do whose pattern comes with
     /// the transaction. A rule that holds at once in such a state matches whenever the stream brings its
@@ -407,7 +407,7 @@ impl FlowDetect {
     pub fn pending(&self, id: TxId, direction: Direction, mut found: impl FnMut(u32)) {
         if let Some(tx) = self.tx(id) {
             let concerns = |e: &&RuleProgress| e.side == Side::Both || e.side == Side::Of(direction);
-            for entry in tx.entries.iter().filter(|e| e.status == Status::Pending).filter(concerns) {
+            for entry in tx.entries.iter().filter(|e| e.status == RuleTxStatus::Pending).filter(concerns) {
                 found(entry.rule);
             }
         }
@@ -524,7 +524,7 @@ mod tests {
                     ..RuleProgress::default()
                 };
                 flow.set_entry(5, entry);
-                flow.set_entry(5, RuleProgress { status: Status::Matched, ..entry });
+                flow.set_entry(5, RuleProgress { status: RuleTxStatus::Matched, ..entry });
             }
         }
         for (rule, n) in (0..101).map(order) {
@@ -532,13 +532,13 @@ mod tests {
                 let entry = flow.entry(5, rule as u32, side);
                 assert_eq!(
                     (entry.status, entry.held),
-                    (Status::Matched, n * 3 + at as u64),
+                    (RuleTxStatus::Matched, n * 3 + at as u64),
                     "{rule} {side:?}"
                 );
             }
         }
         assert_eq!(flow.tx(5).unwrap().entries.len(), 303);
-        assert_eq!(flow.entry(5, 500, Side::Both).status, Status::Pending);
+        assert_eq!(flow.entry(5, 500, Side::Both).status, RuleTxStatus::Pending);
     }
 
     #[test]

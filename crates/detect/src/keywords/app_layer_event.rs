@@ -8,7 +8,7 @@ use super::number::{later, text};
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use crate::compile::protocol;
-use crate::model::condition::{Answer, PacketCondition, Scene, TxCondition};
+use crate::model::condition::{Answer, ConditionContext, PacketCondition, TxCondition};
 use bartizan_applayer::event::{EventCode, GENERIC, GENERIC_BASE};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::Transaction;
@@ -32,7 +32,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 struct OnDetection(EventCode);
 
 impl PacketCondition for OnDetection {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         scene.app_events.contains(&self.0)
     }
 
@@ -48,7 +48,7 @@ struct OnParser {
 }
 
 impl TxCondition for OnParser {
-    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &ConditionContext<'_>) -> Answer {
         if tx.common().events.has(self.code) {
             Answer::Yes
         } else {
@@ -119,7 +119,9 @@ mod tests {
         let packet = ipv4(6, &tcp(0x10, 1, 1, 1, b""));
         let built = build("ip", &[("app-layer-event", "applayer_wrong_direction_first_data")]).unwrap();
         let holds = |events: &'static [EventCode]| {
-            on_scene(&packet, |scene| built.packet[0].matches(&Scene { app_events: events, ..*scene }))
+            on_scene(&packet, |scene| {
+                built.packet[0].matches(&ConditionContext { app_events: events, ..*scene })
+            })
         };
         assert!(holds(&[WRONG_DIRECTION_FIRST_DATA]));
         assert!(!holds(&[]) && !holds(&[WRONG_DIRECTION_FIRST_DATA + 1]));

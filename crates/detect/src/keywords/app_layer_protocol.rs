@@ -5,7 +5,7 @@ use super::number::{text, unquoted};
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::compile::protocol;
-use crate::model::condition::{PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, PacketCondition};
 use crate::model::detection::{DetectedIn, DetectionQuery};
 use bartizan_applayer::protocols;
 use bartizan_base::Direction;
@@ -30,7 +30,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 struct OnProtocol(DetectionQuery);
 
 impl PacketCondition for OnProtocol {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         scene.flow.is_some_and(|flow| self.0.holds(&flow.app, scene.direction))
     }
 

@@ -5,7 +5,7 @@ use super::number::text;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::hook::{self, Hook};
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{Answer, Scene, TxCondition};
+use crate::model::condition::{Answer, ConditionContext, TxCondition};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, PerDirection};
@@ -27,7 +27,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 
 /// Whether the transaction must be before or after the state.
 #[derive(Clone, Copy)]
-enum Side {
+enum StateRelation {
     Before,
     Behind,
 }
@@ -35,17 +35,17 @@ enum Side {
 struct Compared {
     hook: Hook,
     complete: u8,
-    side: Side,
+    side: StateRelation,
 }
 
 impl TxCondition for Compared {
-    fn matches(&self, tx: &dyn Transaction, _direction: Direction, _scene: &Scene<'_>) -> Answer {
+    fn matches(&self, tx: &dyn Transaction, _direction: Direction, _scene: &ConditionContext<'_>) -> Answer {
         let now = hook::progress(tx, self.hook.direction);
         match self.side {
-            Side::Before => Answer::from(now < self.hook.state),
-            Side::Behind if now > self.hook.state => Answer::Yes,
-            Side::Behind if now < self.complete => Answer::NotYet,
-            Side::Behind => Answer::No,
+            StateRelation::Before => Answer::from(now < self.hook.state),
+            StateRelation::Behind if now > self.hook.state => Answer::Yes,
+            StateRelation::Behind if now < self.complete => Answer::NotYet,
+            StateRelation::Behind => Answer::No,
         }
     }
 }
@@ -59,8 +59,8 @@ fn app_layer_state(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resul
         .help("write `http1` for the first versions of HTTP"));
     };
     let (side, name) = match written.as_bytes().first() {
-        Some(b'<') => (Some(Side::Before), written.get(1..).unwrap_or_default()),
-        Some(b'>') => (Some(Side::Behind), written.get(1..).unwrap_or_default()),
+        Some(b'<') => (Some(StateRelation::Before), written.get(1..).unwrap_or_default()),
+        Some(b'>') => (Some(StateRelation::Behind), written.get(1..).unwrap_or_default()),
         _ => (None, written),
     };
     let Some(hook) = hook::find_own(protocol, spec, name) else {

@@ -64,7 +64,7 @@ const OFFSET_MAX: i64 = 65_535;
 
 /// Options that all four keywords have.
 #[derive(Default)]
-struct Common {
+struct ByteKeywordOptions {
     relative: bool,
     order: Option<ByteOrder>,
     string: bool,
@@ -72,7 +72,7 @@ struct Common {
     bitmask: Option<u32>,
 }
 
-impl Common {
+impl ByteKeywordOptions {
     /// Parses an option; `false` if it is none of these.
     fn take(&mut self, item: &str) -> Result<bool, KeywordError> {
         let lower = item.to_ascii_lowercase();
@@ -183,7 +183,7 @@ fn byte_test(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), 
         Number::Constant(if complement { number.wrapping_neg() } else { number }.cast_signed())
     };
     let offset = text::number(builder, "offset", offset, i64::from(i32::MIN)..=i64::from(i32::MAX))?;
-    let mut common = Common::default();
+    let mut common = ByteKeywordOptions::default();
     for item in options {
         if !common.take(item)? {
             return Err(unknown(item));
@@ -201,7 +201,7 @@ fn byte_jump(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), 
     };
     let bytes = text::number(builder, "bytes", bytes, 0..=23)?;
     let offset = text::number(builder, "offset", offset, -OFFSET_MAX..=OFFSET_MAX)?;
-    let mut common = Common::default();
+    let mut common = ByteKeywordOptions::default();
     let (mut multiplier, mut post_offset) = (1u32, Number::Constant(0));
     let (mut align, mut from_beginning, mut from_end) = (false, false, false);
     for item in options {
@@ -247,7 +247,7 @@ fn byte_extract(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(
     if !text::is_name(name) {
         return Err(KeywordError::argument(format!("`{name}` is no name of a variable")));
     }
-    let mut common = Common::default();
+    let mut common = ByteKeywordOptions::default();
     let (mut multiplier, mut align) = (1u32, None);
     for item in options {
         let (word, rest) = text::word(item);
@@ -273,7 +273,7 @@ fn byte_extract(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(
 }
 
 fn byte_math(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let mut common = Common::default();
+    let mut common = ByteKeywordOptions::default();
     let (mut bytes, mut offset, mut operator, mut value, mut result) = (None, None, None, None, None);
     for item in text::items(argument)? {
         let (word, rest) = text::word(item);

@@ -4,8 +4,8 @@
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{PacketCondition, Scene};
-use bartizan_packet::{PacketView, Transport};
+use crate::model::condition::{ConditionContext, PacketCondition};
+use bartizan_packet::{PacketView, TransportLayer};
 
 /// Whether the checksum is right; `None` when the packet is not of the kind.
 type Check = fn(&PacketView<'_>) -> Option<bool>;
@@ -16,7 +16,7 @@ struct Checksum {
 }
 
 impl PacketCondition for Checksum {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         scene.packet.and_then(self.check) == Some(self.valid)
     }
 
@@ -44,15 +44,15 @@ macro_rules! keywords {
 
 keywords! {
     "ipv4-csum", "the IPv4 header", |p| p.ip_checksum_ok();
-    "tcpv4-csum", "TCP over IPv4", |p| of(p, true, matches!(transport(p), Transport::Tcp(_)));
-    "tcpv6-csum", "TCP over IPv6", |p| of(p, false, matches!(transport(p), Transport::Tcp(_)));
-    "udpv4-csum", "UDP over IPv4", |p| of(p, true, matches!(transport(p), Transport::Udp(_)) && has_udp_checksum(p));
-    "udpv6-csum", "UDP over IPv6", |p| of(p, false, matches!(transport(p), Transport::Udp(_)));
-    "icmpv4-csum", "ICMP", |p| of(p, true, matches!(transport(p), Transport::Icmp(_)));
-    "icmpv6-csum", "ICMPv6", |p| of(p, false, matches!(transport(p), Transport::Icmpv6(_)));
+    "tcpv4-csum", "TCP over IPv4", |p| of(p, true, matches!(transport(p), TransportLayer::Tcp(_)));
+    "tcpv6-csum", "TCP over IPv6", |p| of(p, false, matches!(transport(p), TransportLayer::Tcp(_)));
+    "udpv4-csum", "UDP over IPv4", |p| of(p, true, matches!(transport(p), TransportLayer::Udp(_)) && has_udp_checksum(p));
+    "udpv6-csum", "UDP over IPv6", |p| of(p, false, matches!(transport(p), TransportLayer::Udp(_)));
+    "icmpv4-csum", "ICMP", |p| of(p, true, matches!(transport(p), TransportLayer::Icmp(_)));
+    "icmpv6-csum", "ICMPv6", |p| of(p, false, matches!(transport(p), TransportLayer::Icmpv6(_)));
 }
 
-fn transport<'p>(packet: &PacketView<'p>) -> &'p Transport {
+fn transport<'p>(packet: &PacketView<'p>) -> &'p TransportLayer {
     &packet.decoded().transport
 }
 
@@ -79,10 +79,10 @@ fn add(builder: &mut SignatureBuilder<'_>, argument: &[u8], check: Check) -> Res
 #[cfg(test)]
 mod tests {
     use crate::compile::keyword::RefusalCode;
-    use crate::keywords::testing::{Frame, icmp, ipv4, ipv6, matches, refused, tcp, udp};
+    use crate::keywords::testing::{LinkFrame, icmp, ipv4, ipv6, matches, refused, tcp, udp};
 
     /// `keyword` holds for this packet, and not after a byte is changed.
-    fn right_then_wrong(keyword: &str, packet: &Frame, byte: usize) {
+    fn right_then_wrong(keyword: &str, packet: &LinkFrame, byte: usize) {
         let broken = packet.clone().with(byte, 0xee);
         for (packet, ok) in [(packet, true), (&broken, false)] {
             assert_eq!(matches(keyword, "valid", packet), ok, "{keyword}");

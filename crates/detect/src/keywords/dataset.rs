@@ -3,13 +3,13 @@
 //! are in [`crate::state::dataset`].
 
 use super::number::text;
-use super::path::{Order, find};
+use super::path::{PathSearchOrder, find};
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use crate::model::buffers::BufferRef;
-use crate::model::condition::{Answer, BufferCondition, Scene};
+use crate::model::condition::{Answer, BufferCondition, ConditionContext};
 use crate::model::content::Item;
-use crate::state::dataset::{Dataset, DatasetError, Format, Kind, Request};
+use crate::state::dataset::{Dataset, DatasetError, DatasetSpec, DatasetType, Format};
 use bartizan_base::parse_size;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub const KEYWORDS: &[Keyword] = &[
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Command {
+enum DatasetCommand {
     IsSet,
     IsNotSet,
     Set,
@@ -53,7 +53,7 @@ enum Command {
 
 struct InSet {
     set: Arc<Dataset>,
-    command: Command,
+    command: DatasetCommand,
     /// Name under which the alert shows the set's data about the value.
     context: Option<u32>,
 }
@@ -63,7 +63,7 @@ impl BufferCondition for InSet {
         Some((self.context?, self.set.context(data)?))
     }
 
-    fn matches(&self, data: &[u8], complete: bool, _scene: &Scene<'_>) -> Answer {
+    fn matches(&self, data: &[u8], complete: bool, _scene: &ConditionContext<'_>) -> Answer {
         if !complete {
             return Answer::NotYet;
         }
@@ -72,13 +72,13 @@ impl BufferCondition for InSet {
         }
         let rated = |holds: fn(u16, u16) -> bool, than| self.set.get(data).is_some_and(|r| holds(r, than));
         match self.command {
-            Command::IsSet => self.set.get(data).is_some(),
-            Command::IsNotSet => self.set.get(data).is_none(),
-            Command::Set => self.set.add(data),
-            Command::Unset => self.set.remove(data),
-            Command::RatedAbove(than) => rated(|r, t| r > t, than),
-            Command::RatedBelow(than) => rated(|r, t| r < t, than),
-            Command::Rated(than) => rated(|r, t| r == t, than),
+            DatasetCommand::IsSet => self.set.get(data).is_some(),
+            DatasetCommand::IsNotSet => self.set.get(data).is_none(),
+            DatasetCommand::Set => self.set.add(data),
+            DatasetCommand::Unset => self.set.remove(data),
+            DatasetCommand::RatedAbove(than) => rated(|r, t| r > t, than),
+            DatasetCommand::RatedBelow(than) => rated(|r, t| r < t, than),
+            DatasetCommand::Rated(than) => rated(|r, t| r == t, than),
         }
         .into()
     }
@@ -86,8 +86,8 @@ impl BufferCondition for InSet {
 
 /// Options after the first words of an argument.
 #[derive(Debug, Default)]
-struct Options {
-    kind: Option<Kind>,
+struct DatasetOptions {
+    kind: Option<DatasetType>,
     load: Option<String>,
     save: Option<String>,
     state: Option<String>,
@@ -103,9 +103,9 @@ fn missing(what: &str) -> KeywordError {
     KeywordError::argument(format!("{what} is missing"))
 }
 
-impl Options {
+impl DatasetOptions {
     fn read<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Self, KeywordError> {
-        let mut options = Options::default();
+        let mut options = DatasetOptions::default();
         for part in parts {
             let (key, value) = part.split_once([' ', '\t']).unwrap_or((part, ""));
             let value = value.trim();
@@ -122,7 +122,7 @@ impl Options {
             };
             match key {
                 "type" => {
-                    options.kind = Some(Kind::from_name(value).ok_or_else(|| {
+                    options.kind = Some(DatasetType::from_name(value).ok_or_else(|| {
                         KeywordError::argument(format!("no type `{value}`"))
                             .help("use string, md5, sha256, ipv4 or ip")
                     })?);
@@ -208,8 +208,12 @@ fn writable(builder: &SignatureBuilder<'_>, name: &str) -> Result<PathBuf, Keywo
     Ok(Path::new(folder).join(path))
 }
 
-fn request(builder: &SignatureBuilder<'_>, name: &str, options: &Options) -> Result<Request, KeywordError> {
-    let beside = |name: &String| find(builder.environment, name, Order::RuleFolderFirst);
+fn request(
+    builder: &SignatureBuilder<'_>,
+    name: &str,
+    options: &DatasetOptions,
+) -> Result<DatasetSpec, KeywordError> {
+    let beside = |name: &String| find(builder.environment, name, PathSearchOrder::RuleFolderFirst);
     let (load, save) = match (&options.load, &options.save, &options.state) {
         (None, None, None) => (None, None),
         (Some(_), _, Some(_)) | (_, Some(_), Some(_)) => {
@@ -225,7 +229,7 @@ fn request(builder: &SignatureBuilder<'_>, name: &str, options: &Options) -> Res
         ),
     };
     let (kind, memcap) = (options.kind, options.memcap);
-    Ok(Request { name: name.to_owned(), kind, load, save, memcap, format: options.format()? })
+    Ok(DatasetSpec { name: name.to_owned(), kind, load, save, memcap, format: options.format()? })
 }
 
 /// Splits an argument at commas and checks that there is a buffer to look at.
@@ -244,15 +248,15 @@ fn parts<'a>(
 fn push(
     builder: &mut SignatureBuilder<'_>,
     name: &str,
-    command: Command,
-    options: &Options,
+    command: DatasetCommand,
+    options: &DatasetOptions,
 ) -> Result<(), KeywordError> {
     if name.contains([' ', '\t']) {
         return Err(KeywordError::argument("the name of a set has no blanks"));
     }
     let request = request(builder, name, options)?;
     let set = builder.environment.outside().datasets.get(builder.environment.settings, &request)?;
-    if matches!(command, Command::Set | Command::Unset) {
+    if matches!(command, DatasetCommand::Set | DatasetCommand::Unset) {
         set.note_changes();
     }
     let names = builder.environment.names();
@@ -263,17 +267,17 @@ fn push(
 fn dataset(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let mut parts = parts(builder, "dataset", argument)?;
     let command = match parts.next() {
-        Some("isset") => Command::IsSet,
-        Some("isnotset") => Command::IsNotSet,
-        Some("set") => Command::Set,
-        Some("unset") => Command::Unset,
+        Some("isset") => DatasetCommand::IsSet,
+        Some("isnotset") => DatasetCommand::IsNotSet,
+        Some("set") => DatasetCommand::Set,
+        Some("unset") => DatasetCommand::Unset,
         other => {
             return Err(KeywordError::argument(format!("no command `{}`", other.unwrap_or_default()))
                 .help("use isset, isnotset, set or unset"));
         }
     };
     let name = parts.next().ok_or_else(|| missing("the name of the set"))?;
-    let options = Options::read(parts)?;
+    let options = DatasetOptions::read(parts)?;
     push(builder, name, command, &options)
 }
 
@@ -286,12 +290,12 @@ fn datarep(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Ke
         .parse()
         .map_err(|_| KeywordError::argument(format!("`{value}` is no number from 0 to 65535")))?;
     let command = match operator {
-        ">" => Command::RatedAbove(value),
-        "<" => Command::RatedBelow(value),
-        "==" => Command::Rated(value),
+        ">" => DatasetCommand::RatedAbove(value),
+        "<" => DatasetCommand::RatedBelow(value),
+        "==" => DatasetCommand::Rated(value),
         _ => return Err(KeywordError::argument(format!("no comparison `{operator}`")).help("use >, < or ==")),
     };
-    let options = Options::read(parts)?;
+    let options = DatasetOptions::read(parts)?;
     if options.load.is_some() && options.kind.is_none() {
         return Err(missing("`type`"));
     }
@@ -304,7 +308,7 @@ mod tests {
     use crate::keywords::testing::{build_in, ipv4, on_scene, refused_in, udp};
     use crate::model::content::Program;
     use crate::state::shared::Shared;
-    use bartizan_base::Settings;
+    use bartizan_base::SettingsMap;
 
     fn answer(program: &Program, data: &[u8]) -> Answer {
         let Some(Item::Custom(condition)) = program.items.first() else { panic!("no condition") };
@@ -316,7 +320,7 @@ mod tests {
         let shared = Arc::new(Shared::default());
         let program = |argument: &str| {
             let options = [("ip.src", ""), ("dataset", argument)];
-            let built = build_in(&shared, &Settings::new(), Path::new(""), "ip", &options).unwrap();
+            let built = build_in(&shared, &SettingsMap::new(), Path::new(""), "ip", &options).unwrap();
             built.values[0].program.clone()
         };
         let set = program("set,hosts, type ip, memcap 1mb, hashsize 1024");
@@ -338,7 +342,7 @@ mod tests {
         let shared = Arc::new(Shared::default());
         let built = |argument: &str| {
             let options = [("ip.dst", ""), ("datarep", argument)];
-            build_in(&shared, &Settings::new(), &folder, "ip", &options)
+            build_in(&shared, &SettingsMap::new(), &folder, "ip", &options)
         };
         let above = built("hosts, >, 200, load hosts.rep, type ipv4").unwrap().values[0].program.clone();
         assert_eq!(

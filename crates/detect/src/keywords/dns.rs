@@ -5,7 +5,7 @@
 use super::number::tx_number;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{Answer, BufferCondition, Scene};
+use crate::model::condition::{Answer, BufferCondition, ConditionContext};
 use crate::model::content::Item;
 use bartizan_base::PerDirection;
 use bartizan_rules::UintMatch;
@@ -162,7 +162,7 @@ fn rcode(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
 struct RecordType(UintMatch<u16>);
 
 impl BufferCondition for RecordType {
-    fn matches(&self, data: &[u8], _complete: bool, _scene: &Scene<'_>) -> Answer {
+    fn matches(&self, data: &[u8], _complete: bool, _scene: &ConditionContext<'_>) -> Answer {
         data.first_chunk::<2>().is_some_and(|kind| self.0.matches(u16::from_be_bytes(*kind))).into()
     }
 }

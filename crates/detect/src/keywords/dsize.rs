@@ -3,7 +3,7 @@
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, PacketCondition};
 use bartizan_rules::UintMatch;
 
 /// The keyword.
@@ -34,7 +34,7 @@ struct Length {
 }
 
 impl PacketCondition for Length {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         // Longer payloads (segmentation offload) count as 65,535 bytes. A cut packet counts with its length
         // on the wire.
         let length = |packet: &bartizan_packet::PacketView<'_>| {
@@ -85,7 +85,7 @@ impl PacketCondition for Length {
 mod tests {
     use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{both, build, matches, on_scene, refused, refused_all, tcp, udp};
-    use crate::model::condition::Scene;
+    use crate::model::condition::ConditionContext;
 
     #[test]
     fn lengths() {
@@ -109,7 +109,7 @@ mod tests {
                 assert_eq!(matches("dsize", argument, &packet), holds, "dsize:{argument}");
                 let built = build("ip", &[("dsize", argument)]).unwrap();
                 let holds = on_scene(&packet, |scene| {
-                    built.packet[0].matches(&Scene { shows_stream: true, ..*scene })
+                    built.packet[0].matches(&ConditionContext { shows_stream: true, ..*scene })
                 });
                 assert_eq!(holds, beside_stream, "dsize:{argument} where the stream is shown");
             }

@@ -5,7 +5,7 @@
 use super::text;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{Answer, BufferCondition, Measure, Scene};
+use crate::model::condition::{Answer, BufferCondition, ConditionContext, Measure};
 use crate::model::content::Item;
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ fn shannon(data: &[u8]) -> f64 {
 }
 
 impl BufferCondition for Entropy {
-    fn matches(&self, data: &[u8], _complete: bool, _scene: &Scene<'_>) -> Answer {
+    fn matches(&self, data: &[u8], _complete: bool, _scene: &ConditionContext<'_>) -> Answer {
         Answer::from(self.of(data).is_some_and(|value| self.test.holds(value)))
     }
 

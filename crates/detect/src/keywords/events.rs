@@ -5,7 +5,7 @@
 use super::number::text;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{PacketCondition, PrefilterKey, Scene};
+use crate::model::condition::{ConditionContext, PacketCondition, PrefilterKey};
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_packet::DecodeEvent;
 use bartizan_rules::suggest;
@@ -39,7 +39,7 @@ pub const KEYWORDS: &[Keyword] = &[
 struct OnDecode(DecodeEvent);
 
 impl PacketCondition for OnDecode {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         scene.packet.is_some_and(|packet| packet.decoded().events.contains(self.0))
     }
 
@@ -55,7 +55,7 @@ impl PacketCondition for OnDecode {
 struct OnStream(StreamEvent);
 
 impl PacketCondition for OnStream {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         scene.stream_events.contains(&self.0)
     }
 
@@ -132,8 +132,10 @@ mod tests {
             let built = build("tcp", &[(keyword, name)]).unwrap();
             let holds = |events: &'static [StreamEvent]| {
                 on_scene(&packet, |scene| {
-                    built.packet[0]
-                        .matches(&crate::model::condition::Scene { stream_events: events, ..*scene })
+                    built.packet[0].matches(&crate::model::condition::ConditionContext {
+                        stream_events: events,
+                        ..*scene
+                    })
                 })
             };
             assert!(holds(&[StreamEvent::FinSyn, StreamEvent::EstInvalidAck]), "{keyword}:{name}");

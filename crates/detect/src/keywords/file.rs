@@ -5,14 +5,14 @@
 //! `filestore` holds if there is a file, and marks the file; the writer of files reads the mark.
 
 use super::number::{later, text};
-use super::path::{Order, read};
+use super::path::{PathSearchOrder, read};
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use crate::compile::magic;
 pub use crate::compile::magic::libmagic;
 use crate::encoding::hex::from_hex;
 use crate::model::buffers::BufferRef;
-use crate::model::condition::{Answer, Scene, TxCondition};
+use crate::model::condition::{Answer, ConditionContext, TxCondition};
 use crate::model::content::{Item, Literal};
 use crate::model::request::{Request, StoreFiles, StoreScope};
 use crate::model::signature::TxCheck;
@@ -166,7 +166,7 @@ impl<F: Fn(&FileTrack) -> bool + Send + Sync> TxCondition for OnFile<F> {
         Some((self.holds)(file))
     }
 
-    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &ConditionContext<'_>) -> Answer {
         if tx.files_of(direction).iter().any(&self.holds) {
             return Answer::Yes;
         }
@@ -280,7 +280,7 @@ fn hash(
         [b'!', rest @ ..] => (true, rest.trim_ascii_start()),
         _ => (false, argument),
     };
-    let (path, list) = read(builder.environment, text(list)?, Order::SettingsFirst)?;
+    let (path, list) = read(builder.environment, text(list)?, PathSearchOrder::SettingsFirst)?;
     let mut skipped = SkippedEntries::default();
     let wanted = digests(&path, &list, digest, &mut skipped);
     builder.environment.outside().note_skipped(skipped);

@@ -6,7 +6,7 @@
 use super::text;
 use crate::compile::builder::{SignatureBuilder, Use};
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{Effect, PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, Effect, PacketCondition};
 use crate::state::FlowRuleState;
 use bartizan_base::RuleId;
 
@@ -25,20 +25,20 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 }];
 
 #[derive(Clone, Copy)]
-enum Change {
+enum FlowbitAction {
     Set,
     Unset,
     Toggle,
 }
 
 /// `isset`, `isnotset`: one of the bits is, or is not, set.
-struct Question {
+struct FlowbitCondition {
     names: Vec<u32>,
     set: bool,
 }
 
-impl PacketCondition for Question {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+impl PacketCondition for FlowbitCondition {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         if scene.flow.is_none() {
             return false;
         }
@@ -51,25 +51,25 @@ impl PacketCondition for Question {
     }
 }
 
-struct Answer {
+struct FlowbitEffect {
     name: u32,
-    change: Change,
+    change: FlowbitAction,
 }
 
-impl Effect for Answer {
-    fn apply(&self, _: RuleId, _: &Scene<'_>, state: Option<&mut FlowRuleState>) -> bool {
+impl Effect for FlowbitEffect {
+    fn apply(&self, _: RuleId, _: &ConditionContext<'_>, state: Option<&mut FlowRuleState>) -> bool {
         let Some(state) = state else { return true };
         match self.change {
-            Change::Set => state.set_bit(self.name),
-            Change::Unset => state.clear_bit(self.name),
-            Change::Toggle if state.bit(self.name) => state.clear_bit(self.name),
-            Change::Toggle => state.set_bit(self.name),
+            FlowbitAction::Set => state.set_bit(self.name),
+            FlowbitAction::Unset => state.clear_bit(self.name),
+            FlowbitAction::Toggle if state.bit(self.name) => state.clear_bit(self.name),
+            FlowbitAction::Toggle => state.set_bit(self.name),
         }
         true
     }
 
     fn is_ip_only(&self) -> bool {
-        matches!(self.change, Change::Set)
+        matches!(self.change, FlowbitAction::Set)
     }
 }
 
@@ -90,9 +90,9 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         .filter(|n| !n.is_empty())
         .ok_or_else(|| KeywordError::argument(format!("`flowbits:{command}` needs the name of a bit")))?;
     let change = match command {
-        "set" => Some(Change::Set),
-        "unset" => Some(Change::Unset),
-        "toggle" => Some(Change::Toggle),
+        "set" => Some(FlowbitAction::Set),
+        "unset" => Some(FlowbitAction::Unset),
+        "toggle" => Some(FlowbitAction::Toggle),
         "isset" | "isnotset" => None,
         other => {
             return Err(KeywordError::argument(format!("unknown command `{other}` of `flowbits`"))
@@ -107,7 +107,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     let numbers: Vec<u32> = list.iter().map(|n| names.intern(n)).collect();
     match change {
         None => {
-            builder.packet.push(Box::new(Question { names: numbers, set: command == "isset" }));
+            builder.packet.push(Box::new(FlowbitCondition { names: numbers, set: command == "isset" }));
             builder.ordering.flowbits = builder.ordering.flowbits.and(Use::Read);
         }
         Some(change) => {
@@ -116,7 +116,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
                     "`|` is for isset and isnotset: a rule sets one bit at a time",
                 ));
             };
-            builder.effects.push(Box::new(Answer { name: *name, change }));
+            builder.effects.push(Box::new(FlowbitEffect { name: *name, change }));
             builder.ordering.flowbits = builder.ordering.flowbits.and(Use::Write);
             builder.ordering.sets_flowbit |= command == "set";
         }

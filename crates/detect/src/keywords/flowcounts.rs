@@ -5,7 +5,7 @@
 use super::text;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, PacketCondition};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_flow::tcp::TcpSession;
 use bartizan_rules::UintMatch;
@@ -86,7 +86,7 @@ pub const KEYWORDS: &[Keyword] = counts![
 struct Age(UintMatch<u32>);
 
 impl PacketCondition for Age {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         let Some(flow) = scene.flow else { return false };
         let seconds = scene.now.as_secs().saturating_sub(flow.start.as_secs());
         self.0.matches(u32::try_from(seconds).unwrap_or(u32::MAX))
@@ -117,7 +117,7 @@ enum Sides {
 struct Elephant(Sides);
 
 impl PacketCondition for Elephant {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         scene.flow.is_some_and(|flow| self.0.hold(flow.elephant, |is| is))
     }
 
@@ -147,7 +147,7 @@ impl Sides {
 struct Count<T> {
     sides: Sides,
     check: UintMatch<T>,
-    value: fn(&Scene<'_>) -> Option<PerDirection<u64>>,
+    value: fn(&ConditionContext<'_>) -> Option<PerDirection<u64>>,
     cut: fn(u64) -> T,
     /// The condition counts bytes of the stream: a rule with content is evaluated on the stream and on each
     /// segment, too. Otherwise it is evaluated on packets, as Suricata's is.
@@ -155,7 +155,7 @@ struct Count<T> {
 }
 
 impl<T: bartizan_rules::Uint + Send + Sync> PacketCondition for Count<T> {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         (self.value)(scene).is_some_and(|v| self.sides.hold(v, |n| self.check.matches((self.cut)(n))))
     }
 
@@ -181,11 +181,11 @@ fn age(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keywor
     Ok(())
 }
 
-fn packet_counts(scene: &Scene<'_>) -> Option<PerDirection<u64>> {
+fn packet_counts(scene: &ConditionContext<'_>) -> Option<PerDirection<u64>> {
     scene.flow.map(|f| f.packets)
 }
 
-fn byte_counts(scene: &Scene<'_>) -> Option<PerDirection<u64>> {
+fn byte_counts(scene: &ConditionContext<'_>) -> Option<PerDirection<u64>> {
     scene.flow.map(|f| f.bytes)
 }
 
@@ -266,7 +266,7 @@ fn bytes(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     push(builder, false, sides, check.as_bytes())
 }
 
-fn stream_counts(scene: &Scene<'_>) -> Option<PerDirection<u64>> {
+fn stream_counts(scene: &ConditionContext<'_>) -> Option<PerDirection<u64>> {
     used(scene.flow?.tcp?)
 }
 

@@ -7,7 +7,7 @@
 use super::text;
 use crate::compile::builder::{SignatureBuilder, Use};
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{Effect, PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, Effect, PacketCondition};
 use crate::state::FlowRuleState;
 use bartizan_base::RuleId;
 
@@ -41,27 +41,27 @@ impl Operand {
 }
 
 #[derive(Clone, Copy)]
-enum Change {
+enum FlowintOperation {
     Set,
     Add,
     Subtract,
 }
 
-struct Write {
+struct FlowintEffect {
     name: u32,
-    change: Change,
+    change: FlowintOperation,
     operand: Operand,
 }
 
-impl Effect for Write {
-    fn apply(&self, _: RuleId, _: &Scene<'_>, state: Option<&mut FlowRuleState>) -> bool {
+impl Effect for FlowintEffect {
+    fn apply(&self, _: RuleId, _: &ConditionContext<'_>, state: Option<&mut FlowRuleState>) -> bool {
         let Some(state) = state else { return true };
         let Some(operand) = self.operand.value(state) else { return true };
         let before = state.integer(self.name);
         let after = match self.change {
-            Change::Set => Some(operand),
-            Change::Add => Some(before.unwrap_or(0).wrapping_add(operand)),
-            Change::Subtract => before.map(|b| b.wrapping_sub(operand)),
+            FlowintOperation::Set => Some(operand),
+            FlowintOperation::Add => Some(before.unwrap_or(0).wrapping_add(operand)),
+            FlowintOperation::Subtract => before.map(|b| b.wrapping_sub(operand)),
         };
         if let Some(after) = after {
             state.set_integer(self.name, after);
@@ -75,26 +75,26 @@ impl Effect for Write {
 }
 
 #[derive(Clone, Copy)]
-enum Asked {
+enum FlowintTest {
     Set(bool),
     Compared(fn(&u32, &u32) -> bool, Operand),
 }
 
-struct Question {
+struct FlowintCondition {
     name: u32,
-    asked: Asked,
+    asked: FlowintTest,
 }
 
-impl PacketCondition for Question {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+impl PacketCondition for FlowintCondition {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         if scene.flow.is_none() {
             return false;
         }
         let Some(state) = scene.state else { return false };
         let value = state.integer(self.name);
         match self.asked {
-            Asked::Set(wanted) => value.is_some() == wanted,
-            Asked::Compared(holds, operand) => {
+            FlowintTest::Set(wanted) => value.is_some() == wanted,
+            FlowintTest::Compared(holds, operand) => {
                 value.zip(operand.value(state)).is_some_and(|(a, b)| holds(&a, &b))
             }
         }
@@ -128,14 +128,14 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
             KeywordError::argument(format!("`{operator}` needs a number or a variable behind it"))
         })
     };
-    let compared = |holds| needed().map(|operand| Asked::Compared(holds, operand));
-    let change = |change| needed().map(|operand| Write { name, change, operand });
+    let compared = |holds| needed().map(|operand| FlowintTest::Compared(holds, operand));
+    let change = |change| needed().map(|operand| FlowintEffect { name, change, operand });
     let asked = match operator {
-        "=" => return write(builder, change(Change::Set)?),
-        "+" => return write(builder, change(Change::Add)?),
-        "-" => return write(builder, change(Change::Subtract)?),
-        "isset" => Asked::Set(true),
-        "notset" | "isnotset" => Asked::Set(false),
+        "=" => return write(builder, change(FlowintOperation::Set)?),
+        "+" => return write(builder, change(FlowintOperation::Add)?),
+        "-" => return write(builder, change(FlowintOperation::Subtract)?),
+        "isset" => FlowintTest::Set(true),
+        "notset" | "isnotset" => FlowintTest::Set(false),
         "==" => compared(u32::eq)?,
         "!=" => compared(u32::ne)?,
         "<" => compared(u32::lt)?,
@@ -147,12 +147,12 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
                 .help("operators are = + - == != < <= > >= isset notset"));
         }
     };
-    builder.packet.push(Box::new(Question { name, asked }));
+    builder.packet.push(Box::new(FlowintCondition { name, asked }));
     builder.ordering.flowints = builder.ordering.flowints.and(Use::Read);
     Ok(())
 }
 
-fn write(builder: &mut SignatureBuilder<'_>, effect: Write) -> Result<(), KeywordError> {
+fn write(builder: &mut SignatureBuilder<'_>, effect: FlowintEffect) -> Result<(), KeywordError> {
     builder.effects.push(Box::new(effect));
     builder.ordering.flowints = builder.ordering.flowints.and(Use::Write);
     Ok(())

@@ -4,7 +4,7 @@
 use super::number::text;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
-use crate::model::condition::{PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, PacketCondition};
 use crate::state::locations::{LocationError, Locations};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 }];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum GeoipSide {
     Source,
     Destination,
     Both,
@@ -33,7 +33,7 @@ enum Side {
 
 struct InCountry {
     locations: Arc<Locations>,
-    side: Side,
+    side: GeoipSide,
     countries: Vec<[u8; 2]>,
     negated: bool,
 }
@@ -46,13 +46,13 @@ impl InCountry {
 }
 
 impl PacketCondition for InCountry {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         let Some((source, destination)) = scene.addresses() else { return false };
         match self.side {
-            Side::Source => self.holds(source),
-            Side::Destination => self.holds(destination),
-            Side::Both => self.holds(source) && self.holds(destination),
-            Side::Any => self.holds(source) || self.holds(destination),
+            GeoipSide::Source => self.holds(source),
+            GeoipSide::Destination => self.holds(destination),
+            GeoipSide::Both => self.holds(source) && self.holds(destination),
+            GeoipSide::Any => self.holds(source) || self.holds(destination),
         }
     }
 }
@@ -60,12 +60,12 @@ impl PacketCondition for InCountry {
 fn geoip(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let mut items = text(argument)?.split(',').map(str::trim).peekable();
     let side = match items.peek() {
-        Some(&"src") => Side::Source,
-        Some(&"dst") => Side::Destination,
-        Some(&"both") => Side::Both,
-        Some(&"any") => Side::Any,
+        Some(&"src") => GeoipSide::Source,
+        Some(&"dst") => GeoipSide::Destination,
+        Some(&"both") => GeoipSide::Both,
+        Some(&"any") => GeoipSide::Any,
         _ => {
-            return codes(builder, Side::Any, items);
+            return codes(builder, GeoipSide::Any, items);
         }
     };
     items.next();
@@ -74,7 +74,7 @@ fn geoip(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
 
 fn codes<'a>(
     builder: &mut SignatureBuilder<'_>,
-    side: Side,
+    side: GeoipSide,
     items: impl Iterator<Item = &'a str>,
 ) -> Result<(), KeywordError> {
     let (mut countries, mut negated) = (Vec::new(), false);

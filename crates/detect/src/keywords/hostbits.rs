@@ -6,7 +6,7 @@
 use super::text;
 use crate::compile::builder::{SignatureBuilder, Use};
 use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
-use crate::model::condition::{Effect, PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, Effect, PacketCondition};
 use crate::state::FlowRuleState;
 use bartizan_base::{PacketDuration, RuleId, Timestamp};
 use bartizan_flow::host::{BitScope, HostKey};
@@ -50,7 +50,7 @@ enum Track {
 }
 
 impl Track {
-    fn key(self, scene: &Scene<'_>) -> Option<HostKey> {
+    fn key(self, scene: &ConditionContext<'_>) -> Option<HostKey> {
         let (source, destination) = scene.addresses()?;
         let tenant = scene.tenant;
         Some(match self {
@@ -62,7 +62,7 @@ impl Track {
 }
 
 #[derive(Clone, Copy)]
-enum Change {
+enum HostbitAction {
     Set,
     Unset,
     Toggle,
@@ -74,13 +74,13 @@ struct Bit {
     track: Track,
 }
 
-struct Question {
+struct HostbitCondition {
     bit: Bit,
     set: bool,
 }
 
-impl PacketCondition for Question {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+impl PacketCondition for HostbitCondition {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         let Some(key) = self.bit.track.key(scene) else { return false };
         let bit = &self.bit;
         let is_set = scene
@@ -96,14 +96,14 @@ impl PacketCondition for Question {
     }
 }
 
-struct Mark {
+struct HostbitEffect {
     bit: Bit,
-    change: Change,
+    change: HostbitAction,
     expire: u32,
 }
 
-impl Effect for Mark {
-    fn apply(&self, _: RuleId, scene: &Scene<'_>, _: Option<&mut FlowRuleState>) -> bool {
+impl Effect for HostbitEffect {
+    fn apply(&self, _: RuleId, scene: &ConditionContext<'_>, _: Option<&mut FlowRuleState>) -> bool {
         let Some(key) = self.bit.track.key(scene) else { return true };
         let Bit { scope, name, .. } = self.bit;
         let now = scene.now;
@@ -111,13 +111,13 @@ impl Effect for Mark {
         let hosts = &scene.shared.hosts;
         // The host table counts marks for which it has no room.
         match self.change {
-            Change::Set => {
+            HostbitAction::Set => {
                 let _ = hosts.with(&key, now, |host| host.set(scope, name, now, until));
             }
-            Change::Toggle => {
+            HostbitAction::Toggle => {
                 let _ = hosts.with(&key, now, |host| host.toggle(scope, name, now, until));
             }
-            Change::Unset => {
+            HostbitAction::Unset => {
                 let _ = hosts.if_there(&key, now, |host| host.unset(scope, name));
             }
         }
@@ -200,9 +200,9 @@ fn add(
     }
     let bit = Bit { scope, name: builder.environment.names().intern(name), track };
     let change = match command {
-        "set" => Some(Change::Set),
-        "unset" => Some(Change::Unset),
-        "toggle" => Some(Change::Toggle),
+        "set" => Some(HostbitAction::Set),
+        "unset" => Some(HostbitAction::Unset),
+        "toggle" => Some(HostbitAction::Toggle),
         "isset" | "isnotset" => None,
         other => {
             return Err(KeywordError::argument(format!("unknown command `{other}` of `{keyword}`"))
@@ -211,11 +211,11 @@ fn add(
     };
     let used = match change {
         Some(change) => {
-            builder.effects.push(Box::new(Mark { bit, change, expire }));
+            builder.effects.push(Box::new(HostbitEffect { bit, change, expire }));
             Use::Write
         }
         None => {
-            builder.packet.push(Box::new(Question { bit, set: command == "isset" }));
+            builder.packet.push(Box::new(HostbitCondition { bit, set: command == "isset" }));
             Use::Read
         }
     };

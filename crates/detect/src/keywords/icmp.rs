@@ -5,7 +5,7 @@ use super::number::{packet_equals, packet_number, packet_number_keyed};
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::model::condition::PrefilterKey;
-use bartizan_packet::{Icmp, PacketView, Transport};
+use bartizan_packet::{Icmp, PacketView, TransportLayer};
 
 /// The keywords.
 pub const KEYWORDS: &[Keyword] = &[
@@ -78,8 +78,8 @@ fn code(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keywo
 /// The message, if it has identifier and sequence number.
 fn numbered<'p>(packet: &'p PacketView<'_>) -> Option<&'p Icmp> {
     match &packet.decoded().transport {
-        Transport::Icmp(icmp) if matches!(icmp.kind, 0 | 8 | 13..=18) => Some(icmp),
-        Transport::Icmpv6(icmp) if matches!(icmp.kind, 128 | 129) => Some(icmp),
+        TransportLayer::Icmp(icmp) if matches!(icmp.kind, 0 | 8 | 13..=18) => Some(icmp),
+        TransportLayer::Icmpv6(icmp) if matches!(icmp.kind, 128 | 129) => Some(icmp),
         _ => None,
     }
 }
@@ -94,7 +94,7 @@ fn seq(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keywor
 
 fn mtu(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     packet_number::<u32>(builder, argument, |packet| match &packet.decoded().transport {
-        Transport::Icmpv6(icmp) => icmp.mtu,
+        TransportLayer::Icmpv6(icmp) => icmp.mtu,
         _ => None,
     })
 }

@@ -8,7 +8,7 @@
 use super::number::{packet_check, packet_equals, plain, text, unquoted};
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, PacketCondition};
 use bartizan_packet::{Fragment, IpOptions, Network};
 use bartizan_rules::UintMatch;
 
@@ -90,7 +90,7 @@ fn id(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyword
 struct OnPacket<F>(F);
 
 impl<F: Fn(&Network) -> bool + Send + Sync> PacketCondition for OnPacket<F> {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         scene.packet.is_some_and(|packet| (self.0)(&packet.decoded().network))
     }
 

@@ -5,7 +5,7 @@
 use super::number::text;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
-use crate::model::condition::{PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, PacketCondition};
 use crate::state::dataset::{Reputation, ReputationError};
 use bartizan_rules::UintMatch;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 }];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum IprepSide {
     Any,
     Both,
     Source,
@@ -52,19 +52,19 @@ impl Test {
 struct OnReputation {
     reputation: Arc<Reputation>,
     category: u8,
-    side: Side,
+    side: IprepSide,
     test: Test,
 }
 
 impl PacketCondition for OnReputation {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         let Some((source, destination)) = scene.addresses() else { return false };
         let holds = |address: IpAddr| self.test.holds(self.reputation.score(address, self.category));
         match self.side {
-            Side::Any => holds(source) || holds(destination),
-            Side::Both => holds(source) && holds(destination),
-            Side::Source => holds(source),
-            Side::Destination => holds(destination),
+            IprepSide::Any => holds(source) || holds(destination),
+            IprepSide::Both => holds(source) && holds(destination),
+            IprepSide::Source => holds(source),
+            IprepSide::Destination => holds(destination),
         }
     }
 
@@ -73,7 +73,7 @@ impl PacketCondition for OnReputation {
     }
 }
 
-fn parse(argument: &[u8]) -> Result<(Side, &str, Test), KeywordError> {
+fn parse(argument: &[u8]) -> Result<(IprepSide, &str, Test), KeywordError> {
     let parts: Vec<&str> = text(argument)?.split(',').map(str::trim).collect();
     let expected = || {
         KeywordError::argument("side, category and comparison are expected")
@@ -93,10 +93,10 @@ fn parse(argument: &[u8]) -> Result<(Side, &str, Test), KeywordError> {
         _ => return Err(expected()),
     };
     let side = match *side {
-        "any" => Side::Any,
-        "both" => Side::Both,
-        "src" => Side::Source,
-        "dst" => Side::Destination,
+        "any" => IprepSide::Any,
+        "both" => IprepSide::Both,
+        "src" => IprepSide::Source,
+        "dst" => IprepSide::Destination,
         other => {
             return Err(
                 KeywordError::argument(format!("no side `{other}`")).help("use any, both, src or dst")
@@ -126,21 +126,21 @@ fn iprep(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keywords::testing::{Frame, build_with, ipv4, ipv6, on_scene, refused, udp};
-    use bartizan_base::Settings;
+    use crate::keywords::testing::{LinkFrame, build_with, ipv4, ipv6, on_scene, refused, udp};
+    use bartizan_base::SettingsMap;
     use std::path::Path;
 
     #[test]
     fn forms() {
         assert_eq!(
             parse(b"any, BadHosts, >, 1"),
-            Ok((Side::Any, "BadHosts", Test::Compare(UintMatch::Greater(1))))
+            Ok((IprepSide::Any, "BadHosts", Test::Compare(UintMatch::Greater(1))))
         );
         assert_eq!(
             parse(b"dst,test,>,0"),
-            Ok((Side::Destination, "test", Test::Compare(UintMatch::Greater(0))))
+            Ok((IprepSide::Destination, "test", Test::Compare(UintMatch::Greater(0))))
         );
-        assert_eq!(parse(b"both,x,isnotset"), Ok((Side::Both, "x", Test::IsNotSet)));
+        assert_eq!(parse(b"both,x,isnotset"), Ok((IprepSide::Both, "x", Test::IsNotSet)));
         for argument in ["any,BadHosts,1", "all,x,>,1", "any,x,~,1", "any,x,>,300", "any"] {
             assert_eq!(parse(argument.as_bytes()).unwrap_err().code, RefusalCode::BadArgument, "{argument}");
         }
@@ -158,11 +158,11 @@ mod tests {
         .unwrap();
         let list = "192.0.2.0/24,1,20\nbad line\n2001:db8::1,1,20\n192.0.2.1,2,0\n2001:db8::1,2,0\n";
         std::fs::write(folder.join("list"), list).unwrap();
-        let mut settings = Settings::new();
+        let mut settings = SettingsMap::new();
         settings.set("reputation-categories-file", folder.join("categories").to_str().unwrap());
         settings.set("default-reputation-path", folder.to_str().unwrap());
         settings.set("reputation-files.0", "list");
-        let holds = |argument: &str, packet: &Frame| {
+        let holds = |argument: &str, packet: &LinkFrame| {
             let built = build_with(&settings, Path::new(""), "ip", &[("iprep", argument)]).unwrap();
             assert!(built.packet[0].is_ip_only());
             on_scene(packet, |scene| built.packet[0].matches(scene))

@@ -228,7 +228,7 @@ mod tests {
 
     fn load(rule: &str) -> crate::ruleset::Loaded {
         let folder = example_folder();
-        let mut settings = bartizan_base::Settings::new();
+        let mut settings = bartizan_base::SettingsMap::new();
         let at = |name: &str| folder.join(name).display().to_string();
         settings.set("reputation-categories-file", at("categories.txt"));
         settings.set("default-reputation-path", folder.display().to_string());
@@ -241,7 +241,7 @@ mod tests {
         );
         let input = crate::ruleset::LoadInput {
             settings: &settings,
-            variables: &bartizan_rules::Variables::new(),
+            variables: &bartizan_rules::RuleVariables::new(),
             classifications: Some(&classes),
             references: None,
             shared: &std::sync::Arc::default(),
@@ -293,7 +293,7 @@ mod tests {
         // Each of these keywords adds weight, and adds it once.
         let shared = std::sync::Arc::default();
         let buffers = crate::model::buffers::Buffers::new();
-        let settings = bartizan_base::Settings::new();
+        let settings = bartizan_base::SettingsMap::new();
         let environment =
             crate::compile::builder::Environment::new(&buffers, &settings, &shared, std::path::Path::new(""));
         let protocol = crate::compile::protocol::parse("http").unwrap();

@@ -4,7 +4,7 @@
 use super::text;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, PacketCondition};
 use crate::model::content::{Literal, Number};
 
 /// Largest absolute value of `distance` and `within`, in bytes.
@@ -284,7 +284,7 @@ fn fast_pattern(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(
 struct InPacket;
 
 impl PacketCondition for InPacket {
-    fn matches(&self, _: &Scene<'_>) -> bool {
+    fn matches(&self, _: &ConditionContext<'_>) -> bool {
         true
     }
 

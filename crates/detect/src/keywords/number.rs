@@ -6,7 +6,7 @@
 pub(crate) use super::text::utf8 as text;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{KeywordError, RefusalCode};
-use crate::model::condition::{Answer, PacketCondition, PrefilterKey, Scene, TxCondition};
+use crate::model::condition::{Answer, ConditionContext, PacketCondition, PrefilterKey, TxCondition};
 use bartizan_applayer::protocol::{NumberId, ProtocolId, ProtocolSpec};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::Transaction;
@@ -25,7 +25,7 @@ struct PacketNumber<T> {
 }
 
 impl<T: Uint + Send + Sync> PacketCondition for PacketNumber<T> {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         scene.packet.and_then(self.read).is_some_and(|value| self.check.matches(value))
     }
 
@@ -110,7 +110,7 @@ pub(crate) fn later(
     tx: &dyn Transaction,
     direction: Direction,
     complete: PerDirection<u8>,
-    scene: &Scene<'_>,
+    scene: &ConditionContext<'_>,
 ) -> Answer {
     let other = direction.flip();
     let looked_at = tx.common().is_done(other, scene.function);
@@ -153,7 +153,12 @@ impl NumberRef {
     }
 
     /// The answer of a condition on this number that does not hold now.
-    pub(crate) fn later(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
+    pub(crate) fn later(
+        &self,
+        tx: &dyn Transaction,
+        direction: Direction,
+        scene: &ConditionContext<'_>,
+    ) -> Answer {
         later(tx, direction, self.spec.complete, scene)
     }
 }
@@ -167,7 +172,7 @@ pub(crate) struct TxNumber<T> {
 }
 
 impl<T: Uint + Send + Sync> TxCondition for TxNumber<T> {
-    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &ConditionContext<'_>) -> Answer {
         let value = self.number.of::<T>(tx, direction);
         let holds = value.is_some_and(|value| self.check.matches(value));
         if holds { Answer::Yes } else { self.number.later(tx, direction, scene) }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// The order of folders in which a relative file name is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum PathSearchOrder {
     /// The folder of the rule file, then `default-rule-path`, then the working folder (`dataset`).
     RuleFolderFirst,
     /// `default-rule-path` or the working folder, then the folder of the rule file (`filemd5`).
@@ -18,7 +18,7 @@ pub(crate) enum Order {
 }
 
 /// The paths where a file may be.
-pub(crate) fn places(environment: &Environment<'_>, name: &str, order: Order) -> Vec<PathBuf> {
+pub(crate) fn places(environment: &Environment<'_>, name: &str, order: PathSearchOrder) -> Vec<PathBuf> {
     // Called for every kind of file: its content may differ at the next load.
     let folder = environment.rule_folder();
     let name = Path::new(name);
@@ -30,15 +30,19 @@ pub(crate) fn places(environment: &Environment<'_>, name: &str, order: Order) ->
         environment.settings.get("default-rule-path").map(|folder| Path::new(folder).join(name));
     let mut places: Vec<PathBuf> = by_settings.into_iter().chain([name.to_owned()]).collect();
     match order {
-        Order::RuleFolderFirst => places.insert(0, beside),
-        Order::SettingsFirst => places.push(beside),
+        PathSearchOrder::RuleFolderFirst => places.insert(0, beside),
+        PathSearchOrder::SettingsFirst => places.push(beside),
     }
     places.dedup();
     places
 }
 
 /// The first of the paths that exists.
-pub(crate) fn find(environment: &Environment<'_>, name: &str, order: Order) -> Result<PathBuf, KeywordError> {
+pub(crate) fn find(
+    environment: &Environment<'_>,
+    name: &str,
+    order: PathSearchOrder,
+) -> Result<PathBuf, KeywordError> {
     let places = places(environment, name, order);
     places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
         let all: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
@@ -51,7 +55,7 @@ pub(crate) fn find(environment: &Environment<'_>, name: &str, order: Order) -> R
 pub(crate) fn read(
     environment: &Environment<'_>,
     name: &str,
-    order: Order,
+    order: PathSearchOrder,
 ) -> Result<(PathBuf, Vec<u8>), KeywordError> {
     let path = find(environment, name, order)?;
     match std::fs::read(&path) {

@@ -43,7 +43,7 @@ const BUFFERS: &[(u8, &str)] = &[
 ];
 
 /// Expression, flags and capture list of an argument.
-struct Parts<'a> {
+struct PcreArgument<'a> {
     expression: &'a [u8],
     flags: &'a [u8],
     captures: &'a [u8],
@@ -51,7 +51,7 @@ struct Parts<'a> {
 
 /// Parsed flags.
 #[derive(Default)]
-struct Flags {
+struct PcreFlags {
     regex: RegexFlags,
     relative: bool,
     raw: bool,
@@ -106,7 +106,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
 }
 
 /// Adds the expression to its buffer.
-fn place(builder: &mut SignatureBuilder<'_>, item: Item, flags: &Flags) -> Result<(), KeywordError> {
+fn place(builder: &mut SignatureBuilder<'_>, item: Item, flags: &PcreFlags) -> Result<(), KeywordError> {
     let sticky = builder.is_sticky();
     match flags.buffer {
         Some(name) if sticky => {
@@ -132,7 +132,7 @@ fn place(builder: &mut SignatureBuilder<'_>, item: Item, flags: &Flags) -> Resul
 }
 
 /// Cuts `/expression/flags, captures` apart.
-fn split(text: &[u8]) -> Result<Parts<'_>, KeywordError> {
+fn split(text: &[u8]) -> Result<PcreArgument<'_>, KeywordError> {
     let wrong = || {
         KeywordError::argument("a regular expression is written `/expression/flags`")
             .help("a `/` in the expression is written `\\/`")
@@ -149,7 +149,7 @@ fn split(text: &[u8]) -> Result<Parts<'_>, KeywordError> {
     let last = (first + 1..text.len()).rev().find(|at| slash(at) && !escaped(*at)).ok_or_else(wrong)?;
     let expression = text.get(first + 1..last).ok_or_else(wrong)?;
     let flags = text.get(last + 1..).ok_or_else(wrong)?;
-    Ok(Parts { expression, flags: flags.trim_ascii(), captures })
+    Ok(PcreArgument { expression, flags: flags.trim_ascii(), captures })
 }
 
 /// Cuts a list `, flow:a, pkt:b` off the end.
@@ -167,8 +167,8 @@ fn cut_captures(text: &[u8]) -> (&[u8], &[u8]) {
     (head.get(..kept).unwrap_or(head), list)
 }
 
-fn read_flags(letters: &[u8]) -> Result<Flags, KeywordError> {
-    let mut flags = Flags::default();
+fn read_flags(letters: &[u8]) -> Result<PcreFlags, KeywordError> {
+    let mut flags = PcreFlags::default();
     for letter in letters {
         if let Some(flag) = RegexFlags::from_letter(*letter) {
             flags.regex |= flag;

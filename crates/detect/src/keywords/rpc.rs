@@ -4,8 +4,8 @@
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{PacketCondition, Scene};
-use bartizan_packet::{PacketView, Transport};
+use crate::model::condition::{ConditionContext, PacketCondition};
+use bartizan_packet::{PacketView, TransportLayer};
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {
@@ -25,17 +25,17 @@ const CALL: u32 = 0;
 /// Bytes of a record mark (RFC 5531, section 11).
 const MARK: usize = 4;
 
-struct Call {
+struct RpcCall {
     program: u32,
     version: Option<u32>,
     procedure: Option<u32>,
 }
 
-impl Call {
+impl RpcCall {
     fn is(&self, packet: &PacketView<'_>) -> bool {
         let before = match packet.decoded().transport {
-            Transport::Tcp(_) => MARK,
-            Transport::Udp(_) => 0,
+            TransportLayer::Tcp(_) => MARK,
+            TransportLayer::Udp(_) => 0,
             _ => return false,
         };
         let message = packet.payload().get(before..).unwrap_or_default();
@@ -52,8 +52,8 @@ impl Call {
     }
 }
 
-impl PacketCondition for Call {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+impl PacketCondition for RpcCall {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         scene.packet.is_some_and(|packet| self.is(packet))
     }
 
@@ -70,8 +70,11 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         let digits = core::str::from_utf8(text).ok().filter(|t| t.bytes().all(|b| b.is_ascii_digit()))?;
         digits.parse().ok()
     };
-    let mut call =
-        Call { program: parts.next().and_then(number).ok_or_else(written)?, version: None, procedure: None };
+    let mut call = RpcCall {
+        program: parts.next().and_then(number).ok_or_else(written)?,
+        version: None,
+        procedure: None,
+    };
     for place in [&mut call.version, &mut call.procedure] {
         *place = match parts.next() {
             None | Some(b"*") => None,

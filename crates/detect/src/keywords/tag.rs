@@ -6,7 +6,7 @@
 use super::text;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{Effect, Scene};
+use crate::model::condition::{ConditionContext, Effect};
 use crate::state::FlowRuleState;
 use bartizan_base::{PacketDuration, RuleId, Timestamp};
 use bartizan_flow::host::{HostKey, RuleKey, Tag};
@@ -50,7 +50,7 @@ struct Start {
 }
 
 impl Effect for Start {
-    fn apply(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowRuleState>) -> bool {
+    fn apply(&self, rule: RuleId, scene: &ConditionContext<'_>, state: Option<&mut FlowRuleState>) -> bool {
         let mut tag = Tag {
             rule: RuleKey { gid: rule.gid, sid: rule.sid },
             packets: u32::MAX,

@@ -4,7 +4,7 @@
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, PacketCondition};
 use bartizan_packet::TcpFlags;
 
 /// The keyword.
@@ -29,15 +29,15 @@ enum Modifier {
     NotAllOf,
 }
 
-struct Flags {
+struct TcpFlagsCondition {
     modifier: Modifier,
     wanted: u8,
     /// Mask of the flags that count.
     mask: u8,
 }
 
-impl PacketCondition for Flags {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+impl PacketCondition for TcpFlagsCondition {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         let Some(tcp) = scene.packet.and_then(|p| p.decoded().transport.tcp()) else { return false };
         let all = tcp.flags.bits();
         // `flags:0` compares all flags, whatever the mask ignores.
@@ -115,7 +115,7 @@ fn flags(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     if parts.next().is_some() {
         return Err(KeywordError::argument("only one comma is possible"));
     }
-    builder.packet.push(Box::new(Flags { modifier, wanted, mask }));
+    builder.packet.push(Box::new(TcpFlagsCondition { modifier, wanted, mask }));
     Ok(())
 }
 

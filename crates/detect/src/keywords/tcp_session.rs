@@ -5,7 +5,7 @@
 use super::text;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, PacketCondition};
 use bartizan_flow::tcp::TcpState;
 
 /// The keyword.
@@ -26,14 +26,14 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 const TCP: u8 = 6;
 
 /// Phases, any of which may hold.
-struct Session {
+struct TcpSessionCondition {
     setup: bool,
     established: bool,
     closing: bool,
 }
 
-impl PacketCondition for Session {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+impl PacketCondition for TcpSessionCondition {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         let Some(flow) = scene.flow.filter(|flow| flow.tcp.is_some()) else { return false };
         let state = flow.tcp.map_or(TcpState::None, |session| session.state());
         let closing = matches!(
@@ -66,7 +66,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     if !protocols.is_empty() && !protocols.contains(&TCP) {
         return Err(KeywordError::context("`tcp.session` needs a rule on TCP"));
     }
-    let mut session = Session { setup: false, established: false, closing: false };
+    let mut session = TcpSessionCondition { setup: false, established: false, closing: false };
     for phase in text::items(argument)? {
         let place = match phase {
             "setup" => &mut session.setup,

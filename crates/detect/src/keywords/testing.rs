@@ -5,13 +5,13 @@ use crate::compile::builder::{Environment, SignatureBuilder};
 use crate::compile::keyword::{KeywordError, RefusalCode};
 use crate::keywords;
 use crate::model::buffers::Buffers;
-use crate::model::condition::{PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, PacketCondition};
 use crate::model::signature::{ProtocolMatch, ValueCheck};
 use crate::state::shared::Shared;
 use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::protocol::NumberId;
 use bartizan_applayer::transaction::{BufferQuery, BufferView, Files, LogOptions, Transaction, TxCommon};
-use bartizan_base::{Direction, PerDirection, RuleId, Settings, Timestamp};
+use bartizan_base::{Direction, PerDirection, RuleId, SettingsMap, Timestamp};
 use bartizan_events::JsonWriter;
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
 use bartizan_testkit::layers;
@@ -22,12 +22,12 @@ use std::sync::Arc;
 
 /// Bytes of a packet with their link type.
 #[derive(Clone)]
-pub(crate) struct Frame {
+pub(crate) struct LinkFrame {
     pub link: LinkType,
     pub bytes: Vec<u8>,
 }
 
-impl Frame {
+impl LinkFrame {
     /// Changes one byte.
     pub fn with(mut self, at: usize, value: u8) -> Self {
         self.bytes[at] = value;
@@ -69,34 +69,34 @@ const ADDRESSES_V6: (IpAddr, IpAddr) = (
 );
 
 /// An IPv4 packet from 192.0.2.1 to 198.51.100.2, without a header checksum.
-pub(crate) fn ipv4(proto: u8, body: &[u8]) -> Frame {
+pub(crate) fn ipv4(proto: u8, body: &[u8]) -> LinkFrame {
     ipv4_with_options(proto, &[], body)
 }
 
 /// An IPv4 packet with options, which fill a multiple of 4 bytes.
-pub(crate) fn ipv4_with_options(proto: u8, options: &[u8], body: &[u8]) -> Frame {
+pub(crate) fn ipv4_with_options(proto: u8, options: &[u8], body: &[u8]) -> LinkFrame {
     let fixed = IpFixed { flags: Some(0), chksum: Some(0), ..IpFixed::default() };
     let ip = Ip::new(ADDRESSES_V4.0, ADDRESSES_V4.1, proto);
     let ip = Ip { id: 1, options: options.to_vec(), fixed, ..ip };
-    Frame { link: LinkType::RAW, bytes: ip.packet(body, None) }
+    LinkFrame { link: LinkType::RAW, bytes: ip.packet(body, None) }
 }
 
 /// An IPv6 packet from 2001:db8::1 to 2001:db8::2.
-pub(crate) fn ipv6(next: u8, body: &[u8]) -> Frame {
+pub(crate) fn ipv6(next: u8, body: &[u8]) -> LinkFrame {
     let bytes = Ip::new(ADDRESSES_V6.0, ADDRESSES_V6.1, next).packet(body, None);
-    Frame { link: LinkType::RAW, bytes }
+    LinkFrame { link: LinkType::RAW, bytes }
 }
 
 /// One body in an IPv4 and in an IPv6 packet.
-pub(crate) fn both(proto: u8, body: &[u8]) -> [Frame; 2] {
+pub(crate) fn both(proto: u8, body: &[u8]) -> [LinkFrame; 2] {
     [ipv4(proto, body), ipv6(proto, body)]
 }
 
 /// An Ethernet frame with VLAN tags, outermost first, and an IPv4 datagram.
-pub(crate) fn ethernet(tags: &[u16]) -> Frame {
+pub(crate) fn ethernet(tags: &[u16]) -> LinkFrame {
     let frame = layers::ethernet_ip(false, &ipv4(17, &udp(b"x")).bytes);
     let bytes = tags.iter().rev().fold(frame, |frame, tag| layers::tagged(*tag, frame));
-    Frame { link: LinkType::ETHERNET, bytes }
+    LinkFrame { link: LinkType::ETHERNET, bytes }
 }
 
 /// A UDP datagram from port 1024 to 9, without a checksum.
@@ -124,41 +124,41 @@ pub(crate) fn icmp(kind: u8, code: u8, rest: [u8; 4], payload: &[u8]) -> Vec<u8>
 }
 
 /// The parts that options of a rule add to its signature.
-pub(crate) struct Built {
+pub(crate) struct SignatureParts {
     pub protocol: ProtocolMatch,
     pub packet: Vec<Box<dyn PacketCondition>>,
     pub values: Vec<ValueCheck>,
 }
 
-impl core::fmt::Debug for Built {
+impl core::fmt::Debug for SignatureParts {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Built").field("protocol", &self.protocol).finish_non_exhaustive()
     }
 }
 
 /// Builds options, as a rule with this protocol would.
-pub(crate) fn build(protocol: &str, options: &[(&str, &str)]) -> Result<Built, KeywordError> {
-    build_with(&Settings::new(), Path::new(""), protocol, options)
+pub(crate) fn build(protocol: &str, options: &[(&str, &str)]) -> Result<SignatureParts, KeywordError> {
+    build_with(&SettingsMap::new(), Path::new(""), protocol, options)
 }
 
 /// Does as [`build`], with settings and the folder of the rule file.
 pub(crate) fn build_with(
-    settings: &Settings,
+    settings: &SettingsMap,
     folder: &Path,
     protocol: &str,
     options: &[(&str, &str)],
-) -> Result<Built, KeywordError> {
+) -> Result<SignatureParts, KeywordError> {
     build_in(&Arc::new(Shared::default()), settings, folder, protocol, options)
 }
 
 /// Does as [`build_with`], with shared state that outlives the call.
 pub(crate) fn build_in(
     shared: &Arc<Shared>,
-    settings: &Settings,
+    settings: &SettingsMap,
     folder: &Path,
     protocol: &str,
     options: &[(&str, &str)],
-) -> Result<Built, KeywordError> {
+) -> Result<SignatureParts, KeywordError> {
     let buffers = Buffers::new();
     let environment = Environment::new(&buffers, settings, shared, folder);
     let protocol = crate::compile::protocol::parse(protocol)?;
@@ -173,16 +173,16 @@ pub(crate) fn build_in(
         }
     }
     let values = builder.finish_values()?;
-    Ok(Built { protocol: builder.protocol, packet: builder.packet, values })
+    Ok(SignatureParts { protocol: builder.protocol, packet: builder.packet, values })
 }
 
 /// Decodes a frame and passes its scene to `look`.
-pub(crate) fn on_scene<R>(frame: &Frame, look: impl FnOnce(&Scene<'_>) -> R) -> R {
+pub(crate) fn on_scene<R>(frame: &LinkFrame, look: impl FnOnce(&ConditionContext<'_>) -> R) -> R {
     let mut output = DecodeOutput::new();
     Decoder::default().decode(frame.link, &frame.bytes, frame.bytes.len() as u32, &mut output);
     let packet = PacketView::new(&frame.bytes, output.outer().unwrap());
     let shared = Shared::default();
-    look(&Scene {
+    look(&ConditionContext {
         now: Timestamp::from_parts(1_000_000_000, 0),
         packet: Some(&packet),
         payload: packet.payload(),
@@ -201,7 +201,7 @@ pub(crate) fn on_scene<R>(frame: &Frame, look: impl FnOnce(&Scene<'_>) -> R) -> 
 }
 
 /// Whether an option of an `ip` rule that makes conditions on packets holds for a packet.
-pub(crate) fn matches(keyword: &str, argument: &str, frame: &Frame) -> bool {
+pub(crate) fn matches(keyword: &str, argument: &str, frame: &LinkFrame) -> bool {
     let built = build("ip", &[(keyword, argument)]).unwrap();
     on_scene(frame, |scene| built.packet.iter().all(|c| c.matches(scene)))
 }

@@ -9,14 +9,14 @@
 use super::text;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{Limit, LimitKind, Limited, Scene};
+use crate::model::condition::{ConditionContext, Limit, LimitKind, Limited};
 use crate::model::signature::{Member, RejectSide, RuleAction};
 use crate::state::FlowRuleState;
 use bartizan_base::{PacketDuration, RuleId, Timestamp};
 use bartizan_flow::host::{HostKey, RuleKey};
 use bartizan_rules::{
-    AddressSet, Diagnostic, NewAction, ThresholdEntry, ThresholdKind, ThresholdTrack, ThresholdType,
-    Thresholds, Variables, code,
+    AddressSet, Diagnostic, NewAction, RuleVariables, ThresholdEntry, ThresholdKind, ThresholdTrack,
+    ThresholdType, Thresholds, code,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub const KEYWORDS: &[Keyword] = &[
 
 /// The method by which matches are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Method {
+enum ThresholdMethod {
     Limit,
     Threshold,
     Both,
@@ -60,7 +60,7 @@ enum Method {
 
 /// A counting threshold.
 struct Counting {
-    method: Method,
+    method: ThresholdMethod,
     track: ThresholdTrack,
     count: u32,
     seconds: u32,
@@ -83,15 +83,15 @@ impl Counting {
         *tally = Tally { count: 1, started: now, acting: 0, next: self.count };
         let reached = if self.count == 1 { Limited::Alert } else { Limited::Nothing };
         match self.method {
-            Method::Limit | Method::Rate { .. } => Limited::Alert,
-            Method::Threshold | Method::Both => reached,
-            Method::Backoff { multiplier } => {
+            ThresholdMethod::Limit | ThresholdMethod::Rate { .. } => Limited::Alert,
+            ThresholdMethod::Threshold | ThresholdMethod::Both => reached,
+            ThresholdMethod::Backoff { multiplier } => {
                 if self.count == 1 {
                     tally.next = multiplier;
                 }
                 reached
             }
-            Method::Detection => Limited::Nothing,
+            ThresholdMethod::Detection => Limited::Nothing,
         }
     }
 
@@ -100,11 +100,11 @@ impl Counting {
         if tally.started == Timestamp::ZERO {
             return self.begin(tally, now);
         }
-        if let Method::Backoff { multiplier } = self.method {
+        if let ThresholdMethod::Backoff { multiplier } = self.method {
             return backoff(tally, multiplier);
         }
         let inside = now <= tally.started + PacketDuration::from_secs(u64::from(self.seconds));
-        if let Method::Rate { action, timeout } = self.method {
+        if let ThresholdMethod::Rate { action, timeout } = self.method {
             return self.rate(tally, now, inside, action, timeout);
         }
         if inside {
@@ -114,15 +114,15 @@ impl Counting {
             tally.count = 1;
         }
         match self.method {
-            Method::Limit if tally.count <= self.count || !inside => Limited::Alert,
-            Method::Limit => Limited::Silent,
-            Method::Threshold if inside && tally.count >= self.count => {
+            ThresholdMethod::Limit if tally.count <= self.count || !inside => Limited::Alert,
+            ThresholdMethod::Limit => Limited::Silent,
+            ThresholdMethod::Threshold if inside && tally.count >= self.count => {
                 tally.count = 0;
                 Limited::Alert
             }
-            Method::Both if tally.count == self.count => Limited::Alert,
-            Method::Both if tally.count > self.count => Limited::Silent,
-            Method::Detection if tally.count > self.count && inside => Limited::Alert,
+            ThresholdMethod::Both if tally.count == self.count => Limited::Alert,
+            ThresholdMethod::Both if tally.count > self.count => Limited::Silent,
+            ThresholdMethod::Detection if tally.count > self.count && inside => Limited::Alert,
             _ => Limited::Nothing,
         }
     }
@@ -159,7 +159,7 @@ impl Counting {
     fn until(&self, tally: &Tally) -> Timestamp {
         let interval = PacketDuration::from_secs(u64::from(self.seconds));
         let mut until = tally.started + interval;
-        if let Method::Rate { timeout, .. } = self.method
+        if let ThresholdMethod::Rate { timeout, .. } = self.method
             && tally.acting != 0
         {
             let acts = Timestamp::from_parts(tally.acting.saturating_add(u64::from(timeout)), 0);
@@ -168,7 +168,7 @@ impl Counting {
         until + PacketDuration::from_nanos(1)
     }
 
-    fn key(&self, rule: RuleKey, scene: &Scene<'_>) -> Option<HostKey> {
+    fn key(&self, rule: RuleKey, scene: &ConditionContext<'_>) -> Option<HostKey> {
         let (source, destination) = scene.addresses()?;
         let tenant = scene.tenant;
         Some(match self.track {
@@ -224,10 +224,15 @@ const fn acting(action: NewAction) -> Limited {
 }
 
 impl Limit for Counting {
-    fn judge(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowRuleState>) -> Limited {
+    fn judge(
+        &self,
+        rule: RuleId,
+        scene: &ConditionContext<'_>,
+        state: Option<&mut FlowRuleState>,
+    ) -> Limited {
         let rule = RuleKey { gid: rule.gid, sid: rule.sid };
         let Some(key) = self.key(rule, scene) else { return Limited::Alert };
-        if self.method == Method::Threshold && self.count == 1 {
+        if self.method == ThresholdMethod::Threshold && self.count == 1 {
             return Limited::Alert;
         }
         let now = scene.now;
@@ -251,8 +256,8 @@ impl Limit for Counting {
 
     fn kind(&self) -> LimitKind {
         match self.method {
-            Method::Detection => LimitKind::DetectionFilter,
-            Method::Rate { .. } => LimitKind::RateFilter,
+            ThresholdMethod::Detection => LimitKind::DetectionFilter,
+            ThresholdMethod::Rate { .. } => LimitKind::RateFilter,
             _ => LimitKind::Threshold,
         }
     }
@@ -265,7 +270,7 @@ struct Suppress {
 }
 
 impl Limit for Suppress {
-    fn judge(&self, _: RuleId, scene: &Scene<'_>, _: Option<&mut FlowRuleState>) -> Limited {
+    fn judge(&self, _: RuleId, scene: &ConditionContext<'_>, _: Option<&mut FlowRuleState>) -> Limited {
         let Some((source, destination)) = scene.addresses() else { return Limited::Alert };
         let found = match self.track {
             ThresholdTrack::Source => self.addresses.contains(source),
@@ -282,7 +287,7 @@ impl Limit for Suppress {
 
 /// The fields of a keyword's argument, each at most once.
 #[derive(Default)]
-struct Fields<'a> {
+struct ThresholdFields<'a> {
     kind: Option<&'a str>,
     track: Option<ThresholdTrack>,
     count: Option<u32>,
@@ -290,8 +295,8 @@ struct Fields<'a> {
     multiplier: Option<u32>,
 }
 
-fn fields<'a>(keyword: &str, argument: &'a [u8]) -> Result<Fields<'a>, KeywordError> {
-    let mut fields = Fields::default();
+fn fields<'a>(keyword: &str, argument: &'a [u8]) -> Result<ThresholdFields<'a>, KeywordError> {
+    let mut fields = ThresholdFields::default();
     for item in text::items(argument)? {
         let (name, value) = text::word(item);
         let number = |name| text::within(name, value, 1..=u32::MAX);
@@ -343,23 +348,23 @@ fn threshold(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), 
     let track = fields.track.ok_or_else(|| missing("threshold", "`track`"))?;
     let count = fields.count.ok_or_else(|| missing("threshold", "`count`"))?;
     let method = match fields.kind.ok_or_else(|| missing("threshold", "`type`"))? {
-        "limit" => Method::Limit,
-        "threshold" => Method::Threshold,
-        "both" => Method::Both,
+        "limit" => ThresholdMethod::Limit,
+        "threshold" => ThresholdMethod::Threshold,
+        "both" => ThresholdMethod::Both,
         "backoff" => {
             let multiplier = fields.multiplier.ok_or_else(|| missing("threshold", "`multiplier`"))?;
             if track != ThresholdTrack::Flow {
                 return Err(KeywordError::argument("`type backoff` counts by flow only")
                     .help("write `track by_flow`"));
             }
-            Method::Backoff { multiplier }
+            ThresholdMethod::Backoff { multiplier }
         }
         other => {
             return Err(KeywordError::argument(format!("unknown type `{other}` of `threshold`"))
                 .help("limit, threshold, both or backoff"));
         }
     };
-    let is_backoff = matches!(method, Method::Backoff { .. });
+    let is_backoff = matches!(method, ThresholdMethod::Backoff { .. });
     if is_backoff == fields.seconds.is_some() || !is_backoff && fields.multiplier.is_some() {
         return Err(KeywordError::argument("`backoff` takes a `multiplier`, the other types take `seconds`"));
     }
@@ -381,7 +386,7 @@ fn detection_filter(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resu
             .help("`threshold` and `event_filter` count by_both and by_rule as well"));
     }
     builder.thresholds.push(Arc::new(Counting {
-        method: Method::Detection,
+        method: ThresholdMethod::Detection,
         track,
         count: fields.count.ok_or_else(|| missing("detection_filter", "`count`"))?,
         seconds: fields.seconds.ok_or_else(|| missing("detection_filter", "`seconds`"))?,
@@ -398,7 +403,7 @@ fn detection_filter(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resu
 pub fn apply_thresholds(
     signatures: &mut [Member],
     thresholds: &Thresholds,
-    variables: &Variables,
+    variables: &RuleVariables,
 ) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     for entry in &thresholds.entries {
@@ -477,7 +482,7 @@ fn apply(
             if own {
                 return;
             }
-            let method = Method::Rate { action: *action, timeout: *timeout };
+            let method = ThresholdMethod::Rate { action: *action, timeout: *timeout };
             Counting { method, track: *track, count: *count, seconds: *seconds }
         }
         (ThresholdKind::EventFilter { kind, track, count, seconds }, _) => {
@@ -488,9 +493,9 @@ fn apply(
                 signature.thresholds.remove(last);
             }
             let method = match kind {
-                ThresholdType::Limit => Method::Limit,
-                ThresholdType::Threshold => Method::Threshold,
-                ThresholdType::Both => Method::Both,
+                ThresholdType::Limit => ThresholdMethod::Limit,
+                ThresholdType::Threshold => ThresholdMethod::Threshold,
+                ThresholdType::Both => ThresholdMethod::Both,
             };
             Counting { method, track: *track, count: *count, seconds: *seconds }
         }

@@ -6,7 +6,7 @@
 use super::number::{NumberRef, TxNumber, text};
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{Answer, Scene, TxCondition};
+use crate::model::condition::{Answer, ConditionContext, TxCondition};
 use crate::model::content::{Item, Literal};
 use crate::model::request::Request;
 use bartizan_applayer::protocol::ProtocolSpec;
@@ -164,7 +164,7 @@ const fn without_drafts(version: u64) -> u64 {
 }
 
 /// Matches one of these versions, or any other one if negated.
-struct Version {
+struct TlsVersionCondition {
     versions: Vec<u64>,
     negated: bool,
     /// Compares the number itself: drafts are not TLS 1.3.
@@ -172,8 +172,8 @@ struct Version {
     number: NumberRef,
 }
 
-impl TxCondition for Version {
-    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
+impl TxCondition for TlsVersionCondition {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &ConditionContext<'_>) -> Answer {
         let holds = self.number.of(tx, direction).is_some_and(|version: u64| {
             let version = if self.exact { version } else { without_drafts(version) };
             self.versions.contains(&version) != self.negated
@@ -188,7 +188,7 @@ fn push_version(
     (versions, negated, exact): (Vec<u64>, bool, bool),
 ) -> Result<(), KeywordError> {
     let number = NumberRef::named("tls.version")?;
-    let condition = Version { versions, negated, exact, number };
+    let condition = TlsVersionCondition { versions, negated, exact, number };
     builder.push_tx(number.protocol, keyword, BOTH, Some(0), Box::new(condition))
 }
 
@@ -256,14 +256,14 @@ const STATES: &[(&str, u64)] =
     &[("client_hello", 1), ("server_hello", 2), ("client_keyx", 4), ("server_keyx", 8), ("unknown", 16)];
 
 /// Matches if one of these states is reached, or one of the negated states is not.
-struct State {
+struct SslStateCondition {
     wanted: u64,
     negated: u64,
     number: NumberRef,
 }
 
-impl TxCondition for State {
-    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
+impl TxCondition for SslStateCondition {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &ConditionContext<'_>) -> Answer {
         let now = self.number.of::<u64>(tx, direction);
         let holds = now.is_some_and(|now| (self.wanted & now) ^ self.negated != 0);
         if holds { Answer::Yes } else { self.number.later(tx, direction, scene) }
@@ -291,7 +291,13 @@ fn states(argument: &[u8]) -> Result<(u64, u64), KeywordError> {
 fn state(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let (wanted, negated) = states(argument)?;
     let number = NumberRef::named("ssl.state")?;
-    builder.push_tx(number.protocol, "ssl_state", BOTH, Some(0), Box::new(State { wanted, negated, number }))
+    builder.push_tx(
+        number.protocol,
+        "ssl_state",
+        BOTH,
+        Some(0),
+        Box::new(SslStateCondition { wanted, negated, number }),
+    )
 }
 
 fn store(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
@@ -325,7 +331,7 @@ struct Date {
 }
 
 impl TxCondition for Date {
-    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &ConditionContext<'_>) -> Answer {
         let now = i64::try_from(scene.now.as_secs()).unwrap_or(i64::MAX);
         // The first second of 1970 counts as no date, as in Suricata.
         let date = self.number.of::<u64>(tx, direction).map(u64::cast_signed).filter(|date| *date != 0);
@@ -452,7 +458,7 @@ mod tests {
     #[test]
     fn versions() {
         let holds = |(versions, negated, exact): (Vec<u64>, bool, bool), version: u64| {
-            let condition = Version { versions, negated, exact, number: number("tls.version") };
+            let condition = TlsVersionCondition { versions, negated, exact, number: number("tls.version") };
             answer(&condition, &[("tls.version", version)]) == Answer::Yes
         };
         assert!(holds(version_number(b"1.2").unwrap(), 0x303));
@@ -500,7 +506,7 @@ mod tests {
     fn handshake_states() {
         let holds = |argument: &str, now: u64| {
             let (wanted, negated) = states(argument.as_bytes()).unwrap();
-            let condition = State { wanted, negated, number: number("ssl.state") };
+            let condition = SslStateCondition { wanted, negated, number: number("ssl.state") };
             answer(&condition, &[("ssl.state", now)]) == Answer::Yes
         };
         assert!(holds("client_hello", 1) && !holds("client_hello", 2));

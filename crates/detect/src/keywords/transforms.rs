@@ -11,7 +11,7 @@ use super::text;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use crate::model::condition::Transform;
-use bartizan_applayer::content::base64::{Mode, decode};
+use bartizan_applayer::content::base64::{Base64Mode, decode};
 use bartizan_pattern::{JitMode, Limits, MatchOptions, Regex, RegexFlags, Scratch};
 use flate2::read::{GzDecoder, ZlibDecoder};
 use md5::Md5;
@@ -289,7 +289,7 @@ fn pcrexform(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), 
 struct FromBase64 {
     offset: usize,
     bytes: usize,
-    mode: Mode,
+    mode: Base64Mode,
 }
 
 impl Transform for FromBase64 {
@@ -320,9 +320,9 @@ fn from_base64(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<()
             "bytes" => bytes.replace(text::within("bytes", value, 0..=65_535usize)?).is_some(),
             "mode" => {
                 let value = match value {
-                    "strict" => Mode::Strict,
-                    "rfc4648" => Mode::Rfc4648,
-                    "rfc2045" => Mode::Rfc2045,
+                    "strict" => Base64Mode::Strict,
+                    "rfc4648" => Base64Mode::Rfc4648,
+                    "rfc2045" => Base64Mode::Rfc2045,
                     other => return Err(KeywordError::argument(format!("unknown mode `{other}` of base64"))),
                 };
                 mode.replace(value).is_some()
@@ -336,7 +336,7 @@ fn from_base64(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<()
     let transform = FromBase64 {
         offset: offset.unwrap_or(0),
         bytes: bytes.unwrap_or(0),
-        mode: mode.unwrap_or(Mode::Rfc4648),
+        mode: mode.unwrap_or(Base64Mode::Rfc4648),
     };
     builder.push_transform(Arc::new(transform), "from_base64")
 }
@@ -441,14 +441,14 @@ mod tests {
     #[test]
     fn base64_that_fails_leaves_the_buffer() {
         let from = |offset, bytes, mode| FromBase64 { offset, bytes, mode };
-        assert_eq!(run(&from(0, 0, Mode::Rfc4648), b"SGVsbG8="), b"Hello");
-        assert_eq!(run(&from(2, 4, Mode::Rfc4648), b"xxSGVsbG8="), b"Hel");
-        assert_eq!(run(&from(0, 0, Mode::Strict), b"SGVsbG8"), b"SGVsbG8");
-        assert_eq!(run(&from(9, 0, Mode::Rfc4648), b"SGVs"), b"SGVs");
+        assert_eq!(run(&from(0, 0, Base64Mode::Rfc4648), b"SGVsbG8="), b"Hello");
+        assert_eq!(run(&from(2, 4, Base64Mode::Rfc4648), b"xxSGVsbG8="), b"Hel");
+        assert_eq!(run(&from(0, 0, Base64Mode::Strict), b"SGVsbG8"), b"SGVsbG8");
+        assert_eq!(run(&from(9, 0, Base64Mode::Rfc4648), b"SGVs"), b"SGVs");
         // As in Suricata, the text must be longer than the part to decode.
-        assert_eq!(run(&from(0, 4, Mode::Rfc4648), b"SGVs"), b"SGVs");
-        assert_eq!(run(&from(0, 4, Mode::Rfc4648), b"SGVsx"), b"Hel");
-        assert_eq!(run(&from(0, 9, Mode::Rfc4648), b"SGVs"), b"SGVs");
+        assert_eq!(run(&from(0, 4, Base64Mode::Rfc4648), b"SGVs"), b"SGVs");
+        assert_eq!(run(&from(0, 4, Base64Mode::Rfc4648), b"SGVsx"), b"Hel");
+        assert_eq!(run(&from(0, 9, Base64Mode::Rfc4648), b"SGVs"), b"SGVs");
     }
 
     #[test]

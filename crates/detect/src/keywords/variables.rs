@@ -4,8 +4,8 @@
 
 use crate::compile::builder::{SignatureBuilder, Use};
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{PacketCondition, Scene};
-use crate::model::left::{Left, LeftKind};
+use crate::model::condition::{ConditionContext, PacketCondition};
+use crate::model::left::{AlertContext, LeftKind};
 use memchr::memmem;
 
 /// The keywords.
@@ -41,7 +41,7 @@ struct Contains {
 }
 
 impl PacketCondition for Contains {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         let value = scene.state.and_then(|state| state.variable(self.name));
         value.is_some_and(|value| memmem::find(value, &self.text).is_some() != self.negated)
     }
@@ -57,8 +57,8 @@ struct PacketContains {
 }
 
 impl PacketCondition for PacketContains {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
-        let found = |left: &Left| {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
+        let found = |left: &AlertContext| {
             left.kind == LeftKind::PacketVariable
                 && left.name == self.name
                 && memmem::find(&left.value, &self.text).is_some()

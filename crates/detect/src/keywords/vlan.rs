@@ -4,7 +4,7 @@
 use super::number::{packet_number, text};
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::model::condition::{PacketCondition, Scene};
+use crate::model::condition::{ConditionContext, PacketCondition};
 use bartizan_packet::VlanIds;
 use bartizan_rules::UintMatch;
 
@@ -47,7 +47,7 @@ struct Id {
 }
 
 impl PacketCondition for Id {
-    fn matches(&self, scene: &Scene<'_>) -> bool {
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool {
         let Some(packet) = scene.packet else { return false };
         let ids = packet.decoded().vlan.as_slice();
         match self.which {

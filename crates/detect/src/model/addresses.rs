@@ -17,14 +17,14 @@ use std::collections::BTreeMap;
 
 /// Ranges of addresses with the heads that name them. No head names addresses before the first range.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ranges<T> {
+pub(crate) struct HeadRanges<T> {
     /// First address of each range, ascending; a range ends where the next begins.
     pub(crate) starts: Vec<T>,
     /// By range: index of its list of heads.
     pub(crate) lists: Vec<u32>,
 }
 
-impl<T: Ord> Ranges<T> {
+impl<T: Ord> HeadRanges<T> {
     fn find(&self, address: &T) -> u32 {
         let at = self.starts.partition_point(|start| start <= address);
         at.checked_sub(1).and_then(|at| self.lists.get(at)).copied().unwrap_or(0)
@@ -33,12 +33,12 @@ impl<T: Ord> Ranges<T> {
 
 /// The ranges of one end's addresses, of both IP versions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct End {
-    pub(crate) v4: Ranges<u32>,
-    pub(crate) v6: Ranges<u128>,
+pub(crate) struct EndpointRanges {
+    pub(crate) v4: HeadRanges<u32>,
+    pub(crate) v6: HeadRanges<u128>,
 }
 
-impl End {
+impl EndpointRanges {
     fn find(&self, address: IpAddr) -> u32 {
         match address {
             IpAddr::V4(address) => self.v4.find(&u32::from(address)),
@@ -50,8 +50,8 @@ impl End {
 /// The ranges that apply to one tenant's traffic.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OfTenant {
-    pub(crate) source: End,
-    pub(crate) destination: End,
+    pub(crate) source: EndpointRanges,
+    pub(crate) destination: EndpointRanges,
 }
 
 /// Finds heads by address; see the module.
@@ -76,7 +76,7 @@ impl ByAddress {
     #[must_use]
     pub fn find(&self, tenant: TenantId, ends: Ends) -> [&[u32]; 2] {
         let of = self.of_tenants.get(&tenant).unwrap_or(&self.common);
-        let list = |end: &End, address: Option<(IpAddr, Option<u16>)>| {
+        let list = |end: &EndpointRanges, address: Option<(IpAddr, Option<u16>)>| {
             let number = address.map_or(0, |(address, _)| end.find(address));
             self.lists.get(number as usize).map_or(&[][..], Vec::as_slice)
         };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The buffers that rules can inspect, by name.
 
-use crate::model::condition::Scene;
+use crate::model::condition::ConditionContext;
 use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
 use bartizan_applayer::protocols;
 use bartizan_base::PerDirection;
-use bartizan_packet::{PacketView, Transport};
+use bartizan_packet::{PacketView, TransportLayer};
 use core::net::IpAddr;
 
 /// A buffer of a packet, or of its flow if there is no packet.
@@ -16,11 +16,11 @@ pub struct PacketBuffer {
     /// packet.
     pub of_flow: bool,
     /// Returns the buffer's bytes; `None`: the packet lacks the buffer.
-    pub get: for<'p> fn(&Scene<'p>) -> Option<PacketBytes<'p>>,
+    pub get: for<'p> fn(&ConditionContext<'p>) -> Option<PacketBufferValue<'p>>,
 }
 
 /// Bytes of a packet buffer: part of a packet, or an address, which a flow has without a packet.
-pub enum PacketBytes<'p> {
+pub enum PacketBufferValue<'p> {
     /// Bytes of a packet or stream.
     Bytes(&'p [u8]),
     /// An IPv4 address.
@@ -29,23 +29,23 @@ pub enum PacketBytes<'p> {
     V6([u8; 16]),
 }
 
-impl From<IpAddr> for PacketBytes<'_> {
+impl From<IpAddr> for PacketBufferValue<'_> {
     fn from(address: IpAddr) -> Self {
         match address {
-            IpAddr::V4(address) => PacketBytes::V4(address.octets()),
-            IpAddr::V6(address) => PacketBytes::V6(address.octets()),
+            IpAddr::V4(address) => PacketBufferValue::V4(address.octets()),
+            IpAddr::V6(address) => PacketBufferValue::V6(address.octets()),
         }
     }
 }
 
-impl core::ops::Deref for PacketBytes<'_> {
+impl core::ops::Deref for PacketBufferValue<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            PacketBytes::Bytes(bytes) => bytes,
-            PacketBytes::V4(octets) => octets,
-            PacketBytes::V6(octets) => octets,
+            PacketBufferValue::Bytes(bytes) => bytes,
+            PacketBufferValue::V4(octets) => octets,
+            PacketBufferValue::V6(octets) => octets,
         }
     }
 }
@@ -210,22 +210,22 @@ pub const PACKET_BUFFERS: &[PacketBuffer] = &[
     PacketBuffer {
         name: "tcp.hdr",
         of_flow: false,
-        get: |scene| l4(scene, |t| matches!(t, Transport::Tcp(_))),
+        get: |scene| l4(scene, |t| matches!(t, TransportLayer::Tcp(_))),
     },
     PacketBuffer {
         name: "udp.hdr",
         of_flow: false,
-        get: |scene| l4(scene, |t| matches!(t, Transport::Udp(_))),
+        get: |scene| l4(scene, |t| matches!(t, TransportLayer::Udp(_))),
     },
     PacketBuffer {
         name: "icmpv4.hdr",
         of_flow: false,
-        get: |scene| l4(scene, |t| matches!(t, Transport::Icmp(_))),
+        get: |scene| l4(scene, |t| matches!(t, TransportLayer::Icmp(_))),
     },
     PacketBuffer {
         name: "icmpv6.hdr",
         of_flow: false,
-        get: |scene| l4(scene, |t| matches!(t, Transport::Icmpv6(_))),
+        get: |scene| l4(scene, |t| matches!(t, TransportLayer::Icmpv6(_))),
     },
     PacketBuffer {
         name: "ether.hdr",
@@ -245,16 +245,16 @@ impl BufferRef {
 }
 
 /// The bytes of a packet buffer, by its index in [`PACKET_BUFFERS`].
-pub(crate) fn packet_buffer<'p>(index: u16, scene: &Scene<'p>) -> Option<PacketBytes<'p>> {
+pub(crate) fn packet_buffer<'p>(index: u16, scene: &ConditionContext<'p>) -> Option<PacketBufferValue<'p>> {
     PACKET_BUFFERS.get(usize::from(index)).and_then(|buffer| (buffer.get)(scene))
 }
 
 /// A header of the packet.
 fn header<'p>(
-    scene: &Scene<'p>,
+    scene: &ConditionContext<'p>,
     cut: impl FnOnce(&'p PacketView<'p>) -> Option<&'p [u8]>,
-) -> Option<PacketBytes<'p>> {
-    scene.packet.and_then(cut).map(PacketBytes::Bytes)
+) -> Option<PacketBufferValue<'p>> {
+    scene.packet.and_then(cut).map(PacketBufferValue::Bytes)
 }
 
 /// The fixed header with the extension headers. For a fragment, only the headers before its fragment header:
@@ -272,7 +272,10 @@ fn ipv6_header<'p>(packet: &'p PacketView<'p>) -> Option<&'p [u8]> {
     Some(rest.get(..length).unwrap_or(rest))
 }
 
-fn l4<'p>(scene: &Scene<'p>, is: impl FnOnce(&Transport) -> bool) -> Option<PacketBytes<'p>> {
+fn l4<'p>(
+    scene: &ConditionContext<'p>,
+    is: impl FnOnce(&TransportLayer) -> bool,
+) -> Option<PacketBufferValue<'p>> {
     header(scene, |packet| if is(&packet.decoded().transport) { packet.l4_header() } else { None })
 }
 
@@ -280,11 +283,11 @@ fn l4<'p>(scene: &Scene<'p>, is: impl FnOnce(&Transport) -> bool) -> Option<Pack
 mod tests {
     use super::*;
     use crate::keywords::testing::{
-        Frame, both, ethernet, icmp, ipv4, ipv6, on_scene, tcp, tcp_with_options, udp,
+        LinkFrame, both, ethernet, icmp, ipv4, ipv6, on_scene, tcp, tcp_with_options, udp,
     };
 
     /// The value of a packet buffer.
-    fn value(name: &str, frame: &Frame) -> Option<Vec<u8>> {
+    fn value(name: &str, frame: &LinkFrame) -> Option<Vec<u8>> {
         let buffer = PACKET_BUFFERS.iter().find(|b| b.name == name).unwrap();
         on_scene(frame, |scene| (buffer.get)(scene).map(|bytes| bytes.to_vec()))
     }

@@ -6,7 +6,7 @@
 //! without allocation.
 
 use crate::model::action::RuleAction;
-use crate::model::left::Left;
+use crate::model::left::AlertContext;
 use crate::state::FlowRuleState;
 use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::transaction::Transaction;
@@ -16,7 +16,7 @@ use bartizan_packet::{PacketFlags, PacketView};
 
 /// Data that a condition may inspect.
 #[derive(Clone, Copy)]
-pub struct Scene<'a> {
+pub struct ConditionContext<'a> {
     /// Packet clock.
     pub now: Timestamp,
     /// The inspected packet; `None` for the remaining stream of a flow, or for held-back data.
@@ -30,7 +30,7 @@ pub struct Scene<'a> {
     /// Current flow variables.
     pub state: Option<&'a FlowRuleState>,
     /// Values that earlier matches on this packet captured.
-    pub left: &'a [Left],
+    pub left: &'a [AlertContext],
     /// Events that the stream engine raised for this packet.
     pub stream_events: &'a [bartizan_flow::tcp::StreamEvent],
     /// Events of protocol detection (`bartizan_applayer::event::GENERIC`) that this packet raised.
@@ -47,7 +47,7 @@ pub struct Scene<'a> {
     pub shared: &'a crate::state::shared::Shared,
 }
 
-impl Scene<'_> {
+impl ConditionContext<'_> {
     /// IP protocol of the inspected packet or flow.
     #[must_use]
     pub fn ip_protocol(&self) -> Option<u8> {
@@ -85,7 +85,7 @@ pub fn shown_payload<'a>(packet: Option<&PacketView<'a>>, prevention: bool) -> &
 /// A condition on the packet or flow.
 pub trait PacketCondition: Send + Sync {
     /// Whether the condition holds.
-    fn matches(&self, scene: &Scene<'_>) -> bool;
+    fn matches(&self, scene: &ConditionContext<'_>) -> bool;
 
     /// Key by which rules without literals are looked up instead of being evaluated for each packet.
     fn prefilter(&self) -> Option<PrefilterKey> {
@@ -136,7 +136,7 @@ pub trait PacketCondition: Send + Sync {
     }
 
     /// Whether the condition concerns the result of protocol detection: a rule with nothing else is evaluated
-    /// once per direction, when detection ends ([`Scene::detection_done`]).
+    /// once per direction, when detection ends ([`ConditionContext::detection_done`]).
     fn is_detection(&self) -> bool {
         false
     }
@@ -156,7 +156,7 @@ pub enum PrefilterKey {
 /// A condition on a transaction.
 pub trait TxCondition: Send + Sync {
     /// Whether the condition holds; [`Answer::NotYet`] while more data may change the answer.
-    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer;
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &ConditionContext<'_>) -> Answer;
 
     /// Whether the condition holds for one file, if it concerns files.
     fn holds_for(&self, file: &FileTrack) -> Option<bool> {
@@ -197,7 +197,7 @@ pub struct Measure {
 /// program.
 pub trait BufferCondition: Send + Sync {
     /// Whether the condition holds. `complete`: no more data will follow.
-    fn matches(&self, data: &[u8], complete: bool, scene: &Scene<'_>) -> Answer;
+    fn matches(&self, data: &[u8], complete: bool, scene: &ConditionContext<'_>) -> Answer;
 
     /// Whether the result needs the complete value (the entropy of all bytes).
     fn needs_all(&self) -> bool {
@@ -234,7 +234,7 @@ pub trait Transform: Send + Sync {
 /// An action when all conditions of a rule hold, before the alert is written.
 pub trait Effect: Send + Sync {
     /// Applies the effect. `false` revokes the match (a threshold that is not reached).
-    fn apply(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowRuleState>) -> bool;
+    fn apply(&self, rule: RuleId, scene: &ConditionContext<'_>, state: Option<&mut FlowRuleState>) -> bool;
 
     /// Whether the effect needs to be applied only once per flow and direction, so that a rule on addresses
     /// stays one that is evaluated once. Effects that count or toggle apply to each packet.
@@ -274,7 +274,8 @@ pub enum LimitKind {
 /// one gives less than [`Limited::Alert`].
 pub trait Limit: Send + Sync {
     /// Counts the match and judges it.
-    fn judge(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowRuleState>) -> Limited;
+    fn judge(&self, rule: RuleId, scene: &ConditionContext<'_>, state: Option<&mut FlowRuleState>)
+    -> Limited;
 
     /// The origin of the threshold.
     fn kind(&self) -> LimitKind;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Queries about the result of protocol detection (`app-layer-protocol`).
 
-use bartizan_applayer::flow::{AppSummary, Known};
+use bartizan_applayer::flow::{AppSummary, DetectedProtocol};
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::Direction;
 
@@ -43,18 +43,20 @@ impl DetectionQuery {
     pub fn holds(&self, flow: &AppSummary, direction: Direction) -> bool {
         // In prevention a flow's detection stays open for bytes that may still reveal the protocol. If both
         // directions have failed by now, the flow has failed, too.
-        let both_failed = Direction::BOTH.iter().all(|side| flow.by_direction[*side] == Known::Failed);
+        let both_failed =
+            Direction::BOTH.iter().all(|side| flow.by_direction[*side] == DetectedProtocol::Failed);
         let of_flow = match flow.protocol {
-            Known::Pending if both_failed => Known::Failed,
+            DetectedProtocol::Pending if both_failed => DetectedProtocol::Failed,
             known => known,
         };
         match self.of {
             DetectedIn::OfPacket => self.holds_for(&[flow.by_direction[direction]], of_flow),
             DetectedIn::Of(side) => self.holds_for(&[flow.by_direction[side]], of_flow),
             DetectedIn::Final => self.holds_for(&[of_flow], of_flow),
-            DetectedIn::Original => {
-                self.holds_for(&[flow.original.map_or(Known::Pending, Known::Protocol)], of_flow)
-            }
+            DetectedIn::Original => self.holds_for(
+                &[flow.original.map_or(DetectedProtocol::Pending, DetectedProtocol::Protocol)],
+                of_flow,
+            ),
             DetectedIn::Either => {
                 self.holds_for(&Direction::BOTH.map(|side| flow.by_direction[side]), of_flow)
             }
@@ -62,8 +64,8 @@ impl DetectionQuery {
     }
 
     /// Whether the query holds for one of several results.
-    fn holds_for(&self, results: &[Known], of_flow: Known) -> bool {
-        if self.negated && results.iter().all(|result| *result == Known::Pending) {
+    fn holds_for(&self, results: &[DetectedProtocol], of_flow: DetectedProtocol) -> bool {
+        if self.negated && results.iter().all(|result| *result == DetectedProtocol::Pending) {
             return false;
         }
         results.iter().any(|result| self.is(*result, of_flow)) != self.negated
@@ -71,11 +73,11 @@ impl DetectionQuery {
 
     /// Whether a result is listed. One direction may reveal a protocol that the other cannot: as long as the
     /// flow's protocol is unknown, a direction that failed also counts as one without a result.
-    fn is(&self, result: Known, of_flow: Known) -> bool {
+    fn is(&self, result: DetectedProtocol, of_flow: DetectedProtocol) -> bool {
         match result {
-            Known::Protocol(id) => self.protocols.contains(&id),
-            Known::Failed => self.failed || self.unknown && of_flow == Known::Pending,
-            Known::Pending => self.unknown,
+            DetectedProtocol::Protocol(id) => self.protocols.contains(&id),
+            DetectedProtocol::Failed => self.failed || self.unknown && of_flow == DetectedProtocol::Pending,
+            DetectedProtocol::Pending => self.unknown,
         }
     }
 
@@ -97,7 +99,11 @@ mod tests {
     const HTTP: ProtocolId = ProtocolId(0);
     const TLS: ProtocolId = ProtocolId(1);
 
-    fn flow(to_server: Known, to_client: Known, of_flow: Known) -> AppSummary {
+    fn flow(
+        to_server: DetectedProtocol,
+        to_client: DetectedProtocol,
+        of_flow: DetectedProtocol,
+    ) -> AppSummary {
         AppSummary {
             protocol: of_flow,
             by_direction: PerDirection::new(to_server, to_client),
@@ -134,8 +140,8 @@ mod tests {
 
     #[test]
     fn results_of_one_direction() {
-        let http = Known::Protocol(HTTP);
-        let begun = flow(http, Known::Pending, http);
+        let http = DetectedProtocol::Protocol(HTTP);
+        let begun = flow(http, DetectedProtocol::Pending, http);
         let (there, back) = (Direction::ToServer, Direction::ToClient);
         assert!(of(DetectedIn::OfPacket, &[TLS, HTTP], false).holds(&begun, there));
         assert!(!of(DetectedIn::OfPacket, &[TLS, HTTP], false).holds(&begun, back));
@@ -147,8 +153,10 @@ mod tests {
         assert!(of(DetectedIn::Either, &[TLS], true).holds(&begun, back));
         assert!(!of(DetectedIn::Either, &[TLS, HTTP], true).holds(&begun, back));
         assert!(!of(DetectedIn::Original, &[TLS], true).holds(&begun, there), "there was no switch");
-        let switched =
-            AppSummary { original: Some(HTTP), ..flow(Known::Failed, Known::Failed, Known::Failed) };
+        let switched = AppSummary {
+            original: Some(HTTP),
+            ..flow(DetectedProtocol::Failed, DetectedProtocol::Failed, DetectedProtocol::Failed)
+        };
         assert!(of(DetectedIn::Original, &[TLS], true).holds(&switched, there));
         assert!(of(DetectedIn::Final, &[HTTP], true).holds(&switched, there));
     }
@@ -157,13 +165,13 @@ mod tests {
     fn failed_and_unknown() {
         let failed = DetectionQuery { failed: true, ..DetectionQuery::default() };
         let unknown = DetectionQuery { unknown: true, ..DetectionQuery::default() };
-        let open = flow(Known::Failed, Known::Pending, Known::Pending);
+        let open = flow(DetectedProtocol::Failed, DetectedProtocol::Pending, DetectedProtocol::Pending);
         // A direction that is closed has failed, whatever the other one may reveal (`app-layer.hold`).
         assert!(failed.holds(&open, Direction::ToServer) && unknown.holds(&open, Direction::ToServer));
-        let closed = flow(Known::Failed, Known::Failed, Known::Failed);
+        let closed = flow(DetectedProtocol::Failed, DetectedProtocol::Failed, DetectedProtocol::Failed);
         assert!(failed.holds(&closed, Direction::ToServer) && !unknown.holds(&closed, Direction::ToServer));
         // In prevention the flow may still be open when neither side has a protocol.
-        let waits = flow(Known::Failed, Known::Failed, Known::Pending);
+        let waits = flow(DetectedProtocol::Failed, DetectedProtocol::Failed, DetectedProtocol::Pending);
         assert!(of(DetectedIn::Final, &[HTTP], true).holds(&waits, Direction::ToServer));
         assert!(!of(DetectedIn::Final, &[HTTP], true).holds(&open, Direction::ToServer));
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The two ends of the inspected packet or flow.
 
-use crate::model::condition::Scene;
+use crate::model::condition::ConditionContext;
 use bartizan_base::Direction;
 use bartizan_function::view::FlowView;
-use bartizan_packet::{PacketView, Transport};
+use bartizan_packet::{PacketView, TransportLayer};
 use core::net::IpAddr;
 
 /// IP protocols with ports that rules can name: TCP, UDP, SCTP.
@@ -23,7 +23,7 @@ pub struct Ends {
 impl Ends {
     /// The ends of a scene.
     #[must_use]
-    pub fn of(scene: &Scene<'_>) -> Self {
+    pub fn of(scene: &ConditionContext<'_>) -> Self {
         match (scene.packet, scene.flow) {
             (Some(packet), _) => {
                 let decoded = packet.decoded();
@@ -73,9 +73,9 @@ impl core::fmt::Display for Ends {
 #[must_use]
 pub fn ports(packet: &PacketView<'_>) -> Option<(u16, u16)> {
     match &packet.decoded().transport {
-        Transport::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
-        Transport::Udp(udp) => Some((udp.sport, udp.dport)),
-        Transport::Sctp(sctp) => Some((sctp.sport, sctp.dport)),
+        TransportLayer::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
+        TransportLayer::Udp(udp) => Some((udp.sport, udp.dport)),
+        TransportLayer::Sctp(sctp) => Some((sctp.sport, sctp.dport)),
         _ => None,
     }
 }

@@ -107,7 +107,7 @@ pub enum Gate {
     /// The packet is accepted, and its transaction data is not judged.
     Packet,
     /// The packet is refused.
-    Refused(Refusal),
+    Refused(FirewallDrop),
 }
 
 impl Gate {
@@ -120,9 +120,9 @@ impl Gate {
 
 /// The refusal of a packet with its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct FirewallDrop {
     /// The cause.
-    pub cause: Cause,
+    pub cause: FirewallDropCause,
     /// The rest of the flow is refused, too.
     pub flow: bool,
     /// Receivers of a rejection.
@@ -133,7 +133,7 @@ pub struct Refusal {
 
 /// The cause of a packet's refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum FirewallDropCause {
     /// A rule of the filter or of a state.
     Rule,
     /// The policy of packets.

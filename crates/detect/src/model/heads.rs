@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Conditions of a rule's head on the two ends of a packet; `None` is any. Ports that are not written `any`,
 /// even if they include all ports, need a packet with ports: no other packet meets the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct RuleHead {
     /// Source addresses.
     pub source: Option<Arc<AddressSet>>,
     /// Destination addresses.
@@ -33,7 +33,7 @@ pub struct Head {
     pub family: Family,
 }
 
-impl Head {
+impl RuleHead {
     /// Whether the head accepts any ends.
     #[must_use]
     pub const fn is_any(&self) -> bool {
@@ -71,16 +71,16 @@ impl Head {
 #[derive(Clone, Debug, Default)]
 pub struct Heads {
     /// Resolved with the variables of the settings.
-    pub(crate) common: Vec<Option<Head>>,
+    pub(crate) common: Vec<Option<RuleHead>>,
     /// Resolved with the variables of each tenant that has some.
-    pub(crate) of_tenants: BTreeMap<TenantId, Vec<Option<Head>>>,
+    pub(crate) of_tenants: BTreeMap<TenantId, Vec<Option<RuleHead>>>,
 }
 
 impl Heads {
     /// The heads for a tenant, by their numbers; `None` for a head that does not resolve with the tenant's
     /// variables.
     #[must_use]
-    pub fn of(&self, tenant: TenantId) -> &[Option<Head>] {
+    pub fn of(&self, tenant: TenantId) -> &[Option<RuleHead>] {
         if self.of_tenants.is_empty() {
             return &self.common;
         }
@@ -89,13 +89,13 @@ impl Heads {
 
     /// A head for a tenant. `None`: rules with this head match none of the tenant's traffic.
     #[must_use]
-    pub fn get(&self, tenant: TenantId, number: u32) -> Option<&Head> {
+    pub fn get(&self, tenant: TenantId, number: u32) -> Option<&RuleHead> {
         self.of(tenant).get(number as usize)?.as_ref()
     }
 
     /// The heads for tenants without variables of their own.
     #[must_use]
-    pub fn common(&self) -> &[Option<Head>] {
+    pub fn common(&self) -> &[Option<RuleHead>] {
         &self.common
     }
 

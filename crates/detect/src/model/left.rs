@@ -5,7 +5,7 @@ use bartizan_applayer::transaction::TxId;
 
 /// A value that a match captured for alerts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct AlertContext {
     /// Position of the rule.
     pub rule: u32,
     /// The transaction of the match.

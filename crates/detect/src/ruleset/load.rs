@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Loads files of rules into a set.
 
-use super::rule::{Built, LoadInput, Rest, Whose, compile, member};
+use super::rule::{CompiledRule, LoadInput, Rest, Whose, compile, member};
 use super::writers::{self, Writers};
 use super::{RuleSet, Says};
 use crate::compile::environment::Environment;
 use crate::compile::firewall::{self, Act, Firewall, Policies};
-use crate::compile::heads::Collector;
-use crate::compile::known::Known;
+use crate::compile::heads::HeadCollector;
+use crate::compile::known::RuleCache;
 use crate::compile::prefilter;
 use crate::compile::refusal::RefusalCode;
 use crate::compile::skipped_entries;
@@ -16,7 +16,7 @@ use crate::model::buffers::Buffers;
 use crate::model::signature::{Member, RuleAction};
 use crate::model::visibility;
 use crate::state::dataset::ListFile;
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use bartizan_rules::{Diagnostic, Duplicate, Duplicates, Rule, RuleFile, RuleSetReport, Severity};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -100,10 +100,10 @@ impl RefusedRule {
 /// The pattern sets cannot be built, or a policy of the firewall cannot be understood.
 pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadError> {
     input.shared.begin_load();
-    input.known.into_iter().for_each(Known::tidy);
+    input.known.into_iter().for_each(RuleCache::tidy);
     let buffers = Buffers::new();
-    let mut outcome = Outcome::default();
-    let mut heads = Collector::default();
+    let mut outcome = RuleLoadState::default();
+    let mut heads = HeadCollector::default();
     let mut resolver = input.variables.resolver();
     let mut duplicates = Duplicates::default();
     let mut built: Vec<Option<Member>> = Vec::new();
@@ -171,7 +171,7 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
     let heads = heads.finish(input.tenants);
     let detecting = signatures.get(..detecting).unwrap_or_default();
     let prefilters = prefilter::build(detecting, &heads, &buffers, input.compiler)?;
-    let Outcome { report, diagnostics, firewall_refused, refused, .. } = outcome;
+    let RuleLoadState { report, diagnostics, firewall_refused, refused, .. } = outcome;
     let rules = RuleSet {
         tags: signatures.iter().any(|s| s.tags),
         number: visibility::number(),
@@ -200,7 +200,7 @@ fn findings_beside_rules(classes: UnknownClasses, input: &LoadInput<'_>) -> Vec<
 
 /// The state of loading: results for the rules so far, and findings.
 #[derive(Default)]
-struct Outcome {
+struct RuleLoadState {
     report: RuleSetReport,
     diagnostics: Vec<Diagnostic>,
     /// As in [`Loaded`].
@@ -209,7 +209,7 @@ struct Outcome {
     writers: Writers,
 }
 
-impl Outcome {
+impl RuleLoadState {
     /// Adds the results of a file that was parsed.
     fn add_file(&mut self, file: &RuleFile) {
         self.report.add_file(file);
@@ -264,7 +264,8 @@ fn reporting(
         let file = bartizan_rules::parse_file(text.into_bytes(), "firewall.policies");
         let whose = Whose { own: true, mode: true };
         for rule in &file.rules {
-            let Ok(Some(Built { mut signature, head, .. })) = compile(rule, whose, &environment, input, rest)
+            let Ok(Some(CompiledRule { mut signature, head, .. })) =
+                compile(rule, whose, &environment, input, rest)
             else {
                 continue;
             };
@@ -340,7 +341,7 @@ fn count(report: &mut RuleSetReport, rule: &Rule, code: RefusalCode, finding: &D
 const ACTIONS: [&str; 4] = ["pass", "drop", "reject", "alert"];
 
 /// The order of actions in the settings. Actions without a place in the settings stay at the end.
-fn action_order(settings: &Settings) -> Vec<&'static str> {
+fn action_order(settings: &SettingsMap) -> Vec<&'static str> {
     let named = settings.children("action-order").filter_map(|item| {
         let name = settings.get(&format!("action-order.{item}"))?.trim();
         ACTIONS.into_iter().find(|a| a.eq_ignore_ascii_case(name))

@@ -63,18 +63,18 @@ pub struct RuleSet {
 
 /// The rules that a policy sees.
 #[derive(Clone)]
-pub struct Seen {
+pub struct VisibleRules {
     /// The rule set.
     pub rules: Arc<RuleSet>,
     /// The visible part of the set; `None`: all.
     pub visible: Option<Arc<Visibility>>,
 }
 
-impl Seen {
+impl VisibleRules {
     /// All rules of a set.
     #[must_use]
     pub const fn all(rules: Arc<RuleSet>) -> Self {
-        Seen { rules, visible: None }
+        VisibleRules { rules, visible: None }
     }
 
     /// Number of visible rules.

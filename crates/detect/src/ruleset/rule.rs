@@ -3,9 +3,9 @@
 
 use crate::compile::builder::{Origin, SignatureBuilder};
 use crate::compile::environment::Environment;
-use crate::compile::heads::{BadHead, Collector};
+use crate::compile::heads::{BadHead, HeadCollector};
 use crate::compile::keyword::Argument;
-use crate::compile::known::Known;
+use crate::compile::known::RuleCache;
 use crate::compile::refusal::{KeywordError, RefusalCode};
 use crate::compile::unknown_classes::UnknownClasses;
 use crate::compile::{conflicts, fast_pattern, firewall, hook, protocol};
@@ -13,11 +13,11 @@ use crate::keywords;
 use crate::model::buffers::{BufferRef, Buffers};
 use crate::model::signature::{AlertTarget, FlowNeeds, Kind, Member, RejectSide, RuleAction, Signature};
 use crate::state::shared::Shared;
-use bartizan_base::{Settings, TenantId};
+use bartizan_base::{SettingsMap, TenantId};
 use bartizan_function::RuleInfo;
 use bartizan_pattern::Compiler;
 use bartizan_rules::{
-    AddressExpr, Classifications, Diagnostic, ReferenceSystems, Resolver, Rule, Severity, Variables,
+    AddressExpr, Classifications, Diagnostic, ReferenceSystems, Resolver, Rule, RuleVariables, Severity,
     dialect_of, suggest,
 };
 use std::collections::HashSet;
@@ -26,9 +26,9 @@ use std::sync::Arc;
 /// Inputs of loading beside the rules.
 pub struct LoadInput<'l> {
     /// Settings of the engine.
-    pub settings: &'l Settings,
+    pub settings: &'l SettingsMap,
     /// Address and port groups.
-    pub variables: &'l Variables,
+    pub variables: &'l RuleVariables,
     /// Classes of `classtype`.
     pub classifications: Option<&'l Classifications>,
     /// Systems of `reference`.
@@ -39,14 +39,14 @@ pub struct LoadInput<'l> {
     pub compiler: &'l Compiler,
     /// Address and port groups of tenants that have their own: these and, for other names, those of the
     /// settings.
-    pub tenants: &'l [(TenantId, Variables)],
+    pub tenants: &'l [(TenantId, RuleVariables)],
     /// Cache of rules compiled with the same inputs except rules and tenants; rules that still exist are
     /// shared.
-    pub known: Option<&'l Known>,
+    pub known: Option<&'l RuleCache>,
 }
 
 /// A compiled rule.
-pub(super) struct Built {
+pub(super) struct CompiledRule {
     pub(super) signature: Signature,
     pub(super) head: u32,
     pub(super) origins: Vec<Origin>,
@@ -63,11 +63,11 @@ pub(super) struct Whose {
     pub(super) mode: bool,
 }
 
-pub(super) type Refusal = (RefusalCode, Box<Diagnostic>);
+pub(super) type RuleRefusal = (RefusalCode, Box<Diagnostic>);
 
 /// State that the rules of a set share while they are compiled.
 pub(super) struct Rest<'r, 'v> {
-    pub(super) heads: &'r mut Collector,
+    pub(super) heads: &'r mut HeadCollector,
     pub(super) resolver: &'r mut Resolver<'v>,
     pub(super) classes: &'r mut UnknownClasses,
     /// Texts that several rules have, each once.
@@ -92,7 +92,7 @@ pub(super) fn member(
     environment: &Environment<'_>,
     input: &LoadInput<'_>,
     rest: &mut Rest<'_, '_>,
-) -> Result<Option<Member>, Refusal> {
+) -> Result<Option<Member>, RuleRefusal> {
     if let Some(known) = input.known.and_then(|known| known.find(rule.raw()))
         && known.firewall.is_some() == whose.own
         && let Ok(head) = rest.heads.add(rule, &known.protocol, rest.resolver)
@@ -114,7 +114,7 @@ pub(super) fn compile(
     environment: &Environment<'_>,
     input: &LoadInput<'_>,
     rest: &mut Rest<'_, '_>,
-) -> Result<Option<Built>, Refusal> {
+) -> Result<Option<CompiledRule>, RuleRefusal> {
     environment.take_outside();
     if !whose.own {
         firewall::check_detection(rule, whose.mode).map_err(|e| refuse(rule, e, rule.actions))?;
@@ -188,7 +188,7 @@ fn place_of(option: &bartizan_rules::OptionRef<'_>, message: &str) -> bartizan_r
     }
 }
 
-fn unknown(rule: &Rule, name: &str, option: &bartizan_rules::OptionRef<'_>) -> Refusal {
+fn unknown(rule: &Rule, name: &str, option: &bartizan_rules::OptionRef<'_>) -> RuleRefusal {
     let place = option.option.keyword;
     if let Some(dialect) = dialect_of(name) {
         let error = KeywordError::new(
@@ -212,7 +212,7 @@ fn unknown(rule: &Rule, name: &str, option: &bartizan_rules::OptionRef<'_>) -> R
     refuse(rule, error, place)
 }
 
-fn refuse(rule: &Rule, error: KeywordError, place: bartizan_rules::Span) -> Refusal {
+fn refuse(rule: &Rule, error: KeywordError, place: bartizan_rules::Span) -> RuleRefusal {
     let mut diagnostic = rule.diagnostic(place, Severity::Error, error.code.code(), error.message);
     if let Some(help) = error.help {
         diagnostic = diagnostic.help(help);
@@ -236,8 +236,8 @@ fn info(
         })
         .collect();
     let target = target.or(rule.meta.target.map(|t| match t {
-        bartizan_rules::Target::Source => AlertTarget::Source,
-        bartizan_rules::Target::Destination => AlertTarget::Destination,
+        bartizan_rules::RuleTarget::Source => AlertTarget::Source,
+        bartizan_rules::RuleTarget::Destination => AlertTarget::Destination,
     }));
     let mut metadata: Vec<_> =
         rule.metadata().map(|(k, v)| (shared_text(words, k), shared_text(words, v))).collect();
@@ -262,7 +262,7 @@ fn finish(
     mut builder: SignatureBuilder<'_>,
     input: &LoadInput<'_>,
     rest: &mut Rest<'_, '_>,
-) -> Result<Built, Refusal> {
+) -> Result<CompiledRule, RuleRefusal> {
     let Rest { heads, resolver, classes, words } = rest;
     let buffers = builder.environment.buffers;
     let values = builder.finish_values().map_err(|e| refuse(rule, e, rule.span))?;
@@ -299,7 +299,7 @@ fn finish(
         priority,
         alert: if whose.own { reports } else { builder.alert },
         kind: Kind::default(),
-        noalert: builder.noalert || rule.action == bartizan_rules::RuleAction::Config,
+        noalert: builder.noalert || rule.action == bartizan_rules::ParsedRuleAction::Config,
         protocol: builder.protocol,
         flow: builder.flow,
         packet: builder.packet,
@@ -341,7 +341,7 @@ fn finish(
         is_negated(&rule.src.expr, input.variables, 0) || is_negated(&rule.dst.expr, input.variables, 0);
     signature.kind = Kind::of(&signature, negated);
     let lasts = !builder.environment.take_outside() && !unknown;
-    Ok(Built { signature, head, origins: builder.origins, lasts })
+    Ok(CompiledRule { signature, head, origins: builder.origins, lasts })
 }
 
 /// Refuses conditions on transactions or single packets in a rule on protocol frames, which are pieces of the
@@ -365,7 +365,7 @@ fn frames_alone(signature: &Signature) -> Result<(), KeywordError> {
 }
 
 /// Whether an address expression contains a negation; groups are followed.
-fn is_negated(expr: &AddressExpr, variables: &Variables, depth: u8) -> bool {
+fn is_negated(expr: &AddressExpr, variables: &RuleVariables, depth: u8) -> bool {
     if expr.has_negation() {
         return true;
     }
@@ -427,8 +427,8 @@ fn narrow_direction(signature: &mut Signature, buffers: &Buffers) {
     }
 }
 
-const fn action(action: bartizan_rules::RuleAction) -> RuleAction {
-    use bartizan_rules::RuleAction as Written;
+const fn action(action: bartizan_rules::ParsedRuleAction) -> RuleAction {
+    use bartizan_rules::ParsedRuleAction as Written;
     match action {
         Written::Alert => RuleAction::Alert,
         Written::Pass => RuleAction::Pass,
@@ -448,7 +448,7 @@ pub fn origins(rule: &Rule, input: &LoadInput<'_>) -> Vec<Origin> {
     let buffers = Buffers::new();
     let environment = Environment::new(&buffers, input.settings, input.shared, std::path::Path::new(""));
     let mut rest = Rest {
-        heads: &mut Collector::default(),
+        heads: &mut HeadCollector::default(),
         resolver: &mut input.variables.resolver(),
         classes: &mut UnknownClasses::default(),
         words: &mut HashSet::new(),

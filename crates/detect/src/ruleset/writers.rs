@@ -22,20 +22,20 @@ pub(super) const SKIPPED: &str = "writer left out";
 
 /// Kinds of variables that rules write and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Kind {
+enum VariableKind {
     FlowBit,
     XBit,
     HostBit,
     FlowInt,
 }
 
-impl Kind {
+impl VariableKind {
     fn of_keyword(keyword: &str) -> Option<Self> {
         [
-            ("flowbits", Kind::FlowBit),
-            ("xbits", Kind::XBit),
-            ("hostbits", Kind::HostBit),
-            ("flowint", Kind::FlowInt),
+            ("flowbits", VariableKind::FlowBit),
+            ("xbits", VariableKind::XBit),
+            ("hostbits", VariableKind::HostBit),
+            ("flowint", VariableKind::FlowInt),
         ]
         .into_iter()
         .find_map(|(name, kind)| keyword.eq_ignore_ascii_case(name).then_some(kind))
@@ -43,10 +43,10 @@ impl Kind {
 
     const fn name(self) -> &'static str {
         match self {
-            Kind::FlowBit => "flowbit",
-            Kind::XBit => "xbit",
-            Kind::HostBit => "hostbit",
-            Kind::FlowInt => "flowint",
+            VariableKind::FlowBit => "flowbit",
+            VariableKind::XBit => "xbit",
+            VariableKind::HostBit => "hostbit",
+            VariableKind::FlowInt => "flowint",
         }
     }
 }
@@ -54,7 +54,7 @@ impl Kind {
 /// The variables that rules write and read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Variable {
-    kind: Kind,
+    kind: VariableKind,
     name: String,
 }
 
@@ -76,18 +76,20 @@ enum Use {
 
 /// The uses of one option.
 fn uses_of(keyword: &str, value: &[u8]) -> Vec<(Variable, Use)> {
-    let Some(kind) = Kind::of_keyword(keyword) else { return Vec::new() };
+    let Some(kind) = VariableKind::of_keyword(keyword) else { return Vec::new() };
     let text = String::from_utf8_lossy(value);
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     let (name, command, operand) = match (kind, parts.as_slice()) {
-        (Kind::FlowInt, [name, command, rest @ ..]) => (*name, *command, rest.first().copied()),
-        (Kind::FlowBit | Kind::XBit | Kind::HostBit, [command, name, ..]) => (*name, *command, None),
+        (VariableKind::FlowInt, [name, command, rest @ ..]) => (*name, *command, rest.first().copied()),
+        (VariableKind::FlowBit | VariableKind::XBit | VariableKind::HostBit, [command, name, ..]) => {
+            (*name, *command, None)
+        }
         _ => return Vec::new(),
     };
     let usage = match (kind, command) {
-        (Kind::FlowInt, "=" | "+" | "-") => Use::Writes,
-        (Kind::FlowInt, "notset" | "isnotset") => Use::AsksUnset,
-        (Kind::FlowInt, _) => Use::AsksSet,
+        (VariableKind::FlowInt, "=" | "+" | "-") => Use::Writes,
+        (VariableKind::FlowInt, "notset" | "isnotset") => Use::AsksUnset,
+        (VariableKind::FlowInt, _) => Use::AsksSet,
         (_, "set" | "toggle") => Use::Writes,
         (_, "isset") => Use::AsksSet,
         (_, "isnotset") => Use::AsksUnset,
@@ -103,7 +105,7 @@ fn uses_of(keyword: &str, value: &[u8]) -> Vec<(Variable, Use)> {
 }
 
 /// A compiled rule that uses variables.
-struct Reader {
+struct VariableRule {
     /// Index among the compiled rules.
     place: usize,
     writes: Vec<Variable>,
@@ -115,7 +117,7 @@ struct Reader {
 /// The uses of variables in all rules that were read.
 #[derive(Default)]
 pub(super) struct Writers {
-    readers: Vec<Reader>,
+    readers: Vec<VariableRule>,
     /// For each variable: finding at the first option that tests whether it is set.
     first: BTreeMap<Variable, Diagnostic>,
     /// Variables that only left-out rules write, with the place of one such rule.
@@ -133,7 +135,8 @@ pub(super) struct Skipped {
 impl Writers {
     /// Records a compiled rule; `place`: its index.
     pub(super) fn compiled(&mut self, rule: &Rule, place: usize) {
-        let mut reader = Reader { place, writes: Vec::new(), asks_set: Vec::new(), asks_unset: Vec::new() };
+        let mut reader =
+            VariableRule { place, writes: Vec::new(), asks_set: Vec::new(), asks_unset: Vec::new() };
         for option in rule.iter() {
             let finding = |code: &'static str| {
                 rule.diagnostic(option.option.span, Severity::Warning, code, String::new())
@@ -204,9 +207,11 @@ impl Writers {
         self.readers.retain(|reader| built.get(reader.place).is_some_and(Option::is_some));
         let mut skipped = Vec::new();
         loop {
-            let is_wrong =
-                |reader: &Reader| reader.asks_unset.iter().any(|(of, _)| self.left_out.contains_key(of));
-            let (wrong, good): (Vec<Reader>, Vec<Reader>) = self.readers.into_iter().partition(is_wrong);
+            let is_wrong = |reader: &VariableRule| {
+                reader.asks_unset.iter().any(|(of, _)| self.left_out.contains_key(of))
+            };
+            let (wrong, good): (Vec<VariableRule>, Vec<VariableRule>) =
+                self.readers.into_iter().partition(is_wrong);
             self.readers = good;
             if wrong.is_empty() {
                 break;

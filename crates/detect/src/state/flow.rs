@@ -14,11 +14,11 @@ use std::sync::RwLock;
 /// grows, when rules are loaded.
 #[derive(Debug, Default)]
 pub struct Names {
-    table: RwLock<Table>,
+    table: RwLock<InternTable>,
 }
 
 /// Numbers by name, names by number.
-type Table = (HashMap<Box<str>, u32>, Vec<Box<str>>);
+type InternTable = (HashMap<Box<str>, u32>, Vec<Box<str>>);
 
 impl Names {
     /// The number of a name; assigns one if the name is new.

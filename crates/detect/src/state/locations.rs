@@ -2,7 +2,7 @@
 //! Countries of addresses from a database in MaxMind's format (`geoip-database`), for the keyword `geoip`.
 
 use crate::state::dataset::ListFile;
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use maxminddb::{PathElement, Reader};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ impl Locations {
     ///
     /// # Errors
     /// The settings name no database, or it cannot be read or understood.
-    pub fn load(settings: &Settings) -> Result<(Self, ListFile), LocationError> {
+    pub fn load(settings: &SettingsMap) -> Result<(Self, ListFile), LocationError> {
         let path = settings.get(KEY).map(str::trim).filter(|path| !path.is_empty());
         let path = PathBuf::from(path.ok_or(LocationError::NotConfigured)?);
         let bytes = match std::fs::read(&path) {

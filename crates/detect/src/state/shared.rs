@@ -4,7 +4,7 @@
 use crate::state::Names;
 use crate::state::dataset::{Datasets, ListFile, Reputation, ReputationError, SkippedEntries};
 use crate::state::locations::{LocationError, Locations};
-use bartizan_base::{Settings, Timestamp};
+use bartizan_base::{SettingsMap, Timestamp};
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::HostCounters;
 use bartizan_flow::host::{HostKey, HostState, HostTable, HostTableConfig, Tag, WhenHostsFull};
@@ -73,7 +73,7 @@ impl Shared {
     ///
     /// # Errors
     /// The settings name none, or the files cannot be read.
-    pub fn reputation(&self, settings: &Settings) -> Result<Arc<Reputation>, ReputationError> {
+    pub fn reputation(&self, settings: &SettingsMap) -> Result<Arc<Reputation>, ReputationError> {
         if let Ok(known) = self.reputation.read()
             && let Some(reputation) = known.as_ref()
         {
@@ -95,7 +95,7 @@ impl Shared {
     ///
     /// # Errors
     /// The settings name no database, or it cannot be read or understood.
-    pub fn locations(&self, settings: &Settings) -> Result<Arc<Locations>, LocationError> {
+    pub fn locations(&self, settings: &SettingsMap) -> Result<Arc<Locations>, LocationError> {
         if let Ok(known) = self.locations.read()
             && let Some(locations) = known.as_ref()
         {

@@ -2,11 +2,13 @@
 //! Helpers for rules on packets built by hand: load rules, inspect packets, return the alerts.
 #![allow(dead_code)]
 
-use bartizan_base::{Direction, FunctionId, Generation, LinkId, PerDirection, Settings, TenantId, Timestamp};
+use bartizan_base::{
+    Direction, FunctionId, Generation, LinkId, PerDirection, SettingsMap, TenantId, Timestamp,
+};
 use bartizan_classify::Header;
-use bartizan_detect::condition::Scene;
-use bartizan_detect::groups::{Group, Groups, RULES_MAX};
-use bartizan_detect::inspect::{Hit, StreamWindow, Work, Worker, inspect};
+use bartizan_detect::condition::ConditionContext;
+use bartizan_detect::groups::{Groups, HeadGroup, RULES_MAX};
+use bartizan_detect::inspect::{DetectWorker, Hit, InspectionInput, StreamWindow, inspect};
 use bartizan_detect::ruleset::{LoadInput, Loaded, NEVER_WRITTEN, RuleSet, load};
 use bartizan_detect::shared::Shared;
 use bartizan_detect::txstate::FlowDetect;
@@ -14,7 +16,7 @@ use bartizan_detect::visibility::Visibility;
 use bartizan_function::view::FlowView;
 use bartizan_packet::{DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView};
 use bartizan_pattern::{Compiler, Config};
-use bartizan_rules::Variables;
+use bartizan_rules::RuleVariables;
 use bartizan_testkit::packet::{Datagram, End, Ip, UDP};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,12 +25,17 @@ use std::sync::Arc;
 pub const NONE: [u32; 0] = [];
 
 /// Loads rules without variables.
-pub fn load_text(text: &str, settings: &Settings, shared: &Arc<Shared>) -> Loaded {
-    load_with(text, settings, shared, &Variables::new())
+pub fn load_text(text: &str, settings: &SettingsMap, shared: &Arc<Shared>) -> Loaded {
+    load_with(text, settings, shared, &RuleVariables::new())
 }
 
 /// Loads rules with variables.
-pub fn load_with(text: &str, settings: &Settings, shared: &Arc<Shared>, variables: &Variables) -> Loaded {
+pub fn load_with(
+    text: &str,
+    settings: &SettingsMap,
+    shared: &Arc<Shared>,
+    variables: &RuleVariables,
+) -> Loaded {
     let compiler = Compiler::new(Config::default()).unwrap();
     let input = LoadInput {
         settings,
@@ -70,14 +77,14 @@ pub fn udp_rule(options: &str) -> String {
 
 /// The refusal of a rule with these options: code and message; `None` if it loads.
 pub fn refusal(options: &str) -> Option<(&'static str, String)> {
-    let loaded = load_text(&udp_rule(options), &Settings::new(), &Arc::default());
+    let loaded = load_text(&udp_rule(options), &SettingsMap::new(), &Arc::default());
     loaded.diagnostics.iter().find(|d| d.code != NEVER_WRITTEN).map(|d| (d.code, d.message.clone()))
 }
 
 /// The refusal of a rule of HTTP with these options.
 pub fn refusal_of_http(options: &str) -> Option<(&'static str, String)> {
     let rule = format!("alert http any any -> any any ({options} sid:1;)");
-    let loaded = load_text(&rule, &Settings::new(), &Arc::default());
+    let loaded = load_text(&rule, &SettingsMap::new(), &Arc::default());
     loaded.diagnostics.iter().find(|d| d.code != NEVER_WRITTEN).map(|d| (d.code, d.message.clone()))
 }
 
@@ -113,22 +120,22 @@ pub struct Lab {
     pub generation: Generation,
     /// Packets belong to no flow.
     pub flowless: bool,
-    worker: Worker,
+    worker: DetectWorker,
 }
 
 impl Lab {
     /// Loads rules; all of them must load.
     pub fn new(text: &str) -> Self {
-        Self::with(text, &Settings::new())
+        Self::with(text, &SettingsMap::new())
     }
 
     /// Loads rules with settings; all of them must load.
-    pub fn with(text: &str, settings: &Settings) -> Self {
+    pub fn with(text: &str, settings: &SettingsMap) -> Self {
         let shared = Arc::default();
         let loaded = load_text(text, settings, &shared);
         let said = complaints(&loaded);
         assert!(said.is_empty(), "{text}: {said:?}");
-        let worker = Worker::new(&loaded.rules);
+        let worker = DetectWorker::new(&loaded.rules);
         Lab {
             groups: Groups::new(&[&loaded.rules.heads], RULES_MAX),
             rules: loaded.rules,
@@ -151,7 +158,7 @@ impl Lab {
 
     /// Enters the next generation, with other rules for the same flow.
     pub fn enter(&mut self, text: &str) {
-        let loaded = load_text(text, &Settings::new(), &self.shared);
+        let loaded = load_text(text, &SettingsMap::new(), &self.shared);
         self.worker.fit(&loaded.rules);
         self.groups = Groups::new(&[&loaded.rules.heads], RULES_MAX);
         self.rules = loaded.rules;
@@ -228,7 +235,7 @@ impl Lab {
             tcp: None,
             app: Default::default(),
         };
-        let scene = Scene {
+        let scene = ConditionContext {
             now: self.now,
             packet: Some(&view),
             payload: view.payload(),
@@ -244,7 +251,7 @@ impl Lab {
             tenant: self.tenant,
             shared: &self.shared,
         };
-        let work = Work {
+        let work = InspectionInput {
             waits: false,
             stray: false,
             scene,
@@ -272,7 +279,7 @@ impl Lab {
 }
 
 /// The signature group of a flow, as its lookup would find it.
-pub fn group_of<'g>(groups: &'g Groups, flow: &FlowView<'_>, direction: Direction) -> Option<Group<'g>> {
+pub fn group_of<'g>(groups: &'g Groups, flow: &FlowView<'_>, direction: Direction) -> Option<HeadGroup<'g>> {
     let header = Header {
         tenant: flow.tenant,
         link: LinkId::default(),

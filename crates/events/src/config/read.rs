@@ -6,7 +6,7 @@ use super::{
     FileDestination, FilesOptions, HeaderOptions, ProtocolOptions, RotateInterval, StatsOptions, XffOptions,
 };
 use crate::output::Rights;
-use bartizan_base::{SettingError, Settings};
+use bartizan_base::{SettingError, SettingsMap};
 use std::path::PathBuf;
 
 impl EveOutputs {
@@ -15,7 +15,7 @@ impl EveOutputs {
     ///
     /// # Errors
     /// A value has the wrong type for its key, or no output is left.
-    pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
+    pub fn from_settings(settings: &SettingsMap) -> Result<Self, SettingError> {
         let mut all = EveOutputs::default();
         let sensor_name = settings.get("sensor-name").map(str::to_owned);
         let mut elsewhere = Vec::new();
@@ -24,7 +24,7 @@ impl EveOutputs {
             if !settings.has(&prefix) || !settings.bool(&format!("{prefix}.enabled"), false)? {
                 continue;
             }
-            let reader = Reader { settings, prefix };
+            let reader = OutputConfigReader { settings, prefix };
             if let Some(refused) = reader.goes_elsewhere() {
                 settings.mark_read(&reader.prefix);
                 elsewhere.push(refused);
@@ -81,12 +81,12 @@ impl EveOutputs {
 }
 
 /// Reads the settings of one output.
-struct Reader<'a> {
-    settings: &'a Settings,
+struct OutputConfigReader<'a> {
+    settings: &'a SettingsMap,
     prefix: String,
 }
 
-impl Reader<'_> {
+impl OutputConfigReader<'_> {
     fn key(&self, name: &str) -> String {
         format!("{}.{name}", self.prefix)
     }
@@ -227,7 +227,7 @@ impl Reader<'_> {
                     None => continue,
                 },
             };
-            let options = Reader { settings: self.settings, prefix: format!("{prefix}.{name}") };
+            let options = OutputConfigReader { settings: self.settings, prefix: format!("{prefix}.{name}") };
             if options.bool("enabled", true)? {
                 options.apply(name, &mut types, warnings)?;
             } else {
@@ -360,7 +360,7 @@ impl Reader<'_> {
 }
 
 /// The values of a list.
-pub(super) fn list(settings: &Settings, key: &str) -> Vec<String> {
+pub(super) fn list(settings: &SettingsMap, key: &str) -> Vec<String> {
     let items = settings.children(key).filter_map(|item| settings.get(&format!("{key}.{item}")));
     items.map(str::to_owned).collect()
 }

@@ -3,8 +3,8 @@
 
 use super::*;
 
-fn settings(lines: &str) -> Settings {
-    let mut settings = Settings::new();
+fn settings(lines: &str) -> SettingsMap {
+    let mut settings = SettingsMap::new();
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (key, value) = line.split_once(" =").unwrap();
         settings.set(key, value.trim());

@@ -7,7 +7,7 @@ use super::flow::{AppProtocols, FlowCounters};
 use super::misc::FrameRecord;
 use crate::JsonWriter;
 use crate::config::{AlertOptions, HeaderOptions};
-use crate::record::PacketSource;
+use crate::record::EventPacketSource;
 use bartizan_base::{Direction, RuleId, Timestamp};
 
 /// The attacked side of the packet by the rule's `target:`.
@@ -21,7 +21,7 @@ pub enum TargetSide {
 
 /// The transaction of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transaction {
+pub struct AlertTransaction {
     /// Number of the transaction in its flow, from 0.
     pub id: u64,
     /// The rule matched packets or the stream only, and this is the transaction of that time.
@@ -32,7 +32,7 @@ pub struct Transaction {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlertInfo<'a> {
     /// Transaction; written before the object.
-    pub transaction: Option<Transaction>,
+    pub transaction: Option<AlertTransaction>,
     /// Whether the packet was blocked because of this rule.
     pub blocked: bool,
     /// In firewall mode, the engine of the rule: `fw` or `td` (threat detection).
@@ -166,7 +166,7 @@ pub struct Tunnel {
     /// Number of the outer packet in its capture.
     pub pcap_cnt: Option<u64>,
     /// Source of the outer packet.
-    pub packet_source: PacketSource,
+    pub packet_source: EventPacketSource,
 }
 
 impl Tunnel {

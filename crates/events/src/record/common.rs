@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The head of every event of a packet or flow, in Suricata's order.
 
-use super::own::Own;
+use super::own::BartizanFields;
 use crate::community_id::community_id;
 use crate::config::HeaderOptions;
 use crate::names::{linktype_name, protocol_name};
@@ -33,7 +33,7 @@ pub struct InPlace<'a> {
 
 /// The origin of an event's packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PacketSource {
+pub enum EventPacketSource {
     /// A port or a capture file.
     #[default]
     Wire,
@@ -57,35 +57,35 @@ pub enum PacketSource {
     FlowTimeout,
 }
 
-impl PacketSource {
+impl EventPacketSource {
     /// Every source.
-    pub const ALL: [PacketSource; 10] = [
-        PacketSource::Wire,
-        PacketSource::Gre,
-        PacketSource::Ipv4,
-        PacketSource::Ipv6,
-        PacketSource::Teredo,
-        PacketSource::Geneve,
-        PacketSource::Vxlan,
-        PacketSource::Defrag,
-        PacketSource::StreamFlush,
-        PacketSource::FlowTimeout,
+    pub const ALL: [EventPacketSource; 10] = [
+        EventPacketSource::Wire,
+        EventPacketSource::Gre,
+        EventPacketSource::Ipv4,
+        EventPacketSource::Ipv6,
+        EventPacketSource::Teredo,
+        EventPacketSource::Geneve,
+        EventPacketSource::Vxlan,
+        EventPacketSource::Defrag,
+        EventPacketSource::StreamFlush,
+        EventPacketSource::FlowTimeout,
     ];
 
     /// EVE's spelling (`pkt_src`).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            PacketSource::Wire => "wire/pcap",
-            PacketSource::Gre => "gre tunnel",
-            PacketSource::Ipv4 => "ipv4 tunnel",
-            PacketSource::Ipv6 => "ipv6 tunnel",
-            PacketSource::Teredo => "teredo tunnel",
-            PacketSource::Geneve => "geneve encapsulation",
-            PacketSource::Vxlan => "vxlan encapsulation",
-            PacketSource::Defrag => "defrag",
-            PacketSource::StreamFlush => "stream (detect/log)",
-            PacketSource::FlowTimeout => "stream (flow timeout)",
+            EventPacketSource::Wire => "wire/pcap",
+            EventPacketSource::Gre => "gre tunnel",
+            EventPacketSource::Ipv4 => "ipv4 tunnel",
+            EventPacketSource::Ipv6 => "ipv6 tunnel",
+            EventPacketSource::Teredo => "teredo tunnel",
+            EventPacketSource::Geneve => "geneve encapsulation",
+            EventPacketSource::Vxlan => "vxlan encapsulation",
+            EventPacketSource::Defrag => "defrag",
+            EventPacketSource::StreamFlush => "stream (detect/log)",
+            EventPacketSource::FlowTimeout => "stream (flow timeout)",
         }
     }
 }
@@ -252,7 +252,7 @@ pub struct Common<'a> {
     /// ICMP type and code: of the packet or, in flow events, of the flow's first packet.
     pub icmp: Option<(u8, u8)>,
     /// Origin of the packet; flow events have none.
-    pub packet_source: Option<PacketSource>,
+    pub packet_source: Option<EventPacketSource>,
     /// Variables that rules have set.
     pub variables: Variables<'a>,
     /// Ethernet addresses.
@@ -264,7 +264,7 @@ pub struct Common<'a> {
     /// The capture file's name; written if the output enables it (`pcap-file: yes`).
     pub pcap_filename: Option<&'a str>,
     /// Bartizan's own fields.
-    pub own: Own<'a>,
+    pub own: BartizanFields<'a>,
 }
 
 impl Common<'_> {

@@ -7,7 +7,7 @@ use crate::config::HeaderOptions;
 
 /// The state of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FileState {
+pub enum FileRecordState {
     /// Still open.
     #[default]
     Unknown,
@@ -19,15 +19,15 @@ pub enum FileState {
     Error,
 }
 
-impl FileState {
+impl FileRecordState {
     /// EVE's spelling.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            FileState::Unknown => "UNKNOWN",
-            FileState::Closed => "CLOSED",
-            FileState::Truncated => "TRUNCATED",
-            FileState::Error => "ERROR",
+            FileRecordState::Unknown => "UNKNOWN",
+            FileRecordState::Closed => "CLOSED",
+            FileRecordState::Truncated => "TRUNCATED",
+            FileRecordState::Error => "ERROR",
         }
     }
 }
@@ -44,7 +44,7 @@ pub struct FileInfo<'a> {
     /// Whether data is missing.
     pub gaps: bool,
     /// State of the file.
-    pub state: FileState,
+    pub state: FileRecordState,
     /// MD5; written for complete files only.
     pub md5: Option<[u8; 16]>,
     /// SHA-1; written for complete files only.
@@ -81,7 +81,7 @@ impl FileInfo<'_> {
         }
         w.bool("gaps", self.gaps);
         w.str("state", self.state.name());
-        if self.state == FileState::Closed {
+        if self.state == FileRecordState::Closed {
             if let Some(md5) = &self.md5 {
                 w.hex("md5", md5);
             }

@@ -84,7 +84,7 @@ pub enum EveFlowState {
 
 /// The reason why a flow's record was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EndReason {
+pub enum FlowRecordReason {
     /// The flow was idle for its timeout.
     Timeout,
     /// The flow was removed to make room.
@@ -98,16 +98,16 @@ pub enum EndReason {
     Unknown,
 }
 
-impl EndReason {
+impl FlowRecordReason {
     /// EVE's spelling.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            EndReason::Timeout => "timeout",
-            EndReason::Forced => "forced",
-            EndReason::Shutdown => "shutdown",
-            EndReason::TcpReuse => "tcp_reuse",
-            EndReason::Unknown => "unknown",
+            FlowRecordReason::Timeout => "timeout",
+            FlowRecordReason::Forced => "forced",
+            FlowRecordReason::Shutdown => "shutdown",
+            FlowRecordReason::TcpReuse => "tcp_reuse",
+            FlowRecordReason::Unknown => "unknown",
         }
     }
 }
@@ -145,12 +145,12 @@ pub struct TcpRecord<'a> {
     /// Flags of the server's packets.
     pub flags_to_client: u8,
     /// The tracked connection; `None` without a session (mid-stream without pick-up).
-    pub session: Option<TcpSession<'a>>,
+    pub session: Option<TcpSessionInfo<'a>>,
 }
 
 /// State of a connection in the stream engine.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TcpSession<'a> {
+pub struct TcpSessionInfo<'a> {
     /// State by EVE's name (`established`, `fin_wait1`, ...); `None` before the first.
     pub state: Option<&'a str>,
     /// Whether data was missing, per direction.
@@ -236,7 +236,7 @@ pub struct FlowRecord<'a> {
     /// State at the end.
     pub state: EveFlowState,
     /// Reason for the end.
-    pub reason: EndReason,
+    pub reason: FlowRecordReason,
     /// Whether a rule alerted on the flow.
     pub alerted: bool,
     /// The flow is one of the largest.

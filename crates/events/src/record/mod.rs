@@ -21,18 +21,18 @@ mod own;
 mod stats;
 
 pub use alert::{
-    AlertFlow, AlertInfo, AlertRecord, Payload, Reject, TargetSide, Transaction, Tunnel, VerdictInfo,
+    AlertFlow, AlertInfo, AlertRecord, AlertTransaction, Payload, Reject, TargetSide, Tunnel, VerdictInfo,
     VerdictWord, rule_metadata_json,
 };
 pub use anomaly::{AnomalyKind, AnomalyRecord};
-pub use common::{Common, Ether, InPlace, PacketBytes, PacketSource, Tuple, Variables};
+pub use common::{Common, Ether, EventPacketSource, InPlace, PacketBytes, Tuple, Variables};
 pub use drop::{DropRecord, NetworkHeader, TransportHeader, drop_reason};
-pub use file::{FileInfo, FileRecord, FileState};
+pub use file::{FileInfo, FileRecord, FileRecordState};
 pub use flow::{
-    AppProtocols, EndReason, EveFlowState, FlowAction, FlowCounters, FlowRecord, NetflowRecord, TcpRecord,
-    TcpSession,
+    AppProtocols, EveFlowState, FlowAction, FlowCounters, FlowRecord, FlowRecordReason, NetflowRecord,
+    TcpRecord, TcpSessionInfo,
 };
 pub use misc::{ArpRecord, FrameRecord, LossRecord, MetadataRecord, PacketRecord, TransactionRecord};
 pub use notice::NoticeRecord;
-pub use own::{LevelAmounts, OWN_VERSION, Own, WouldBe};
+pub use own::{BartizanFields, LevelAmounts, OWN_VERSION, WouldBe};
 pub use stats::{Counter, DetectEngine, StatsRecord, ThreadCounters, is_own};

@@ -12,7 +12,7 @@ pub const OWN_VERSION: u64 = 1;
 /// Own fields of an event. Each is written only if the run has it; without any of them there is no object
 /// `bartizan`, so that a plain inspection writes exactly Suricata's records.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Own<'a> {
+pub struct BartizanFields<'a> {
     /// Tenant of the traffic.
     pub tenant: Option<TenantId>,
     /// The flow's class.
@@ -81,7 +81,7 @@ pub struct LevelAmounts {
     pub bytes: PerDirection<u64>,
 }
 
-impl Own<'_> {
+impl BartizanFields<'_> {
     /// Writes the object, or nothing if it has no fields. `more` adds fields of a kind of event.
     pub(crate) fn write(&self, w: &mut JsonWriter, more: impl FnOnce(&mut JsonWriter)) {
         let before = w.mark();

@@ -131,25 +131,25 @@ pub struct StatsRecord<'a> {
 }
 
 /// A node of the nested object. Children keep the order of their first appearance.
-struct Node<'a> {
+struct StatsNode<'a> {
     key: &'a str,
     counter: Option<Counter<'a>>,
-    children: Vec<Node<'a>>,
+    children: Vec<StatsNode<'a>>,
 }
 
-impl<'a> Node<'a> {
+impl<'a> StatsNode<'a> {
     fn new(key: &'a str) -> Self {
-        Node { key, counter: None, children: Vec::new() }
+        StatsNode { key, counter: None, children: Vec::new() }
     }
 
     /// Suricata's counters, or own ones.
     fn tree(counters: &[Counter<'a>], own: bool, with_zeros: bool) -> Self {
-        Node::with(counters, |counter| is_own(counter.name) == own, with_zeros)
+        StatsNode::with(counters, |counter| is_own(counter.name) == own, with_zeros)
     }
 
     /// The tree of the `wanted` counters.
     fn with(counters: &[Counter<'a>], wanted: impl Fn(&Counter<'a>) -> bool, with_zeros: bool) -> Self {
-        let mut root = Node::new("");
+        let mut root = StatsNode::new("");
         for counter in counters.iter().filter(|counter| with_zeros || counter.value > 0) {
             if wanted(counter) {
                 root.insert(counter.name, *counter);
@@ -165,7 +165,7 @@ impl<'a> Node<'a> {
         };
         let known = self.children.iter().position(|child| child.key == first);
         if known.is_none() {
-            self.children.push(Node::new(first));
+            self.children.push(StatsNode::new(first));
         }
         let index = known.unwrap_or(self.children.len().saturating_sub(1));
         let Some(child) = self.children.get_mut(index) else { return };
@@ -198,7 +198,7 @@ impl<'a> Node<'a> {
     }
 }
 
-impl Node<'_> {
+impl StatsNode<'_> {
     /// Writes the counters, with the rule sets among those of detection.
     fn write_with_engines(&self, w: &mut JsonWriter, deltas: bool, engines: &[DetectEngine<'_>]) {
         self.write(w, deltas, engines);
@@ -243,7 +243,7 @@ impl StatsRecord<'_> {
         w.object("stats");
         w.num("uptime", self.uptime);
         if stats.totals {
-            let root = Node::tree(self.totals, false, stats.null_values);
+            let root = StatsNode::tree(self.totals, false, stats.null_values);
             root.write_with_engines(w, stats.deltas, self.engines);
         }
         if stats.threads {
@@ -257,14 +257,14 @@ impl StatsRecord<'_> {
         w.object("threads");
         for thread in self.threads {
             w.object(thread.name);
-            Node::tree(thread.counters, own, stats.null_values).write(w, stats.deltas, &[]);
+            StatsNode::tree(thread.counters, own, stats.null_values).write(w, stats.deltas, &[]);
             w.end_object();
         }
         if !own {
             w.object(GLOBAL);
             let is_global =
                 |counter: &Counter<'_>| is_among(counter.name, OF_GLOBAL) && !is_own(counter.name);
-            let root = Node::with(self.totals, is_global, stats.null_values);
+            let root = StatsNode::with(self.totals, is_global, stats.null_values);
             root.write_with_engines(w, stats.deltas, self.engines);
             w.end_object();
         }
@@ -277,7 +277,7 @@ impl StatsRecord<'_> {
         w.object("stats");
         let empty = w.mark();
         if stats.totals {
-            Node::tree(self.totals, true, stats.null_values).write(w, stats.deltas, &[]);
+            StatsNode::tree(self.totals, true, stats.null_values).write(w, stats.deltas, &[]);
         }
         if stats.threads && self.threads.iter().any(|t| t.counters.iter().any(|c| is_own(c.name))) {
             self.write_threads(w, stats, true);
@@ -289,7 +289,7 @@ impl StatsRecord<'_> {
             w.object(key);
             for one in all {
                 w.object(one.name);
-                Node::with(one.counters, |_| true, stats.null_values).write(w, stats.deltas, &[]);
+                StatsNode::with(one.counters, |_| true, stats.null_values).write(w, stats.deltas, &[]);
                 w.end_object();
             }
             w.end_object();

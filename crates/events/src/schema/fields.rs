@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table of fields, the one place that declares a new field of an event.
 
-use super::Kind::{
+use super::EventFieldType::{
     Boolean, Integer, IntegerList, Integers, Object, Objects, Open, OpenObjects, Text, Texts, Time,
 };
-use super::{Field, Kind};
+use super::{EventField, EventFieldType};
 
-const fn field(path: &'static str, kind: Kind, description: &'static str) -> Field {
-    Field { path, kind, description }
+const fn field(path: &'static str, kind: EventFieldType, description: &'static str) -> EventField {
+    EventField { path, kind, description }
 }
 
 /// Every field that this crate writes, in the order in which events have them.
 #[rustfmt::skip]
-pub const FIELDS: &[Field] = &[
+pub const FIELDS: &[EventField] = &[
     field("timestamp", Time, "When it happened, on the packet clock."),
     field("flow_id", Integer, "Number of the flow, the same in all its events."),
     field("parent_id", Integer, "Number of the flow that this one was expected from."),

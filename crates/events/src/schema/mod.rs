@@ -4,7 +4,7 @@
 //!
 //! The table ([`FIELDS`]) has every field that this crate writes. The crates of the parsers describe the
 //! objects of application protocols and pass their own tables to the same functions; as long as no table
-//! names fields below an object of kind [`Kind::Open`], any field is valid there.
+//! names fields below an object of kind [`EventFieldType::Open`], any field is valid there.
 
 mod fields;
 
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 /// The type of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EventFieldType {
     /// A whole number.
     Integer,
     /// A number, possibly with a fraction.
@@ -43,67 +43,71 @@ pub enum Kind {
 
 /// One field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct EventField {
     /// Dotted path; items of lists have their list's path.
     pub path: &'static str,
     /// Type of the value.
-    pub kind: Kind,
+    pub kind: EventFieldType,
     /// Meaning of the field.
     pub description: &'static str,
 }
 
-impl Kind {
+impl EventFieldType {
     /// Name of the type on the reference page.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Integer => "integer",
-            Kind::Number => "number",
-            Kind::Text => "string",
-            Kind::Time => "time",
-            Kind::Boolean => "boolean",
-            Kind::Object | Kind::Open | Kind::Integers => "object",
-            Kind::Texts => "list of strings",
-            Kind::IntegerList => "list of integers",
-            Kind::Objects | Kind::OpenObjects => "list of objects",
+            EventFieldType::Integer => "integer",
+            EventFieldType::Number => "number",
+            EventFieldType::Text => "string",
+            EventFieldType::Time => "time",
+            EventFieldType::Boolean => "boolean",
+            EventFieldType::Object | EventFieldType::Open | EventFieldType::Integers => "object",
+            EventFieldType::Texts => "list of strings",
+            EventFieldType::IntegerList => "list of integers",
+            EventFieldType::Objects | EventFieldType::OpenObjects => "list of objects",
         }
     }
 
     fn schema(self) -> Value {
         match self {
-            Kind::Integer => json!({"type": "integer", "minimum": 0}),
-            Kind::Number => json!({"type": "number"}),
-            Kind::Text => json!({"type": "string"}),
-            Kind::Time => json!({
+            EventFieldType::Integer => json!({"type": "integer", "minimum": 0}),
+            EventFieldType::Number => json!({"type": "number"}),
+            EventFieldType::Text => json!({"type": "string"}),
+            EventFieldType::Time => json!({
                 "type": "string",
                 "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}[+-]\d{4}$",
             }),
-            Kind::Boolean => json!({"type": "boolean"}),
-            Kind::Object => json!({"type": "object", "additionalProperties": false, "properties": {}}),
-            Kind::Open => json!({"type": "object"}),
-            Kind::Integers => {
+            EventFieldType::Boolean => json!({"type": "boolean"}),
+            EventFieldType::Object => {
+                json!({"type": "object", "additionalProperties": false, "properties": {}})
+            }
+            EventFieldType::Open => json!({"type": "object"}),
+            EventFieldType::Integers => {
                 json!({"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}})
             }
-            Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
-            Kind::IntegerList => json!({"type": "array", "items": {"type": "integer", "minimum": 0}}),
-            Kind::Objects => json!({"type": "array", "items": Kind::Object.schema()}),
-            Kind::OpenObjects => json!({"type": "array", "items": Kind::Open.schema()}),
+            EventFieldType::Texts => json!({"type": "array", "items": {"type": "string"}}),
+            EventFieldType::IntegerList => {
+                json!({"type": "array", "items": {"type": "integer", "minimum": 0}})
+            }
+            EventFieldType::Objects => json!({"type": "array", "items": EventFieldType::Object.schema()}),
+            EventFieldType::OpenObjects => json!({"type": "array", "items": EventFieldType::Open.schema()}),
         }
     }
 
     fn fits(self, value: &Value) -> bool {
         let all = |test: fn(&Value) -> bool| value.as_array().is_some_and(|items| items.iter().all(test));
         match self {
-            Kind::Integer => value.is_u64(),
-            Kind::Number => value.is_number(),
-            Kind::Text => value.is_string(),
-            Kind::Time => value.as_str().is_some_and(is_time),
-            Kind::Boolean => value.is_boolean(),
-            Kind::Object | Kind::Open => value.is_object(),
-            Kind::Integers => value.as_object().is_some_and(|map| map.values().all(Value::is_u64)),
-            Kind::Texts => all(Value::is_string),
-            Kind::IntegerList => all(Value::is_u64),
-            Kind::Objects | Kind::OpenObjects => all(Value::is_object),
+            EventFieldType::Integer => value.is_u64(),
+            EventFieldType::Number => value.is_number(),
+            EventFieldType::Text => value.is_string(),
+            EventFieldType::Time => value.as_str().is_some_and(is_time),
+            EventFieldType::Boolean => value.is_boolean(),
+            EventFieldType::Object | EventFieldType::Open => value.is_object(),
+            EventFieldType::Integers => value.as_object().is_some_and(|map| map.values().all(Value::is_u64)),
+            EventFieldType::Texts => all(Value::is_string),
+            EventFieldType::IntegerList => all(Value::is_u64),
+            EventFieldType::Objects | EventFieldType::OpenObjects => all(Value::is_object),
         }
     }
 }
@@ -120,13 +124,13 @@ fn is_time(text: &str) -> bool {
 
 /// JSON schema (draft 2020-12) of all events that the tables describe.
 #[must_use]
-pub fn json_schema(tables: &[&[Field]]) -> Value {
+pub fn json_schema(tables: &[&[EventField]]) -> Value {
     let mut root = Map::new();
     for field in tables.iter().flat_map(|table| table.iter()) {
         let mut properties = &mut root;
         let mut parts = field.path.split('.').peekable();
         while let Some(part) = parts.next() {
-            let entry = properties.entry(part).or_insert_with(|| Kind::Object.schema());
+            let entry = properties.entry(part).or_insert_with(|| EventFieldType::Object.schema());
             if parts.peek().is_none() {
                 merge(entry, field);
                 break;
@@ -150,11 +154,11 @@ pub fn json_schema(tables: &[&[Field]]) -> Value {
 }
 
 /// Sets type and description; keeps properties that were described before their object.
-fn merge(entry: &mut Value, field: &Field) {
+fn merge(entry: &mut Value, field: &EventField) {
     let inner = entry.get("properties").cloned();
     *entry = field.kind.schema();
     if let (Some(map), Some(inner)) = (entry.as_object_mut(), inner)
-        && field.kind == Kind::Object
+        && field.kind == EventFieldType::Object
     {
         map.insert("properties".to_owned(), inner);
     }
@@ -165,7 +169,7 @@ fn merge(entry: &mut Value, field: &Field) {
 
 /// The reference page: every field with type and meaning, in the table's order.
 #[must_use]
-pub fn reference_page(tables: &[&[Field]]) -> String {
+pub fn reference_page(tables: &[&[EventField]]) -> String {
     let mut page = String::from(
         "# Fields of events\n\n\
          <!-- Generated from the table of fields in crate events; do not edit. -->\n\n\
@@ -191,7 +195,7 @@ pub fn check(event: &Value) -> Result<(), Vec<String>> {
 ///
 /// # Errors
 /// One text per faulty field: an unknown key, a wrong type, a null.
-pub fn check_with(tables: &[&[Field]], event: &Value) -> Result<(), Vec<String>> {
+pub fn check_with(tables: &[&[EventField]], event: &Value) -> Result<(), Vec<String>> {
     let mut faults = Vec::new();
     let Some(map) = event.as_object() else { return Err(vec!["the event is no object".to_owned()]) };
     for key in ["timestamp", "event_type"] {
@@ -203,12 +207,12 @@ pub fn check_with(tables: &[&[Field]], event: &Value) -> Result<(), Vec<String>>
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-fn find(tables: &[&[Field]], path: &str) -> Option<Field> {
+fn find(tables: &[&[EventField]], path: &str) -> Option<EventField> {
     tables.iter().flat_map(|table| table.iter()).find(|field| field.path == path).copied()
 }
 
 fn check_object(
-    tables: &[&[Field]],
+    tables: &[&[EventField]],
     prefix: &str,
     map: &Map<String, Value>,
     open: bool,
@@ -220,7 +224,7 @@ fn check_object(
     }
 }
 
-fn check_value(tables: &[&[Field]], path: &str, value: &Value, open: bool, faults: &mut Vec<String>) {
+fn check_value(tables: &[&[EventField]], path: &str, value: &Value, open: bool, faults: &mut Vec<String>) {
     if value.is_null() {
         faults.push(format!("`{path}` is null"));
         return;
@@ -237,7 +241,7 @@ fn check_value(tables: &[&[Field]], path: &str, value: &Value, open: bool, fault
             return;
         }
     };
-    let free = !matches!(kind, Some(Kind::Object | Kind::Objects));
+    let free = !matches!(kind, Some(EventFieldType::Object | EventFieldType::Objects));
     match value {
         Value::Object(map) => check_object(tables, path, map, free, faults),
         Value::Array(items) => {
@@ -271,7 +275,10 @@ mod tests {
                 let parent =
                     find(&[FIELDS], parent).unwrap_or_else(|| panic!("{} has no parent", field.path));
                 assert!(
-                    matches!(parent.kind, Kind::Object | Kind::Objects | Kind::Open),
+                    matches!(
+                        parent.kind,
+                        EventFieldType::Object | EventFieldType::Objects | EventFieldType::Open
+                    ),
                     "{} below a {}",
                     field.path,
                     parent.kind.name()
@@ -305,10 +312,10 @@ mod tests {
     #[test]
     fn another_table_closes_an_open_object() {
         let http = [
-            Field { path: "http", kind: Kind::Object, description: "HTTP." },
-            Field { path: "http.status", kind: Kind::Integer, description: "Status." },
+            EventField { path: "http", kind: EventFieldType::Object, description: "HTTP." },
+            EventField { path: "http.status", kind: EventFieldType::Integer, description: "Status." },
         ];
-        let own = [Field { path: "http", kind: Kind::Open, description: "HTTP." }];
+        let own = [EventField { path: "http", kind: EventFieldType::Open, description: "HTTP." }];
         let schema = json_schema(&[&own, &http]);
         assert_eq!(schema["properties"]["http"]["properties"]["status"]["type"], "integer");
         assert_eq!(schema["properties"]["http"]["additionalProperties"], false);

@@ -36,7 +36,7 @@ use stream::Stream;
 /// An output that could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the event output {path}: {source}; {advice}")]
-pub struct OpenError {
+pub struct OutputOpenError {
     /// The output.
     pub path: PathBuf,
     /// Error of the system.
@@ -48,7 +48,7 @@ pub struct OpenError {
 /// One output.
 #[derive(Debug)]
 pub struct Sink {
-    kind: Kind,
+    kind: SinkKind,
     /// Text before each event.
     prefix: Box<[u8]>,
     /// An event with its prefix.
@@ -56,16 +56,16 @@ pub struct Sink {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum SinkKind {
     File(Buffered<FileMedium>),
     Stdout(Buffered<std::io::Stdout>),
     Stream(Stream),
     Datagram(DatagramSocket),
 }
 
-impl Kind {
-    fn file(file: &FileDestination, folder: &Path) -> Result<Kind, OpenError> {
-        let failed = |(path, source): (PathBuf, std::io::Error)| OpenError {
+impl SinkKind {
+    fn file(file: &FileDestination, folder: &Path) -> Result<SinkKind, OutputOpenError> {
+        let failed = |(path, source): (PathBuf, std::io::Error)| OutputOpenError {
             advice: advice(&source, true),
             path,
             source,
@@ -74,17 +74,17 @@ impl Kind {
         if channel::is_pipe(&path) {
             let address = Address::Pipe(path.clone(), file.clone());
             let channel = address.connect().map_err(|error| failed((path.clone(), error)))?;
-            return Ok(Kind::Stream(Stream::of(path, address, channel)));
+            return Ok(SinkKind::Stream(Stream::of(path, address, channel)));
         }
         let medium = FileMedium::open(file.clone(), folder, file::wall_clock).map_err(failed)?;
-        Ok(Kind::File(Buffered::new(medium.path().to_owned(), medium)))
+        Ok(SinkKind::File(Buffered::new(medium.path().to_owned(), medium)))
     }
 
-    fn stdout() -> Kind {
+    fn stdout() -> SinkKind {
         let path = PathBuf::from("standard output");
         match Channel::stdout() {
-            Some(channel) => Kind::Stream(Stream::of(path, Address::Stdout, channel)),
-            None => Kind::Stdout(Buffered::new(path, std::io::stdout())),
+            Some(channel) => SinkKind::Stream(Stream::of(path, Address::Stdout, channel)),
+            None => SinkKind::Stdout(Buffered::new(path, std::io::stdout())),
         }
     }
 }
@@ -95,12 +95,12 @@ impl Sink {
     ///
     /// # Errors
     /// A file that cannot be opened for writing.
-    pub fn open(destination: &Destination, folder: &Path) -> Result<Sink, OpenError> {
+    pub fn open(destination: &Destination, folder: &Path) -> Result<Sink, OutputOpenError> {
         let kind = match destination {
-            Destination::File(file) => Kind::file(file, folder)?,
-            Destination::Stdout => Kind::stdout(),
-            Destination::UnixStream(path) => Kind::Stream(Stream::open(folder.join(path))),
-            Destination::UnixDatagram(path) => Kind::Datagram(DatagramSocket::open(folder.join(path))),
+            Destination::File(file) => SinkKind::file(file, folder)?,
+            Destination::Stdout => SinkKind::stdout(),
+            Destination::UnixStream(path) => SinkKind::Stream(Stream::open(folder.join(path))),
+            Destination::UnixDatagram(path) => SinkKind::Datagram(DatagramSocket::open(folder.join(path))),
         };
         Ok(Sink { kind, prefix: Box::default(), line: Vec::new() })
     }
@@ -125,26 +125,26 @@ impl Sink {
             &self.line
         };
         match &mut self.kind {
-            Kind::File(file) => file.write_event(event),
-            Kind::Stdout(stdout) => stdout.write_event(event),
-            Kind::Stream(socket) => socket.write_event(event),
-            Kind::Datagram(socket) => socket.write_event(event),
+            SinkKind::File(file) => file.write_event(event),
+            SinkKind::Stdout(stdout) => stdout.write_event(event),
+            SinkKind::Stream(socket) => socket.write_event(event),
+            SinkKind::Datagram(socket) => socket.write_event(event),
         }
     }
 
     /// Writes all collected events, as far as the system takes them.
     pub fn flush(&mut self) {
         match &mut self.kind {
-            Kind::File(file) => file.flush(),
-            Kind::Stdout(stdout) => stdout.flush(),
-            Kind::Stream(socket) => socket.flush(),
-            Kind::Datagram(socket) => socket.flush(),
+            SinkKind::File(file) => file.flush(),
+            SinkKind::Stdout(stdout) => stdout.flush(),
+            SinkKind::Stream(socket) => socket.flush(),
+            SinkKind::Datagram(socket) => socket.flush(),
         }
     }
 
     /// Rotates the file (`eve.json.1` and so on). No effect on other outputs.
     pub fn rotate(&mut self) {
-        if let Kind::File(file) = &mut self.kind {
+        if let SinkKind::File(file) = &mut self.kind {
             file.rotate();
         }
     }
@@ -153,18 +153,18 @@ impl Sink {
     /// standard output.
     pub fn reopen(&mut self) {
         match &mut self.kind {
-            Kind::File(file) => file.reopen(),
-            Kind::Stream(stream) => stream.reopen(),
-            Kind::Stdout(_) | Kind::Datagram(_) => {}
+            SinkKind::File(file) => file.reopen(),
+            SinkKind::Stream(stream) => stream.reopen(),
+            SinkKind::Stdout(_) | SinkKind::Datagram(_) => {}
         }
     }
 
     /// Waits for the reader from now on, as long as `patience` lasts. Files need no wait.
     pub fn wait_for_reader(&mut self, patience: Patience) {
         match &mut self.kind {
-            Kind::File(_) | Kind::Stdout(_) => {}
-            Kind::Stream(stream) => stream.wait_for_reader(patience),
-            Kind::Datagram(socket) => socket.wait_for_reader(patience),
+            SinkKind::File(_) | SinkKind::Stdout(_) => {}
+            SinkKind::Stream(stream) => stream.wait_for_reader(patience),
+            SinkKind::Datagram(socket) => socket.wait_for_reader(patience),
         }
     }
 
@@ -172,9 +172,9 @@ impl Sink {
     pub fn missed(&mut self, events: u64) {
         match &mut self.kind {
             // Earlier events precede the record in the output.
-            Kind::File(file) => file.write_out(),
-            Kind::Stdout(stdout) => stdout.write_out(),
-            Kind::Stream(_) | Kind::Datagram(_) => {}
+            SinkKind::File(file) => file.write_out(),
+            SinkKind::Stdout(stdout) => stdout.write_out(),
+            SinkKind::Stream(_) | SinkKind::Datagram(_) => {}
         }
         self.ledger_mut().miss(events);
     }
@@ -184,10 +184,10 @@ impl Sink {
     pub fn settle(&mut self) {
         self.flush();
         match &mut self.kind {
-            Kind::File(file) => file.settle(),
-            Kind::Stdout(stdout) => stdout.settle(),
-            Kind::Stream(stream) => stream.settle(),
-            Kind::Datagram(socket) => socket.settle(),
+            SinkKind::File(file) => file.settle(),
+            SinkKind::Stdout(stdout) => stdout.settle(),
+            SinkKind::Stream(stream) => stream.settle(),
+            SinkKind::Datagram(socket) => socket.settle(),
         }
     }
 
@@ -217,19 +217,19 @@ impl Sink {
 
     fn ledger(&self) -> &Ledger {
         match &self.kind {
-            Kind::File(file) => file.ledger(),
-            Kind::Stdout(stdout) => stdout.ledger(),
-            Kind::Stream(socket) => socket.ledger(),
-            Kind::Datagram(socket) => socket.ledger(),
+            SinkKind::File(file) => file.ledger(),
+            SinkKind::Stdout(stdout) => stdout.ledger(),
+            SinkKind::Stream(socket) => socket.ledger(),
+            SinkKind::Datagram(socket) => socket.ledger(),
         }
     }
 
     const fn ledger_mut(&mut self) -> &mut Ledger {
         match &mut self.kind {
-            Kind::File(file) => file.ledger_mut(),
-            Kind::Stdout(stdout) => stdout.ledger_mut(),
-            Kind::Stream(socket) => socket.ledger_mut(),
-            Kind::Datagram(socket) => socket.ledger_mut(),
+            SinkKind::File(file) => file.ledger_mut(),
+            SinkKind::Stdout(stdout) => stdout.ledger_mut(),
+            SinkKind::Stream(socket) => socket.ledger_mut(),
+            SinkKind::Datagram(socket) => socket.ledger_mut(),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) const RETRY: Duration = Duration::from_millis(20);
 
 /// A stream's connection: connected, in progress, or none.
 #[derive(Debug)]
-enum Link {
+enum StreamConnection {
     Down {
         pause: u32,
         next_pause: u32,
@@ -40,25 +40,25 @@ enum Link {
     Gone,
 }
 
-impl Link {
+impl StreamConnection {
     fn connect(address: Address, next_pause: u32) -> Self {
         let (sender, answer) = channel();
         // The send fails if the sink has been dropped meanwhile.
         let connect = move || _ = sender.send(address.connect());
         match std::thread::Builder::new().name("eve-connect".to_owned()).spawn(connect) {
-            Ok(_) => Link::Connecting { answer, next_pause },
-            Err(_) => Link::down(next_pause),
+            Ok(_) => StreamConnection::Connecting { answer, next_pause },
+            Err(_) => StreamConnection::down(next_pause),
         }
     }
 
     fn down(pause: u32) -> Self {
-        Link::Down { pause, next_pause: (pause * 2).clamp(1, MAX_PAUSE) }
+        StreamConnection::Down { pause, next_pause: (pause * 2).clamp(1, MAX_PAUSE) }
     }
 }
 
 /// A held-back line of a stream.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct StreamLine {
     length: usize,
     /// Losses that the line reports; `None` for an event.
     losses: Option<u64>,
@@ -68,10 +68,10 @@ struct Held {
 #[derive(Debug)]
 pub(super) struct Stream {
     address: Address,
-    link: Link,
+    link: StreamConnection,
     /// The held-back lines, without gaps.
     bytes: Vec<u8>,
-    lines: VecDeque<Held>,
+    lines: VecDeque<StreamLine>,
     /// Bytes of the first line that the reader already has.
     sent: usize,
     /// The reason why there is no reader.
@@ -83,12 +83,13 @@ impl Stream {
     /// Opens a socket. A socket without a listener is no error.
     pub(super) fn open(path: PathBuf) -> Self {
         let address = Address::Socket(path.clone());
-        let mut stream = Stream::new(address.clone(), Link::connect(address, 1), Ledger::new(path, false));
-        if let Link::Connecting { answer, .. } = &stream.link {
+        let mut stream =
+            Stream::new(address.clone(), StreamConnection::connect(address, 1), Ledger::new(path, false));
+        if let StreamConnection::Connecting { answer, .. } = &stream.link {
             match answer.recv_timeout(FIRST_CONNECT) {
                 Ok(result) => stream.connected(result, 1),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => stream.link = Link::down(1),
+                Err(RecvTimeoutError::Disconnected) => stream.link = StreamConnection::down(1),
             }
         }
         stream
@@ -96,10 +97,10 @@ impl Stream {
 
     /// A stream over an open channel; `address`: the place where another reader may be found.
     pub(super) fn of(path: PathBuf, address: Address, channel: Channel) -> Self {
-        Stream::new(address, Link::Up(channel), Ledger::new(path, true))
+        Stream::new(address, StreamConnection::Up(channel), Ledger::new(path, true))
     }
 
-    fn new(address: Address, link: Link, ledger: Ledger) -> Self {
+    fn new(address: Address, link: StreamConnection, ledger: Ledger) -> Self {
         let (bytes, lines) = (Vec::new(), VecDeque::new());
         Stream { address, link, bytes, lines, sent: 0, absence: None, ledger }
     }
@@ -118,12 +119,12 @@ impl Stream {
             self.ledger.lose(1, event);
             return;
         }
-        if matches!(self.link, Link::Up(_)) {
+        if matches!(self.link, StreamConnection::Up(_)) {
             self.report_losses(event);
         }
         self.bytes.extend_from_slice(event);
         self.bytes.push(b'\n');
-        self.lines.push_back(Held { length: event.len() + 1, losses: None });
+        self.lines.push_back(StreamLine { length: event.len() + 1, losses: None });
         if self.bytes.len() >= BUFFER_BYTES {
             self.flush();
         }
@@ -138,7 +139,7 @@ impl Stream {
     fn report_losses(&mut self, next: &[u8]) {
         if let Some(line) = self.ledger.loss_line(next) {
             self.bytes.extend_from_slice(&line);
-            self.lines.push_back(Held { length: line.len(), losses: Some(self.ledger.unreported) });
+            self.lines.push_back(StreamLine { length: line.len(), losses: Some(self.ledger.unreported) });
             self.ledger.unreported = 0;
         }
     }
@@ -175,19 +176,21 @@ impl Stream {
             return;
         }
         match self.address.connect() {
-            Ok(channel) => self.link = Link::Up(channel),
+            Ok(channel) => self.link = StreamConnection::Up(channel),
             Err(error) => self.ledger.fail_to_put_aside(&error),
         }
     }
 
     /// Waits for the reader. Returns `false` if the wait is given up for now.
     fn wait(&mut self) -> bool {
-        if matches!(self.link, Link::Gone) {
+        if matches!(self.link, StreamConnection::Gone) {
             return false;
         }
-        let Some(most) = self.ledger.wait.next(!matches!(self.link, Link::Up(_))) else { return false };
+        let Some(most) = self.ledger.wait.next(!matches!(self.link, StreamConnection::Up(_))) else {
+            return false;
+        };
         match &self.link {
-            Link::Up(channel) => until_writable(channel, most),
+            StreamConnection::Up(channel) => until_writable(channel, most),
             _ => std::thread::sleep(most.min(RETRY)),
         }
         true
@@ -195,7 +198,7 @@ impl Stream {
 
     /// Writes as much as the reader takes now.
     fn write_out(&mut self) {
-        let Link::Up(channel) = &mut self.link else { return };
+        let StreamConnection::Up(channel) = &mut self.link else { return };
         let mut taken = 0usize;
         let error = loop {
             let rest = self.bytes.get(taken..).unwrap_or_default();
@@ -249,20 +252,20 @@ impl Stream {
     /// Advances a connection that is not established.
     fn advance_link(&mut self) {
         match &mut self.link {
-            Link::Up(_) | Link::Gone => {}
-            Link::Down { pause, next_pause } => {
+            StreamConnection::Up(_) | StreamConnection::Gone => {}
+            StreamConnection::Down { pause, next_pause } => {
                 *pause = pause.saturating_sub(1);
                 if *pause == 0 {
                     let next_pause = *next_pause;
-                    self.link = Link::connect(self.address.clone(), next_pause);
+                    self.link = StreamConnection::connect(self.address.clone(), next_pause);
                 }
             }
-            Link::Connecting { answer, next_pause } => {
+            StreamConnection::Connecting { answer, next_pause } => {
                 let next_pause = *next_pause;
                 match answer.try_recv() {
                     Ok(result) => self.connected(result, next_pause),
                     Err(TryRecvError::Empty) => {}
-                    Err(TryRecvError::Disconnected) => self.link = Link::down(next_pause),
+                    Err(TryRecvError::Disconnected) => self.link = StreamConnection::down(next_pause),
                 }
             }
         }
@@ -272,10 +275,10 @@ impl Stream {
         match result {
             Ok(channel) => {
                 self.absence = None;
-                self.link = Link::Up(channel);
+                self.link = StreamConnection::Up(channel);
             }
             Err(error) => {
-                self.link = Link::down(next_pause);
+                self.link = StreamConnection::down(next_pause);
                 self.absent(error);
             }
         }
@@ -293,7 +296,8 @@ impl Stream {
     /// Handles a reader that has gone. A line that it has in part is lost; whole lines are held for the next
     /// reader.
     fn disconnect(&mut self, error: io::Error) {
-        self.link = if self.address.is_found_again() { Link::down(1) } else { Link::Gone };
+        self.link =
+            if self.address.is_found_again() { StreamConnection::down(1) } else { StreamConnection::Gone };
         if self.sent > 0 {
             self.ledger.fail(&error);
             self.lose_torn();
@@ -315,7 +319,7 @@ impl Stream {
 
     #[cfg(test)]
     pub(super) fn is_up(&self) -> bool {
-        matches!(self.link, Link::Up(_))
+        matches!(self.link, StreamConnection::Up(_))
     }
 
     #[cfg(test)]
@@ -329,7 +333,7 @@ impl Stream {
             self.fail();
             self.give_up();
         }
-        if matches!(self.link, Link::Up(_)) {
+        if matches!(self.link, StreamConnection::Up(_)) {
             self.report_losses(b"");
             self.write_out();
             self.give_up();
@@ -341,7 +345,11 @@ impl Stream {
         if self.sent > 0 {
             self.lose_torn();
             // The rest of that line never comes, so no other line may follow it on this connection.
-            self.link = if self.address.is_found_again() { Link::down(1) } else { Link::Gone };
+            self.link = if self.address.is_found_again() {
+                StreamConnection::down(1)
+            } else {
+                StreamConnection::Gone
+            };
         }
         let mut events = 0;
         for line in self.lines.drain(..) {

@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const EVENT: &[u8] = br#"{"timestamp":"2018-10-10T09:24:31.516380+0000","event_type":"flow"}"#;
 
 /// A folder of its own for each test, removed afterwards.
-pub(super) struct Folder(pub(super) PathBuf);
+pub(super) struct SinkTestFolder(pub(super) PathBuf);
 
-impl Folder {
+impl SinkTestFolder {
     pub(super) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("bartizan-events-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
+        SinkTestFolder(path)
     }
 
     fn text(&self, name: &str) -> String {
@@ -31,7 +31,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for SinkTestFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -43,7 +43,7 @@ fn event(number: usize) -> Vec<u8> {
 
 #[test]
 fn a_file_is_appended_to_or_begun_anew() {
-    let folder = Folder::new("append");
+    let folder = SinkTestFolder::new("append");
     for (append, lines) in [(true, 1), (true, 2), (false, 1)] {
         let mut sink = folder.open(FileDestination { append, ..FileDestination::new("eve.json") });
         sink.write_event(EVENT);
@@ -56,7 +56,7 @@ fn a_file_is_appended_to_or_begun_anew() {
 
 #[test]
 fn many_events_arrive_whole_and_in_order() {
-    let folder = Folder::new("many");
+    let folder = SinkTestFolder::new("many");
     let mut sink = folder.open(FileDestination::new("eve.json"));
     for number in 0..5_000 {
         sink.write_event(&event(number));
@@ -75,7 +75,7 @@ fn many_events_arrive_whole_and_in_order() {
 
 #[test]
 fn rotation_by_size_keeps_so_many_files() {
-    let folder = Folder::new("size");
+    let folder = SinkTestFolder::new("size");
     let destination =
         FileDestination { rotate_size: Some(150), rotate_keep: 2, ..FileDestination::new("eve.json") };
     let mut sink = folder.open(destination);
@@ -93,7 +93,7 @@ fn rotation_by_size_keeps_so_many_files() {
 
 #[test]
 fn rotation_by_the_time_of_events() {
-    let folder = Folder::new("time");
+    let folder = SinkTestFolder::new("time");
     let destination =
         FileDestination { rotate_every: Some(60), rotate_keep: u32::MAX, ..FileDestination::new("eve.json") };
     let mut sink = folder.open(destination);
@@ -123,7 +123,7 @@ fn times_of_events_are_read() {
 
 #[test]
 fn others_see_what_an_output_does_and_its_problem_once() {
-    let folder = Folder::new("watch");
+    let folder = SinkTestFolder::new("watch");
     let mut sink = folder.open(FileDestination::new("/dev/full"));
     let watch = sink.watch();
     for number in 0..3 {
@@ -138,7 +138,7 @@ fn others_see_what_an_output_does_and_its_problem_once() {
 
 #[test]
 fn rotation_on_request_and_by_another_program() {
-    let folder = Folder::new("request");
+    let folder = SinkTestFolder::new("request");
     let mut sink = folder.open(FileDestination::new("eve.json"));
     sink.write_event(&event(1));
     sink.rotate();
@@ -156,7 +156,7 @@ fn rotation_on_request_and_by_another_program() {
 
 #[test]
 fn others_ask_for_a_file_to_be_opened_again() {
-    let folder = Folder::new("asked");
+    let folder = SinkTestFolder::new("asked");
     let mut sink = folder.open(FileDestination::new("eve.json"));
     let watch = sink.watch();
     sink.write_event(&event(1));
@@ -175,7 +175,7 @@ fn others_ask_for_a_file_to_be_opened_again() {
 
 #[test]
 fn a_file_that_another_program_has_cut_is_as_long_as_it_is() {
-    let folder = Folder::new("cut");
+    let folder = SinkTestFolder::new("cut");
     let size = event(0).len() as u64 + 1;
     let mut sink =
         folder.open(FileDestination { rotate_size: Some(3 * size), ..FileDestination::new("eve.json") });
@@ -204,7 +204,7 @@ fn a_file_that_another_program_has_cut_is_as_long_as_it_is() {
 
 #[test]
 fn a_file_that_cannot_be_opened_says_what_to_do() {
-    let folder = Folder::new("refused");
+    let folder = SinkTestFolder::new("refused");
     std::fs::create_dir(folder.0.join("dir")).unwrap();
     std::fs::write(folder.0.join("file"), "precious").unwrap();
     std::os::unix::fs::symlink("file", folder.0.join("link")).unwrap();
@@ -246,7 +246,7 @@ fn rotating(size: u64) -> FileDestination {
 #[test]
 fn a_file_that_others_take_away_is_begun_anew() {
     for destination in [rotating(400), FileDestination::new("eve.json")] {
-        let folder = Folder::new("taken");
+        let folder = SinkTestFolder::new("taken");
         let mut sink = folder.open(destination.clone());
         let mut write = |numbers: core::ops::Range<usize>| {
             for number in numbers {
@@ -269,7 +269,7 @@ fn a_file_that_others_take_away_is_begun_anew() {
 
 #[test]
 fn files_may_be_moved_while_rotation_is_on() {
-    let folder = Folder::new("moved");
+    let folder = SinkTestFolder::new("moved");
     let mut sink = folder.open(rotating(150));
     for number in 0..6 {
         sink.write_event(&event(number));
@@ -288,7 +288,7 @@ fn files_may_be_moved_while_rotation_is_on() {
 
 #[test]
 fn a_folder_that_goes_away_costs_events_which_are_counted_and_told() {
-    let folder = Folder::new("gone");
+    let folder = SinkTestFolder::new("gone");
     let inner = folder.0.join("log");
     std::fs::create_dir(&inner).unwrap();
     let destination = FileDestination { path: "log/eve.json".into(), ..rotating(150) };
@@ -319,7 +319,7 @@ fn a_folder_that_goes_away_costs_events_which_are_counted_and_told() {
 
 #[test]
 fn a_file_that_cannot_be_put_aside_goes_on_and_is_told_once() {
-    let folder = Folder::new("stuck");
+    let folder = SinkTestFolder::new("stuck");
     // A folder that is not empty is in the place of the rotated file.
     std::fs::create_dir_all(folder.0.join("eve.json.1/x")).unwrap();
     let mut sink = folder.open(FileDestination { rotate_keep: 1, ..rotating(150) });
@@ -343,7 +343,7 @@ fn a_file_that_cannot_be_put_aside_goes_on_and_is_told_once() {
 
 #[test]
 fn a_folder_in_the_files_place_does_not_shift_old_files_away() {
-    let folder = Folder::new("folder-in-place");
+    let folder = SinkTestFolder::new("folder-in-place");
     let mut sink = folder.open(rotating(150));
     for number in 0..4 {
         sink.write_event(&event(number));
@@ -365,7 +365,7 @@ fn a_folder_in_the_files_place_does_not_shift_old_files_away() {
 
 #[test]
 fn a_pipe_loses_what_is_not_held_back_for_its_reader_and_goes_on() {
-    let folder = Folder::new("pipe");
+    let folder = SinkTestFolder::new("pipe");
     let path = folder.0.join("eve.json");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     let reading = || {
@@ -514,7 +514,7 @@ fn until(sink: &mut Sink, mut done: impl FnMut(&Sink) -> bool) {
 
 #[test]
 fn a_stream_socket_survives_its_reader() {
-    let folder = Folder::new("stream");
+    let folder = SinkTestFolder::new("stream");
     let path = folder.0.join("eve.sock");
     let mut sink = Sink::open(&Destination::UnixStream(path.clone()), &folder.0).unwrap();
     let problem = sink.ledger().watch.take_problem().unwrap();
@@ -538,14 +538,14 @@ fn a_stream_socket_survives_its_reader() {
 
     drop(reader);
     sink.flush();
-    until(&mut sink, |sink| matches!(sink.kind, Kind::Stream(ref socket) if socket.is_up()));
+    until(&mut sink, |sink| matches!(sink.kind, SinkKind::Stream(ref socket) if socket.is_up()));
     let (mut reader, _) = listener.accept().unwrap();
     let collected = std::thread::spawn(move || {
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         text
     });
-    until(&mut sink, |sink| matches!(sink.kind, Kind::Stream(ref socket) if socket.is_empty()));
+    until(&mut sink, |sink| matches!(sink.kind, SinkKind::Stream(ref socket) if socket.is_empty()));
     sink.write_event(&event(7));
     let (counters, _) = sink.close();
     assert_eq!(counters.written + counters.lost, 40_002);
@@ -560,7 +560,7 @@ fn a_stream_socket_survives_its_reader() {
 
 #[test]
 fn a_datagram_socket_counts_what_nobody_reads() {
-    let folder = Folder::new("datagram");
+    let folder = SinkTestFolder::new("datagram");
     let path = folder.0.join("eve.sock");
     let mut sink = Sink::open(&Destination::UnixDatagram(path.clone()), &folder.0).unwrap();
     sink.write_event(&event(0));
@@ -589,7 +589,7 @@ fn names_with_the_time_are_made_anew_at_each_interval() {
     use crate::config::RotateInterval;
     static NOW: AtomicU64 = AtomicU64::new(0);
     let clock = || NOW.load(Ordering::Relaxed);
-    let folder = Folder::new("interval");
+    let folder = SinkTestFolder::new("interval");
     let hours = |hours: u64, more: u64| NOW.store(1_795_413_600 + hours * 3600 + more, Ordering::Relaxed);
     let destination = |name: &str, interval| FileDestination {
         rotate_interval: interval,
@@ -647,7 +647,7 @@ fn names_with_the_time_are_made_anew_at_each_interval() {
 
 #[test]
 fn a_prefix_stands_before_every_line() {
-    let folder = Folder::new("prefix");
+    let folder = SinkTestFolder::new("prefix");
     let destination =
         FileDestination { rotate_every: Some(60), rotate_keep: 2, ..FileDestination::new("eve.json") };
     let mut sink = folder.open(destination).with_prefix("@cee: ");

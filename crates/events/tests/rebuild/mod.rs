@@ -203,9 +203,9 @@ fn tuple(e: &Event<'_>) -> Option<Tuple> {
     })
 }
 
-fn packet_source(e: &Event<'_>) -> Option<PacketSource> {
+fn packet_source(e: &Event<'_>) -> Option<EventPacketSource> {
     let name = e.text("pkt_src")?;
-    Some(*PacketSource::ALL.iter().find(|source| source.name() == name).unwrap())
+    Some(*EventPacketSource::ALL.iter().find(|source| source.name() == name).unwrap())
 }
 
 fn head(e: &Event<'_>, kind: &str) -> (HeaderOptions, Common<'static>) {
@@ -329,8 +329,13 @@ fn flow(e: &Event<'_>) -> FlowRecord<'static> {
         (_, Some("local")) => EveFlowState::LocalBypassed,
         _ => EveFlowState::CaptureBypassed,
     };
-    let reasons =
-        [EndReason::Timeout, EndReason::Shutdown, EndReason::Forced, EndReason::TcpReuse, EndReason::Unknown];
+    let reasons = [
+        FlowRecordReason::Timeout,
+        FlowRecordReason::Shutdown,
+        FlowRecordReason::Forced,
+        FlowRecordReason::TcpReuse,
+        FlowRecordReason::Unknown,
+    ];
     let reason = flow.text("reason").unwrap();
     let policies = flow.list("exception_policy").iter().map(|item| {
         let item = Event(item.as_object().unwrap());
@@ -368,7 +373,7 @@ fn tcp_record(tcp: &Event<'_>) -> TcpRecord<'static> {
         flags: hex_flags(tcp, "tcp_flags"),
         flags_to_server: hex_flags(tcp, "tcp_flags_ts"),
         flags_to_client: hex_flags(tcp, "tcp_flags_tc"),
-        session: tcp.has("ts_max_regions").then(|| TcpSession {
+        session: tcp.has("ts_max_regions").then(|| TcpSessionInfo {
             state: tcp.text("state"),
             gap: PerDirection::new(tcp.flag("ts_gap"), tcp.flag("tc_gap")),
             max_regions: numbers("ts_max_regions", "tc_max_regions"),
@@ -478,7 +483,7 @@ fn alert_info(e: &Event<'_>) -> AlertInfo<'static> {
     let json =
         |key: &str| alert.0.get(key).map(|value| leak::<[u8]>(value.to_string().into_bytes()) as &[u8]);
     AlertInfo {
-        transaction: e.num("tx_id").map(|id| Transaction { id, guessed: e.flag("tx_guessed") }),
+        transaction: e.num("tx_id").map(|id| AlertTransaction { id, guessed: e.flag("tx_guessed") }),
         blocked: alert.text("action") == Some("blocked"),
         engine: None,
         rule_id: RuleId {
@@ -549,7 +554,12 @@ fn write_alert(e: &Event<'_>, w: &mut JsonWriter, options: &HeaderOptions, commo
 }
 
 fn file_info(file: &Event<'_>) -> FileInfo<'static> {
-    let states = [FileState::Unknown, FileState::Closed, FileState::Truncated, FileState::Error];
+    let states = [
+        FileRecordState::Unknown,
+        FileRecordState::Closed,
+        FileRecordState::Truncated,
+        FileRecordState::Error,
+    ];
     let state = file.text("state").unwrap();
     FileInfo {
         filename: file.text("filename").map(str::as_bytes),

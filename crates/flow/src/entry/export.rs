@@ -16,7 +16,7 @@
 
 use super::{EndReason, FlowEntry, FlowFlags, FlowState};
 use crate::key::{FlowHash, FlowKey};
-use crate::level::{Amounts, Levels, Step};
+use crate::level::{FlowLevelCounts, Levels, Step};
 use bartizan_base::{Cursor, Direction, Fid, Generation, Level, Path, PerDirection, Timestamp};
 
 /// The reason why an exported flow cannot be read.
@@ -91,7 +91,7 @@ pub(crate) fn write<E>(entry: &FlowEntry<E>, levels: Option<&Levels>, out: &mut 
     out.push(entry.step as u8);
     let Some(levels) = levels else { return };
     out.extend(levels.host_seen.as_nanos().to_le_bytes());
-    for Amounts { packets, bytes, last_seen } in levels.counted {
+    for FlowLevelCounts { packets, bytes, last_seen } in levels.counted {
         for direction in Direction::BOTH {
             for number in [packets[direction], bytes[direction], last_seen[direction].as_nanos()] {
                 out.extend(number.to_le_bytes());
@@ -108,9 +108,9 @@ pub(crate) fn write<E>(entry: &FlowEntry<E>, levels: Option<&Levels>, out: &mut 
 }
 
 /// The body of a record, whose fields are read in order.
-struct Body<'a>(Cursor<'a>);
+struct FlowRecordReader<'a>(Cursor<'a>);
 
-impl Body<'_> {
+impl FlowRecordReader<'_> {
     fn u8(&mut self) -> Result<u8, ImportError> {
         self.0.u8().ok_or(ImportError::Short)
     }
@@ -186,7 +186,8 @@ impl<E> ImportedFlow<E> {
             return Err(ImportError::Version { found: version });
         }
         let length = outer.u16_le().ok_or(ImportError::Short)?;
-        let mut body = Body(Cursor::new(outer.take(usize::from(length)).ok_or(ImportError::Short)?));
+        let mut body =
+            FlowRecordReader(Cursor::new(outer.take(usize::from(length)).ok_or(ImportError::Short)?));
         let mut words = [0; 7];
         for word in &mut words {
             *word = body.u64()?;
@@ -260,7 +261,7 @@ fn check<E>(entry: &FlowEntry<E>, levels: Option<&Levels>) -> Result<(), ImportE
     let turned = entry.flags.contains(FlowFlags::FLIPPED);
     for direction in Direction::BOTH {
         let counted = if turned { direction.flip() } else { direction };
-        let sum = |of: fn(&Amounts) -> &PerDirection<u64>| {
+        let sum = |of: fn(&FlowLevelCounts) -> &PerDirection<u64>| {
             levels.counted.iter().fold(0, |sum: u64, level| sum.saturating_add(of(level)[counted]))
         };
         if sum(|level| &level.packets) > entry.packets[direction]

@@ -88,7 +88,7 @@ pub fn export_key(key: &HostKey, body: &mut Vec<u8>) {
 /// # Errors
 /// [`HostImportError`] when the bytes are cut off or damaged.
 pub fn import_key(bytes: &[u8]) -> Result<(HostKey, usize), HostImportError> {
-    let mut reader = Reader(Cursor::new(bytes));
+    let mut reader = HostRecordReader(Cursor::new(bytes));
     Ok((reader.key()?, reader.0.position()))
 }
 
@@ -126,9 +126,9 @@ pub fn export_host(key: &HostKey, state: &HostState, out: &mut Vec<u8>) {
 }
 
 /// Reads a record's fields; every read fails with [`HostImportError::Short`].
-struct Reader<'a>(Cursor<'a>);
+struct HostRecordReader<'a>(Cursor<'a>);
 
-impl Reader<'_> {
+impl HostRecordReader<'_> {
     fn u8(&mut self) -> Result<u8, HostImportError> {
         self.0.u8().ok_or(HostImportError::Short)
     }
@@ -225,7 +225,7 @@ pub fn import_host(bytes: &[u8]) -> Result<(HostKey, HostState, usize), HostImpo
     }
     let length = outer.u32_le().ok_or(HostImportError::Short)?;
     let body = outer.take(length as usize).ok_or(HostImportError::Short)?;
-    let mut body = Reader(Cursor::new(body));
+    let mut body = HostRecordReader(Cursor::new(body));
     Ok((body.key()?, body.state()?, outer.position()))
 }
 

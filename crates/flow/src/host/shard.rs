@@ -19,7 +19,7 @@ const EVICTION_SCAN: u32 = 8;
 /// B-tree is at least half full.
 const ORDER_BYTES: usize = 64;
 
-struct Slot<V> {
+struct ShardSlot<V> {
     hash: u64,
     /// `None`: the slot is free.
     key: Option<HostKey>,
@@ -37,7 +37,7 @@ enum Expiry {
 }
 
 pub(super) struct Shard<V> {
-    slots: Vec<Slot<V>>,
+    slots: Vec<ShardSlot<V>>,
     links: Vec<TimerLink>,
     free: Vec<u32>,
     index: Index,
@@ -152,7 +152,7 @@ impl<V: HostValue> Shard<V> {
             let id = self.victim(key.tenant, now)?;
             self.end(id);
         }
-        let slot = Slot { hash, key: Some(*key), value: V::default(), due: None };
+        let slot = ShardSlot { hash, key: Some(*key), value: V::default(), due: None };
         let id = match self.free.pop() {
             Some(id) => {
                 *self.slots.get_mut(id as usize)? = slot;
@@ -235,7 +235,7 @@ impl<V: HostValue> Shard<V> {
         let Some(slot) = self.slots.get_mut(id as usize) else { return };
         self.index.remove(FlowHash(slot.hash), id);
         let key = slot.key.take();
-        *slot = Slot { hash: 0, key: None, value: V::default(), due: None };
+        *slot = ShardSlot { hash: 0, key: None, value: V::default(), due: None };
         self.free.push(id);
         self.counters.active = self.counters.active.saturating_sub(1);
         let Some(HostKey { tenant, .. }) = key else { return };
@@ -277,7 +277,8 @@ impl<V: HostValue> Shard<V> {
     }
 
     pub(super) fn counters(&self) -> HostCounters {
-        let each = (size_of::<Slot<V>>() + size_of::<TimerLink>() + size_of::<u32>() + ORDER_BYTES) as u64;
+        let each =
+            (size_of::<ShardSlot<V>>() + size_of::<TimerLink>() + size_of::<u32>() + ORDER_BYTES) as u64;
         let fixed = (self.index.bytes() + size_of::<Self>()) as u64;
         HostCounters {
             memuse: fixed + each * self.slots.len() as u64,

@@ -21,11 +21,11 @@ const LARGE: usize = 16 << 10;
 /// received.
 const FEW: usize = 8;
 /// Bytes of a block besides its buffer.
-const BLOCK_COST: usize = size_of::<Block>();
+const BLOCK_COST: usize = size_of::<StreamBlock>();
 
 /// The reason why bytes were not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum BlockRefusal {
     /// The worker's memory is used up.
     Memory,
     /// The stream's own limit is reached.
@@ -33,14 +33,14 @@ pub(crate) enum Refused {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Block {
+pub(crate) struct StreamBlock {
     start: u64,
     /// Number of freed bytes at the beginning of the buffer.
     head: usize,
     buffer: Vec<u8>,
 }
 
-impl Block {
+impl StreamBlock {
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
@@ -89,7 +89,7 @@ fn copy_shared(from: u64, source: &[u8], to: u64, target: &mut [u8]) {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocks {
-    blocks: SmallVec<[Block; 1]>,
+    blocks: SmallVec<[StreamBlock; 1]>,
     held: usize,
     /// Readers see bytes from this offset on.
     seen_from: u64,
@@ -120,7 +120,7 @@ impl Blocks {
     /// Bytes of memory of the blocks after an offset.
     pub(crate) fn held_from(&self, offset: u64) -> u64 {
         let behind = self.blocks.get(self.first_ending_after(offset)..).unwrap_or_default();
-        let cost = |block: &Block| match offset.checked_sub(block.start).filter(|part| *part > 0) {
+        let cost = |block: &StreamBlock| match offset.checked_sub(block.start).filter(|part| *part > 0) {
             Some(_) => block.end().saturating_sub(offset),
             None => block.buffer.capacity().saturating_add(BLOCK_COST) as u64,
         };
@@ -136,10 +136,10 @@ impl Blocks {
 
     /// The end of the last held byte.
     pub(crate) fn end(&self) -> Option<u64> {
-        self.blocks.last().map(Block::end)
+        self.blocks.last().map(StreamBlock::end)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Block> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &StreamBlock> {
         self.blocks.iter()
     }
 
@@ -154,7 +154,7 @@ impl Blocks {
     }
 
     /// The block that holds `offset`, or the next one after it.
-    pub(crate) fn at_or_after(&self, offset: u64) -> Option<&Block> {
+    pub(crate) fn at_or_after(&self, offset: u64) -> Option<&StreamBlock> {
         self.blocks.get(self.first_ending_after(offset))
     }
 
@@ -187,7 +187,7 @@ impl Blocks {
         }
     }
 
-    fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &Block> {
+    fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &StreamBlock> {
         let from = self.first_ending_after(start);
         self.blocks.iter().skip(from).take_while(move |block| block.start < end)
     }
@@ -247,7 +247,7 @@ impl Blocks {
         bytes: &[u8],
         limit: u64,
         budget: &mut MemoryBudget,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), BlockRefusal> {
         // The usual case: the data continues the held bytes.
         if let Some(last) = self.blocks.len().checked_sub(1).filter(|_| self.end() == Some(start)) {
             return self.append(last, bytes, Some(limit), budget);
@@ -283,7 +283,7 @@ impl Blocks {
         bytes: &[u8],
         limit: u64,
         budget: &mut MemoryBudget,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), BlockRefusal> {
         let before = next.checked_sub(1);
         if let Some(before) = before
             && self.blocks.get(before).is_some_and(|block| block.end() == at)
@@ -291,10 +291,10 @@ impl Blocks {
             return self.append(before, bytes, Some(limit), budget);
         }
         if self.blocks.len() >= MOST_BLOCKS {
-            return Err(Refused::Limit);
+            return Err(BlockRefusal::Limit);
         }
         self.check_limit(MemoryBudget::size_for(bytes.len()), Some(limit))?;
-        let mut buffer = budget.take(bytes.len()).ok_or(Refused::Memory)?;
+        let mut buffer = budget.take(bytes.len()).ok_or(BlockRefusal::Memory)?;
         buffer.extend_from_slice(bytes);
         self.insert(next, at, buffer, budget);
         Ok(())
@@ -304,13 +304,13 @@ impl Blocks {
     fn insert(&mut self, position: usize, start: u64, buffer: Vec<u8>, budget: &mut MemoryBudget) {
         budget.charge(BLOCK_COST);
         self.held = self.held.saturating_add(buffer.capacity()).saturating_add(BLOCK_COST);
-        self.blocks.insert(position.min(self.blocks.len()), Block { start, head: 0, buffer });
+        self.blocks.insert(position.min(self.blocks.len()), StreamBlock { start, head: 0, buffer });
     }
 
-    fn check_limit(&self, more: usize, limit: Option<u64>) -> Result<(), Refused> {
+    fn check_limit(&self, more: usize, limit: Option<u64>) -> Result<(), BlockRefusal> {
         match limit {
             Some(limit) if limit != 0 && (self.held.saturating_add(more)) as u64 > limit => {
-                Err(Refused::Limit)
+                Err(BlockRefusal::Limit)
             }
             _ => Ok(()),
         }
@@ -323,7 +323,7 @@ impl Blocks {
         bytes: &[u8],
         limit: Option<u64>,
         budget: &mut MemoryBudget,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), BlockRefusal> {
         let Some(block) = self.blocks.get_mut(position) else { return Ok(()) };
         let len = block.bytes().len();
         let room = block.buffer.capacity().saturating_sub(block.buffer.len());
@@ -365,7 +365,7 @@ impl Blocks {
         bytes: &[u8],
         limit: Option<u64>,
         budget: &mut MemoryBudget,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), BlockRefusal> {
         let Some(block) = self.blocks.get(position) else { return Ok(()) };
         let start = block.end().min(self.seen_from.max(block.start));
         let need = block.from(start).len().saturating_add(bytes.len());
@@ -387,7 +387,7 @@ impl Blocks {
         need: usize,
         limit: Option<u64>,
         budget: &mut MemoryBudget,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), BlockRefusal> {
         let Some(block) = self.blocks.get(position) else { return Ok(()) };
         let old = block.buffer.capacity();
         // If bytes at the front are freed as fast as new ones arrive (a sliding window), the buffer has room
@@ -414,14 +414,14 @@ impl Blocks {
         old: usize,
         limit: Option<u64>,
         budget: &mut MemoryBudget,
-    ) -> Result<Vec<u8>, Refused> {
+    ) -> Result<Vec<u8>, BlockRefusal> {
         let more = |len: usize| MemoryBudget::size_for(len).saturating_sub(old);
         let affordable =
             budget.fits(MemoryBudget::size_for(wished)) && self.check_limit(more(wished), limit).is_ok();
         let want = if affordable { wished } else { need };
         self.check_limit(more(want), limit)?;
         match limit {
-            Some(_) => budget.take(want).ok_or(Refused::Memory),
+            Some(_) => budget.take(want).ok_or(BlockRefusal::Memory),
             None => Ok(budget.take_promised(want)),
         }
     }
@@ -468,7 +468,7 @@ impl Blocks {
         }
     }
 
-    fn discard(&mut self, block: Block, budget: &mut MemoryBudget) {
+    fn discard(&mut self, block: StreamBlock, budget: &mut MemoryBudget) {
         self.held = self.held.saturating_sub(block.buffer.capacity()).saturating_sub(BLOCK_COST);
         budget.discharge(BLOCK_COST);
         budget.give(block.buffer);
@@ -586,8 +586,8 @@ mod tests {
         let mut budget = MemoryBudget::new(6000);
         let mut blocks = Blocks::default();
         blocks.write(0, &[1; 2000], 5000, &mut budget).unwrap();
-        assert_eq!(blocks.write(4000, &[1; 3000], 5000, &mut budget), Err(Refused::Limit));
-        assert_eq!(blocks.write(4000, &[1; 3000], 0, &mut budget), Err(Refused::Memory));
+        assert_eq!(blocks.write(4000, &[1; 3000], 5000, &mut budget), Err(BlockRefusal::Limit));
+        assert_eq!(blocks.write(4000, &[1; 3000], 0, &mut budget), Err(BlockRefusal::Memory));
         let mut blocks = Blocks::default();
         let mut budget = MemoryBudget::new(0);
         let mut refused = 0;

@@ -3,7 +3,7 @@
 //! between packets, after [`StreamPair::settle`]. Imported data is untrusted: it is validated, and charged to
 //! the budget.
 
-use super::overlap::Span;
+use super::overlap::SegmentSpan;
 use super::{MemoryBudget, Stream, StreamFlags, StreamPair};
 use crate::tcp::Seq;
 use bartizan_base::{Cursor, Direction};
@@ -77,7 +77,7 @@ impl Stream {
         }
         self.urgent.import(from)?;
         for _ in 0..from.u32()? {
-            let span = Span { start: from.u64()?, end: from.u64()? };
+            let span = SegmentSpan { start: from.u64()?, end: from.u64()? };
             if span.start >= span.end || span.end > self.right || !self.spans.insert(span, budget) {
                 return None;
             }

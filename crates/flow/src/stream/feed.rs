@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Adds a segment's data to a stream.
 
-use super::blocks::Refused;
-use super::overlap::{Span, new_bytes_count};
+use super::blocks::BlockRefusal;
+use super::overlap::{SegmentSpan, new_bytes_count};
 use super::{REGION_GAP, Stream, StreamFlags};
 use crate::tcp::{EventList, HostPolicy, Segment, Seq, StreamContext, StreamEvent, TcpFlags, UrgentPolicy};
 
@@ -203,7 +203,7 @@ impl Stream {
         context: &mut StreamContext<'_>,
         events: &mut EventList,
     ) -> Fed {
-        let new = Span { start, end: start.saturating_add(bytes.len() as u64) };
+        let new = SegmentSpan { start, end: start.saturating_add(bytes.len() as u64) };
         let inline = self.is(StreamFlags::INLINE);
         // The receiver has acknowledged these bytes and ignores them; a receiver that does not would read
         // bytes that no parser saw.
@@ -241,7 +241,7 @@ impl Stream {
                     &mut counters.insert_data_normal_fail
                 };
                 *count = count.wrapping_add(1);
-                if refused == Refused::Memory {
+                if refused == BlockRefusal::Memory {
                     counters.segment_memcap_drop = counters.segment_memcap_drop.wrapping_add(1);
                     events.push(StreamEvent::ReassemblyInsertMemcap);
                 } else {
@@ -253,7 +253,7 @@ impl Stream {
     }
 
     /// Whether data fills a hole that a reader has skipped.
-    fn brings_what_was_missing(&self, new: Span, reader: u64, off: StreamFlags) -> bool {
+    fn brings_what_was_missing(&self, new: SegmentSpan, reader: u64, off: StreamFlags) -> bool {
         if self.is(off) || new.start >= reader {
             return false;
         }
@@ -263,27 +263,27 @@ impl Stream {
     /// Adds data that overlaps nothing.
     fn feed_plain(
         &mut self,
-        new: Span,
+        new: SegmentSpan,
         bytes: &[u8],
         whole: bool,
         context: &mut StreamContext<'_>,
-    ) -> Result<Fed, Refused> {
+    ) -> Result<Fed, BlockRefusal> {
         let config = &context.config.reassembly;
         // In order, and nothing is held: read it from the packet. The offset of the payload's end has to be
         // that of the packet, so a packet with an urgent byte is copied.
         if whole && self.blocks.is_empty() && new.start == self.left && self.left == self.right {
             let size = super::MemoryBudget::size_for(bytes.len());
             if !context.budget.fits(size) {
-                return Err(Refused::Memory);
+                return Err(BlockRefusal::Memory);
             }
             self.direct = Some((new.start, bytes.len()));
             return Ok(Fed::Stored);
         }
         if !self.within_regions(config, new.start) {
-            return Err(Refused::Limit);
+            return Err(BlockRefusal::Limit);
         }
         if !self.is(StreamFlags::INLINE) && !self.spans.insert(new, context.budget) {
-            return Err(Refused::Limit);
+            return Err(BlockRefusal::Limit);
         }
         self.blocks.write(new.start, bytes, config.flow_limit, context.budget)?;
         Ok(Fed::Stored)
@@ -292,12 +292,12 @@ impl Stream {
     /// Adds data that overlaps held data.
     fn feed_overlapping(
         &mut self,
-        new: Span,
+        new: SegmentSpan,
         bytes: &[u8],
         policy: HostPolicy,
         context: &mut StreamContext<'_>,
         events: &mut EventList,
-    ) -> Result<Fed, Refused> {
+    ) -> Result<Fed, BlockRefusal> {
         let config = &context.config.reassembly;
         let inline = self.is(StreamFlags::INLINE);
         let check = config.check_overlap_different_data;
@@ -328,7 +328,7 @@ impl Stream {
             }
         }
         if !inline && !self.spans.insert(new, context.budget) {
-            return Err(Refused::Limit);
+            return Err(BlockRefusal::Limit);
         }
         self.blocks.write(new.start, &merged, config.flow_limit, context.budget)?;
         Ok(if inline && differs { Fed::Differs } else { Fed::Stored })

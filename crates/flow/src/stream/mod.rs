@@ -467,7 +467,7 @@ impl Stream {
             self.blocks.keep_promised(from, kept, budget);
             if !kept.is_empty() && !self.is(StreamFlags::INLINE) {
                 let end = start.saturating_add(len as u64);
-                self.spans.insert(overlap::Span { start, end }, budget);
+                self.spans.insert(overlap::SegmentSpan { start, end }, budget);
             }
         }
         self.trim(budget);

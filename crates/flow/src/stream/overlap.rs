@@ -10,17 +10,17 @@ use std::collections::VecDeque;
 /// Most borders kept; above that, neighbours are merged, which loses only the exact borders of the oldest
 /// segments.
 const MOST_SPANS: usize = 2048;
-const SPAN_COST: usize = size_of::<Span>();
+const SPAN_COST: usize = size_of::<SegmentSpan>();
 
 /// The range of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct SegmentSpan {
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
 
 /// Whether the bytes of a new segment replace those of an old one where both overlap.
-pub(crate) fn new_bytes_count(policy: HostPolicy, old: Span, new: Span) -> bool {
+pub(crate) fn new_bytes_count(policy: HostPolicy, old: SegmentSpan, new: SegmentSpan) -> bool {
     use HostPolicy as P;
     match policy {
         P::Last => true,
@@ -39,7 +39,7 @@ pub(crate) fn new_bytes_count(policy: HostPolicy, old: Span, new: Span) -> bool 
 /// The borders of the segments that a stream holds, by start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spans {
-    spans: VecDeque<Span>,
+    spans: VecDeque<SegmentSpan>,
     /// Length of the longest segment: the maximum distance back at which an overlap can begin.
     longest: u64,
 }
@@ -50,7 +50,7 @@ impl Spans {
     }
 
     /// The spans that overlap a range.
-    pub(crate) fn overlapping(&self, new: Span) -> impl Iterator<Item = Span> + '_ {
+    pub(crate) fn overlapping(&self, new: SegmentSpan) -> impl Iterator<Item = SegmentSpan> + '_ {
         let from = self.first_from(new.start.saturating_sub(self.longest));
         self.spans
             .range(from.min(self.spans.len())..)
@@ -60,7 +60,7 @@ impl Spans {
     }
 
     /// Adds a segment; `false` when there is no room.
-    pub(crate) fn insert(&mut self, new: Span, budget: &mut MemoryBudget) -> bool {
+    pub(crate) fn insert(&mut self, new: SegmentSpan, budget: &mut MemoryBudget) -> bool {
         let at = self.first_from(new.start);
         if self.spans.get(at) == Some(&new) {
             return true;
@@ -80,7 +80,7 @@ impl Spans {
 
     /// Merges neighbours.
     fn join(&mut self, budget: &mut MemoryBudget) {
-        let mut joined: VecDeque<Span> = VecDeque::with_capacity(self.spans.len());
+        let mut joined: VecDeque<SegmentSpan> = VecDeque::with_capacity(self.spans.len());
         let before = self.spans.len();
         for span in &self.spans {
             match joined.back_mut() {
@@ -99,7 +99,7 @@ impl Spans {
     }
 
     /// All borders, by start.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Span> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &SegmentSpan> {
         self.spans.iter()
     }
 
@@ -164,8 +164,8 @@ mod tests {
                 assert_eq!(
                     new_bytes_count(
                         policy,
-                        Span { start: old.0, end: old.1 },
-                        Span { start: new.0, end: new.1 }
+                        SegmentSpan { start: old.0, end: old.1 },
+                        SegmentSpan { start: new.0, end: new.1 }
                     ),
                     expected.contains(&policy),
                     "{name}, {policy:?}"
@@ -178,18 +178,20 @@ mod tests {
     fn spans_are_found_joined_and_bounded() {
         let mut budget = MemoryBudget::new(0);
         let mut spans = Spans::default();
-        assert!(spans.insert(Span { start: 0, end: 100 }, &mut budget));
+        assert!(spans.insert(SegmentSpan { start: 0, end: 100 }, &mut budget));
         for n in 0..20u64 {
-            assert!(spans.insert(Span { start: n * 5, end: n * 5 + 5 }, &mut budget));
+            assert!(spans.insert(SegmentSpan { start: n * 5, end: n * 5 + 5 }, &mut budget));
         }
-        assert_eq!(spans.overlapping(Span { start: 52, end: 56 }).count(), 3);
+        assert_eq!(spans.overlapping(SegmentSpan { start: 52, end: 56 }).count(), 3);
         for n in 0..10_000u64 {
-            spans.insert(Span { start: 1000 + n, end: 1001 + n }, &mut budget);
+            spans.insert(SegmentSpan { start: 1000 + n, end: 1001 + n }, &mut budget);
         }
         assert!(spans.spans.len() <= MOST_SPANS);
         let mut kept = 0;
         for n in 0..10_000u64 {
-            kept += u64::from(spans.insert(Span { start: 20_000 + 2 * n, end: 20_001 + 2 * n }, &mut budget));
+            kept += u64::from(
+                spans.insert(SegmentSpan { start: 20_000 + 2 * n, end: 20_001 + 2 * n }, &mut budget),
+            );
         }
         assert!(kept <= MOST_SPANS as u64 && spans.spans.len() <= MOST_SPANS);
         spans.clear(&mut budget);

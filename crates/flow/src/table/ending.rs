@@ -13,19 +13,19 @@ use core::ops::Range;
 /// The groups of protocols with wheels of their own; TCP is the first.
 const ALL_PROTOCOLS: Range<usize> = 0..4;
 /// Ranks at the host by worth: the least first.
-const BY_WORTH: [Rank; 5] = [
-    Rank::Unopened,
-    Rank::Host(FlowState::Closed),
-    Rank::Host(FlowState::New),
-    Rank::Host(FlowState::Established),
-    Rank::Host(FlowState::LocalBypassed),
+const BY_WORTH: [EvictionRank; 5] = [
+    EvictionRank::Unopened,
+    EvictionRank::Host(FlowState::Closed),
+    EvictionRank::Host(FlowState::New),
+    EvictionRank::Host(FlowState::Established),
+    EvictionRank::Host(FlowState::LocalBypassed),
 ];
 /// Ranks of offloaded flows by worth: the least first.
-const SUNK_BY_WORTH: [Rank; 4] = [
-    Rank::Sunk(FlowState::Closed),
-    Rank::Sunk(FlowState::New),
-    Rank::Sunk(FlowState::Established),
-    Rank::Sunk(FlowState::LocalBypassed),
+const SUNK_BY_WORTH: [EvictionRank; 4] = [
+    EvictionRank::Sunk(FlowState::Closed),
+    EvictionRank::Sunk(FlowState::New),
+    EvictionRank::Sunk(FlowState::Established),
+    EvictionRank::Sunk(FlowState::LocalBypassed),
 ];
 /// Most flows that leave their levels at a time to make room. Packets that find a full table meanwhile get no
 /// flow.
@@ -33,7 +33,7 @@ pub(crate) const ROOM_AT_ONCE: u32 = 256;
 
 /// Flows of similar worth.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Rank {
+enum EvictionRank {
     /// Unopened flows at the host.
     Unopened,
     /// Flows of a state at the host.
@@ -42,12 +42,12 @@ enum Rank {
     Sunk(FlowState),
 }
 
-impl Rank {
+impl EvictionRank {
     const fn class(self, group: usize) -> usize {
         match self {
-            Rank::Unopened => group * CLASSES_EACH + UNOPENED_CLASS,
-            Rank::Host(state) => group * CLASSES_EACH + state_class(state),
-            Rank::Sunk(state) => HOST_CLASSES + group * CLASSES_EACH + state_class(state),
+            EvictionRank::Unopened => group * CLASSES_EACH + UNOPENED_CLASS,
+            EvictionRank::Host(state) => group * CLASSES_EACH + state_class(state),
+            EvictionRank::Sunk(state) => HOST_CLASSES + group * CLASSES_EACH + state_class(state),
         }
     }
 }
@@ -199,7 +199,11 @@ impl<E: Default> FlowTable<E> {
             now,
             PacketDuration::ZERO,
             0..1,
-            &[Rank::Unopened, Rank::Host(FlowState::Closed), Rank::Host(FlowState::New)],
+            &[
+                EvictionRank::Unopened,
+                EvictionRank::Host(FlowState::Closed),
+                EvictionRank::Host(FlowState::New),
+            ],
         )
     }
 
@@ -216,7 +220,7 @@ impl<E: Default> FlowTable<E> {
         now: Timestamp,
         quiet: PacketDuration,
         protocols: Range<usize>,
-        ranks: &[Rank],
+        ranks: &[EvictionRank],
     ) -> Option<FlowId> {
         let mut budget = EVICTION_SCAN;
         for rank in ranks.iter().copied() {
@@ -246,7 +250,10 @@ impl<E: Default> FlowTable<E> {
             // oldest timers, so any of these flows may go before a newcomer is refused, except connections
             // that may be in use.
             if budget == 0
-                && matches!(rank, Rank::Unopened | Rank::Host(FlowState::Closed | FlowState::New))
+                && matches!(
+                    rank,
+                    EvictionRank::Unopened | EvictionRank::Host(FlowState::Closed | FlowState::New)
+                )
                 && let Some((_, id)) = quietest
             {
                 return Some(FlowId(id));
@@ -256,7 +263,7 @@ impl<E: Default> FlowTable<E> {
     }
 
     /// The timer nearest to firing in the protocols' wheels of a rank.
-    fn nearest(&self, protocols: Range<usize>, rank: Rank) -> Option<(u32, Tick)> {
+    fn nearest(&self, protocols: Range<usize>, rank: EvictionRank) -> Option<(u32, Tick)> {
         protocols
             .filter_map(|group| self.wheels.get(rank.class(group))?.peek(&self.links))
             .filter_map(|id| Some((id, self.links.get(id as usize)?.tick())))

@@ -3,11 +3,11 @@
 //! out while their packets arrive. A generator records each packet; the sums over all flows must equal the
 //! generator's.
 
-use super::mock_level::{Habits, MockLevel, Said};
+use super::mock_level::{Habits, MockLevel, MockReply};
 use super::tests::{at, config, key};
 use super::*;
 use crate::entry::export::ImportedFlow;
-use crate::level::{Amounts, Command, Stay, SunkId, Task};
+use crate::level::{Command, FlowLevelCounts, Stay, SunkId, Task};
 use crate::timeouts::{FlowTimeouts, StateTimeouts};
 use bartizan_testkit::random::Random;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,13 +17,13 @@ const SILENCE: u64 = 2_000;
 const LEVELS: [Level; 3] = [Level::Host, Level::Xdp, Level::Rtl];
 
 /// Packets and bytes by direction and the latest packet.
-type Sums = (PerDirection<u64>, PerDirection<u64>, u64);
+type LevelSums = (PerDirection<u64>, PerDirection<u64>, u64);
 
 /// The generator's record of a flow.
 #[derive(Default)]
-struct Known {
+struct LevelsTestFlow {
     /// By level, in the directions of the opener.
-    levels: [Sums; 3],
+    levels: [LevelSums; 3],
 }
 
 struct World {
@@ -41,7 +41,7 @@ struct World {
     without_flow: (u64, u64),
     /// Credits that arrived too late.
     orphans: (u64, u64),
-    known: HashMap<u64, Known>,
+    known: HashMap<u64, LevelsTestFlow>,
     /// Packets and bytes of ended flows.
     ended: (u64, u64),
     ends: [u64; EndReason::COUNT],
@@ -166,18 +166,24 @@ impl World {
     }
 
     /// Checks that an ended flow has exactly the generator's amounts.
-    fn check(&mut self, id: FlowId, flow: &FlowEntry<u32>, why: EndReason, amounts: Option<[Amounts; 3]>) {
+    fn check(
+        &mut self,
+        id: FlowId,
+        flow: &FlowEntry<u32>,
+        why: EndReason,
+        amounts: Option<[FlowLevelCounts; 3]>,
+    ) {
         let known = self.known.remove(&flow.serial()).unwrap_or_default();
         self.ends[why as usize] += 1;
         let turned = flow.flags.contains(FlowFlags::FLIPPED);
-        let seen_as = |(mut packets, mut bytes, last): Sums| {
+        let seen_as = |(mut packets, mut bytes, last): LevelSums| {
             if turned {
                 packets.swap();
                 bytes.swap();
             }
             (packets, bytes, last)
         };
-        let mut sums = Sums::default();
+        let mut sums = LevelSums::default();
         for (level, known) in known.levels.into_iter().map(seen_as).enumerate() {
             for direction in Direction::BOTH {
                 sums.0[direction] += known.0[direction];
@@ -187,7 +193,7 @@ impl World {
             if let Some(amounts) = amounts
                 && self.short.is_none()
             {
-                let Amounts { packets, bytes, last_seen } = amounts[level];
+                let FlowLevelCounts { packets, bytes, last_seen } = amounts[level];
                 assert_eq!((packets, bytes), (known.0, known.1), "{id:?} {why:?} level {level}");
                 let last = last_seen.to_server.max(last_seen.to_client);
                 // A level reports the time of counting, which may be a little later.
@@ -205,7 +211,7 @@ impl World {
         }
     }
 
-    fn amounts(&self, id: FlowId) -> [Amounts; 3] {
+    fn amounts(&self, id: FlowId) -> [FlowLevelCounts; 3] {
         LEVELS.map(|level| self.table.amounts(id, level).unwrap())
     }
 
@@ -240,7 +246,7 @@ impl World {
         self.table.remove(id, reason).unwrap();
     }
 
-    fn hear(&mut self, said: Vec<Said>) {
+    fn hear(&mut self, said: Vec<MockReply>) {
         for said in said {
             let (packets, bytes) = said.to(&mut self.table, self.now);
             self.orphans = (self.orphans.0 + packets, self.orphans.1 + bytes);

@@ -5,7 +5,7 @@
 
 use super::tests::at;
 use crate::key::FlowKey;
-use crate::level::{Answer, Command, SunkId};
+use crate::level::{Command, LevelReply, SunkId};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_testkit::random::Random;
 use std::collections::{BTreeMap, HashMap};
@@ -29,18 +29,18 @@ pub(super) struct Habits {
 
 /// A message of the level to the host.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Said {
+pub(super) enum MockReply {
     /// Counted since the last message: packets, bytes, time of the latest.
     Counted(SunkId, Direction, u64, u64, u64),
-    Answer(SunkId, Answer),
+    Answer(SunkId, LevelReply),
 }
 
 #[derive(Clone, Copy)]
-enum Work {
+enum MockTask {
     Install,
     Tell(Command),
     Count(Direction, u64),
-    Answer(Answer),
+    Answer(LevelReply),
 }
 
 struct MockEntry {
@@ -56,7 +56,7 @@ pub(super) struct MockLevel {
     habits: Habits,
     random: Random,
     entries: HashMap<FlowKey, MockEntry>,
-    work: BTreeMap<(u64, u64), (SunkId, FlowKey, Work)>,
+    work: BTreeMap<(u64, u64), (SunkId, FlowKey, MockTask)>,
     number: u64,
     /// Packets and bytes that had found an entry which no longer existed when they were to be counted.
     pub lost: (u64, u64),
@@ -77,20 +77,20 @@ impl MockLevel {
         }
     }
 
-    fn later(&mut self, now: u64, most: usize, sunk: SunkId, key: FlowKey, work: Work) {
+    fn later(&mut self, now: u64, most: usize, sunk: SunkId, key: FlowKey, work: MockTask) {
         self.number += 1;
         let when = now + self.random.within(1, most.max(2)) as u64;
         self.work.insert((when, self.number), (sunk, key, work));
     }
 
     pub(super) fn install(&mut self, now: u64, sunk: SunkId, key: FlowKey) {
-        self.later(now, self.habits.work, sunk, key, Work::Install);
+        self.later(now, self.habits.work, sunk, key, MockTask::Install);
     }
 
     pub(super) fn tell(&mut self, now: u64, sunk: SunkId, key: FlowKey, command: Command) {
         if !self.random.percent(self.habits.forgets) {
             let late = if self.random.percent(self.habits.lags) { 2_500 } else { 0 };
-            self.later(now + late, self.habits.work, sunk, key, Work::Tell(command));
+            self.later(now + late, self.habits.work, sunk, key, MockTask::Tell(command));
         }
     }
 
@@ -99,29 +99,35 @@ impl MockLevel {
     pub(super) fn packet(&mut self, now: u64, key: &FlowKey, bytes: u64) -> Option<(SunkId, Direction)> {
         let entry = self.entries.get(key).filter(|entry| !entry.marked)?;
         let (sunk, direction) = (entry.sunk, key.direction_in(&entry.key));
-        self.later(now, self.habits.flight, sunk, *key, Work::Count(direction, bytes));
+        self.later(now, self.habits.flight, sunk, *key, MockTask::Count(direction, bytes));
         Some((sunk, direction))
     }
 
     /// Does the work that is due, and returns the messages to the host.
-    pub(super) fn run(&mut self, now: u64, say: &mut Vec<Said>) {
+    pub(super) fn run(&mut self, now: u64, say: &mut Vec<MockReply>) {
         while let Some(((when, number), (sunk, key, work))) =
             self.work.first_key_value().map(|(k, v)| (*k, *v))
             && when <= now
         {
             self.work.remove(&(when, number));
             match work {
-                Work::Install => {
+                MockTask::Install => {
                     let full = self.entries.len() >= self.habits.room || self.entries.contains_key(&key);
                     if full || self.random.percent(self.habits.refuses) {
-                        self.later(when, self.habits.work, sunk, key, Work::Answer(Answer::Refused));
+                        self.later(when, self.habits.work, sunk, key, MockTask::Answer(LevelReply::Refused));
                     } else {
                         let counted = PerDirection::default();
                         self.entries.insert(key, MockEntry { sunk, key, marked: false, counted });
-                        self.later(when, self.habits.work, sunk, key, Work::Answer(Answer::Installed));
+                        self.later(
+                            when,
+                            self.habits.work,
+                            sunk,
+                            key,
+                            MockTask::Answer(LevelReply::Installed),
+                        );
                     }
                 }
-                Work::Count(direction, bytes) => match self.entries.get_mut(&key) {
+                MockTask::Count(direction, bytes) => match self.entries.get_mut(&key) {
                     Some(entry) if entry.sunk == sunk => {
                         let (packets, sum, last) = &mut entry.counted[direction];
                         (*packets, *sum, *last) = (*packets + 1, *sum + bytes, when);
@@ -129,38 +135,44 @@ impl MockLevel {
                     }
                     _ => self.lost = (self.lost.0 + 1, self.lost.1 + bytes),
                 },
-                Work::Tell(command) => {
+                MockTask::Tell(command) => {
                     let answer = self.obey(sunk, &key, command, say);
-                    self.later(when, self.habits.work, sunk, key, Work::Answer(answer));
+                    self.later(when, self.habits.work, sunk, key, MockTask::Answer(answer));
                 }
-                Work::Answer(answer) => say.push(Said::Answer(sunk, answer)),
+                MockTask::Answer(answer) => say.push(MockReply::Answer(sunk, answer)),
             }
         }
     }
 
-    fn obey(&mut self, sunk: SunkId, key: &FlowKey, command: Command, say: &mut Vec<Said>) -> Answer {
+    fn obey(
+        &mut self,
+        sunk: SunkId,
+        key: &FlowKey,
+        command: Command,
+        say: &mut Vec<MockReply>,
+    ) -> LevelReply {
         let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.sunk == sunk) else {
-            return Answer::Deleted;
+            return LevelReply::Deleted;
         };
         match command {
             Command::Mark => {
                 entry.marked = true;
-                Answer::Marked
+                LevelReply::Marked
             }
             Command::Read => {
                 entry.read(say);
-                Answer::Read
+                LevelReply::Read
             }
             Command::Delete => {
                 entry.read(say);
                 self.entries.remove(key);
-                Answer::Deleted
+                LevelReply::Deleted
             }
         }
     }
 
     /// Reports the counters of a random share of the entries.
-    pub(super) fn report(&mut self, percent: usize, say: &mut Vec<Said>) {
+    pub(super) fn report(&mut self, percent: usize, say: &mut Vec<MockReply>) {
         let mut entries: Vec<&mut MockEntry> = self.entries.values_mut().collect();
         // The order of the map is random; the test must be deterministic.
         entries.sort_unstable_by_key(|entry| (entry.sunk.serial, entry.sunk.turn));
@@ -185,7 +197,7 @@ impl MockLevel {
         });
         work.retain(|_, (sunk, _, work)| {
             let new = names.get(sunk).copied();
-            if let (None, Work::Count(_, bytes)) = (new, work) {
+            if let (None, MockTask::Count(_, bytes)) = (new, work) {
                 lose(1, *bytes);
             }
             *sunk = new.unwrap_or(*sunk);
@@ -195,7 +207,10 @@ impl MockLevel {
 
     /// Stays with a packet under way that has found their entry.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = SunkId> {
-        self.work.values().filter(|(_, _, work)| matches!(work, Work::Count(..))).map(|(sunk, _, _)| *sunk)
+        self.work
+            .values()
+            .filter(|(_, _, work)| matches!(work, MockTask::Count(..)))
+            .map(|(sunk, _, _)| *sunk)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -204,26 +219,26 @@ impl MockLevel {
 }
 
 impl MockEntry {
-    fn read(&mut self, say: &mut Vec<Said>) {
+    fn read(&mut self, say: &mut Vec<MockReply>) {
         for direction in Direction::BOTH {
             let (packets, bytes, last) = core::mem::take(&mut self.counted[direction]);
             if packets > 0 {
-                say.push(Said::Counted(self.sunk, direction, packets, bytes, last));
+                say.push(MockReply::Counted(self.sunk, direction, packets, bytes, last));
             }
         }
     }
 }
 
-impl Said {
+impl MockReply {
     /// Passes the message to the table. Returns the amounts that the table did not take.
     pub(super) fn to(self, table: &mut super::FlowTable<u32>, now: u64) -> (u64, u64) {
         match self {
-            Said::Counted(sunk, direction, packets, bytes, last) => {
+            MockReply::Counted(sunk, direction, packets, bytes, last) => {
                 if !table.credit(sunk, direction, packets, bytes, at(last)) {
                     return (packets, bytes);
                 }
             }
-            Said::Answer(sunk, answer) => {
+            MockReply::Answer(sunk, answer) => {
                 table.answered(sunk, answer, at(now));
             }
         }

@@ -15,7 +15,7 @@ const CAPACITY: u32 = 8;
 
 /// The test's record of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Known {
+struct MoveTestFlow {
     table: usize,
     packets: u64,
     bytes: u64,
@@ -27,9 +27,9 @@ struct Known {
     moved: u64,
 }
 
-struct Tables {
+struct MoveTestTables {
     tables: Vec<FlowTable<u32>>,
-    known: HashMap<u16, Known>,
+    known: HashMap<u16, MoveTestFlow>,
     /// Flows, packets and bytes of those that ended.
     ended: [u64; 3],
     now: u64,
@@ -43,9 +43,9 @@ fn number_of(ext: u32) -> u16 {
     (ext >> 16) as u16
 }
 
-impl Tables {
+impl MoveTestTables {
     fn new() -> Self {
-        Tables {
+        MoveTestTables {
             tables: (0..TABLES).map(|_| FlowTable::new(&config(CAPACITY)).unwrap()).collect(),
             known: HashMap::new(),
             ended: [0; 3],
@@ -81,7 +81,7 @@ impl Tables {
             Lookup::Created { id } => {
                 let ext = u32::from(flow) << 16 | 7;
                 self.tables[table].get_mut(id).unwrap().ext = ext;
-                let known = Known {
+                let known = MoveTestFlow {
                     table,
                     packets: 0,
                     bytes: 0,
@@ -166,7 +166,7 @@ impl Tables {
     }
 }
 
-fn assert_same(entry: &FlowEntry<u32>, known: &Known) {
+fn assert_same(entry: &FlowEntry<u32>, known: &MoveTestFlow) {
     let of = |amounts: &PerDirection<u64>| amounts.to_server + amounts.to_client;
     assert_eq!(
         (of(&entry.packets), of(&entry.bytes), entry.start, entry.last_seen, entry.state(), entry.ext),
@@ -175,7 +175,7 @@ fn assert_same(entry: &FlowEntry<u32>, known: &Known) {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum MoveTestStep {
     Packet { flow: u16, bytes: u32, reply: bool, wait: u64 },
     Move { flow: u16, to: usize },
     State { flow: u16, state: usize },
@@ -183,29 +183,29 @@ enum Step {
     Remove { flow: u16 },
 }
 
-fn steps() -> impl Strategy<Value = Step> {
+fn steps() -> impl Strategy<Value = MoveTestStep> {
     prop_oneof![
         6 => (0..FLOWS, 60_u32..1500, any::<bool>(), 0_u64..500)
-            .prop_map(|(flow, bytes, reply, wait)| Step::Packet { flow, bytes, reply, wait }),
-        6 => (0..FLOWS, 0..TABLES).prop_map(|(flow, to)| Step::Move { flow, to }),
-        1 => (0..FLOWS, 0..4_usize).prop_map(|(flow, state)| Step::State { flow, state }),
-        1 => (0..TABLES, 0_u64..40_000).prop_map(|(table, wait)| Step::Expire { table, wait }),
-        1 => (0..FLOWS).prop_map(|flow| Step::Remove { flow }),
+            .prop_map(|(flow, bytes, reply, wait)| MoveTestStep::Packet { flow, bytes, reply, wait }),
+        6 => (0..FLOWS, 0..TABLES).prop_map(|(flow, to)| MoveTestStep::Move { flow, to }),
+        1 => (0..FLOWS, 0..4_usize).prop_map(|(flow, state)| MoveTestStep::State { flow, state }),
+        1 => (0..TABLES, 0_u64..40_000).prop_map(|(table, wait)| MoveTestStep::Expire { table, wait }),
+        1 => (0..FLOWS).prop_map(|flow| MoveTestStep::Remove { flow }),
     ]
 }
 
 proptest! {
     #[test]
     fn flows_that_move_lose_nothing(steps in prop::collection::vec(steps(), 1..300)) {
-        let mut all = Tables::new();
+        let mut all = MoveTestTables::new();
         for step in steps {
             match step {
-                Step::Packet { flow, bytes, reply, wait } => {
+                MoveTestStep::Packet { flow, bytes, reply, wait } => {
                     all.now += wait;
                     all.packet(flow, bytes, reply);
                 }
-                Step::Move { flow, to } => all.move_flow(flow, to),
-                Step::State { flow, state } => {
+                MoveTestStep::Move { flow, to } => all.move_flow(flow, to),
+                MoveTestStep::State { flow, state } => {
                     if let Some(known) = all.known.get_mut(&flow) {
                         let table = &mut all.tables[known.table];
                         if let Find::Found { id, .. } | Find::Stale { id } =
@@ -216,7 +216,7 @@ proptest! {
                         }
                     }
                 }
-                Step::Expire { table, wait } => {
+                MoveTestStep::Expire { table, wait } => {
                     all.now += wait;
                     let mut ends = Vec::new();
                     all.tables[table].expire(at(all.now), u32::MAX, |_, e, _| ends.push(e.clone()));
@@ -236,7 +236,7 @@ proptest! {
                         prop_assert!(ends > at(all.now), "left over: {entry:?}");
                     }
                 }
-                Step::Remove { flow } => {
+                MoveTestStep::Remove { flow } => {
                     let Some(known) = all.known.get(&flow).copied() else { continue };
                     let found = all.tables[known.table].find(&key(flow, false), at(all.now));
                     let (Find::Found { id, .. } | Find::Stale { id }) = found else {

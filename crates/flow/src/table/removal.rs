@@ -47,7 +47,9 @@ use super::{FlowTable, wheel_of};
 use crate::entry::export::{self, ImportedFlow};
 use crate::entry::{EndReason, FlowEntry, FlowFlags, FlowState};
 use crate::key::protocol;
-use crate::level::{Amounts, Answer, Command, LevelCounters, Levels, SinkError, Stay, Step, SunkId, Task};
+use crate::level::{
+    Command, FlowLevelCounts, LevelCounters, LevelReply, Levels, SinkError, Stay, Step, SunkId, Task,
+};
 use crate::timeouts::CLASSES;
 use crate::wheel::Tick;
 use bartizan_base::{Direction, FlowId, Generation, Level, PacketDuration, PerDirection, Timestamp};
@@ -107,7 +109,7 @@ impl<E: Default> FlowTable<E> {
         let entry = self.get(id)?;
         match self.with_levels(id) {
             Some((_, levels)) if levels.since != Timestamp::ZERO => Some(levels.since),
-            Some((_, levels)) if levels.counted != <[Amounts; 2]>::default() => None,
+            Some((_, levels)) if levels.counted != <[FlowLevelCounts; 2]>::default() => None,
             _ => Some(entry.start),
         }
     }
@@ -175,7 +177,7 @@ impl<E: Default> FlowTable<E> {
     /// The amounts that one level, including the host, has counted for a flow. The entry has the sums over
     /// all levels.
     #[must_use]
-    pub fn amounts(&self, id: FlowId, level: Level) -> Option<Amounts> {
+    pub fn amounts(&self, id: FlowId, level: Level) -> Option<FlowLevelCounts> {
         let entry = self.get(id)?;
         let turned = entry.flags.contains(FlowFlags::FLIPPED);
         let below = |level: Level| {
@@ -188,10 +190,11 @@ impl<E: Default> FlowTable<E> {
         }
         let seen = self.with_levels(id).map_or(entry.last_seen, |(_, levels)| levels.host_seen);
         let lower = [below(Level::Xdp), below(Level::Rtl)];
-        let rest = |all: &PerDirection<u64>, of: fn(&Amounts) -> &PerDirection<u64>, direction| {
+        let rest = |all: &PerDirection<u64>, of: fn(&FlowLevelCounts) -> &PerDirection<u64>, direction| {
             lower.iter().fold(all[direction], |rest, level| rest.saturating_sub(of(level)[direction]))
         };
-        let mut host = Amounts { last_seen: PerDirection::new(seen, seen), ..Amounts::default() };
+        let mut host =
+            FlowLevelCounts { last_seen: PerDirection::new(seen, seen), ..FlowLevelCounts::default() };
         for direction in Direction::BOTH {
             host.packets[direction] = rest(&entry.packets, |level| &level.packets, direction);
             host.bytes[direction] = rest(&entry.bytes, |level| &level.bytes, direction);
@@ -289,28 +292,28 @@ impl<E: Default> FlowTable<E> {
     }
 
     /// Takes a level's answer. `false`: no answer was expected, and this one is counted.
-    pub fn answered(&mut self, sunk: SunkId, answer: Answer, now: Timestamp) -> bool {
+    pub fn answered(&mut self, sunk: SunkId, answer: LevelReply, now: Timestamp) -> bool {
         let id = sunk.id;
         let stay = self.stay(id).filter(|stay| stay.sunk == sunk && stay.step != Step::Left);
         let told = self.with_levels(id).is_some_and(|(_, levels)| levels.told);
         match (stay.map(|stay| stay.step), answer) {
-            (Some(Step::Installing), Answer::Installed) => {
+            (Some(Step::Installing), LevelReply::Installed) => {
                 self.set_level(id, sunk.level);
                 self.go(id, Step::Active, None);
             }
-            (Some(Step::Withdrawing), Answer::Installed) => {
+            (Some(Step::Withdrawing), LevelReply::Installed) => {
                 self.set_level(id, sunk.level);
                 self.go_and_tell(id, Step::Marking, now);
             }
-            (Some(Step::Installing | Step::Withdrawing), Answer::Refused) => {
+            (Some(Step::Installing | Step::Withdrawing), LevelReply::Refused) => {
                 self.level_counters.refused += 1;
                 self.left(id, now);
             }
-            (Some(Step::Marking), Answer::Marked) if told => {
+            (Some(Step::Marking), LevelReply::Marked) if told => {
                 self.go(id, Step::Grace, Some((now, self.waits.grace)));
             }
-            (Some(Step::Reading), Answer::Read) if told => self.go_and_tell(id, Step::Deleting, now),
-            (Some(_), Answer::Deleted) => self.left(id, now),
+            (Some(Step::Reading), LevelReply::Read) if told => self.go_and_tell(id, Step::Deleting, now),
+            (Some(_), LevelReply::Deleted) => self.left(id, now),
             _ => {
                 self.level_counters.strays += 1;
                 return false;

@@ -4,7 +4,7 @@
 use super::tests::{at, config, created, key, none};
 use super::*;
 use crate::entry::export::ImportedFlow;
-use crate::level::{Amounts, Answer, Command, SinkError, SunkId, Task};
+use crate::level::{Command, FlowLevelCounts, LevelReply, SinkError, SunkId, Task};
 
 const FIRST: Generation = Generation(1);
 /// More than a tick, the longest delay of a timer.
@@ -33,20 +33,20 @@ fn tell(sunk: SunkId, command: Command) -> Vec<Task> {
 /// Offloads a flow, confirmed by the level.
 fn sink(t: &mut FlowTable<u32>, id: FlowId, level: Level, millis: u64) -> SunkId {
     let sunk = t.sink(id, level, FIRST, at(millis)).unwrap();
-    assert!(t.answered(sunk, Answer::Installed, at(millis)));
+    assert!(t.answered(sunk, LevelReply::Installed, at(millis)));
     sunk
 }
 
 /// The level carries out a removal. Returns the time of its end.
 fn remove_below(t: &mut FlowTable<u32>, sunk: SunkId, millis: u64) -> u64 {
     assert_eq!(tasks(t, millis), tell(sunk, Command::Mark));
-    assert!(t.answered(sunk, Answer::Marked, at(millis)));
+    assert!(t.answered(sunk, LevelReply::Marked, at(millis)));
     assert_eq!(tasks(t, millis), [], "grace");
     let read = millis + 10 + TICK;
     assert_eq!(tasks(t, read), tell(sunk, Command::Read));
-    assert!(t.answered(sunk, Answer::Read, at(read)));
+    assert!(t.answered(sunk, LevelReply::Read, at(read)));
     assert_eq!(tasks(t, read), tell(sunk, Command::Delete));
-    assert!(t.answered(sunk, Answer::Deleted, at(read)));
+    assert!(t.answered(sunk, LevelReply::Deleted, at(read)));
     read
 }
 
@@ -61,7 +61,7 @@ fn a_flow_sinks_and_comes_back_in_steps() {
     assert_eq!((sunk.flow(), sunk.level(), step(&t, id)), (id, Level::Xdp, Step::Installing));
     assert_eq!(t.get(id).unwrap().level(), Level::Host, "as long as the level has not answered");
     assert_eq!(t.sink(id, Level::Rtl, FIRST, at(10)), Err(SinkError::There));
-    assert!(t.answered(sunk, Answer::Installed, at(20)));
+    assert!(t.answered(sunk, LevelReply::Installed, at(20)));
     let stay = t.stay(id).unwrap();
     assert_eq!((stay.sunk, stay.step, stay.generation, stay.since), (sunk, Step::Active, FIRST, at(10)));
     assert_eq!((t.get(id).unwrap().level(), t.since(id)), (Level::Xdp, Some(at(10))));
@@ -72,18 +72,18 @@ fn a_flow_sinks_and_comes_back_in_steps() {
     t.account(id, direction, 50, at(950), true);
     assert!(t.raise(id, at(1_000)));
     assert_eq!(step(&t, id), Step::Marking);
-    assert!(!t.answered(sunk, Answer::Marked, at(1_000)), "it was not told yet");
+    assert!(!t.answered(sunk, LevelReply::Marked, at(1_000)), "it was not told yet");
     assert_eq!(tasks(&mut t, 1_000), tell(sunk, Command::Mark));
-    assert!(!t.answered(sunk, Answer::Read, at(1_000)), "out of turn");
-    assert!(t.answered(sunk, Answer::Marked, at(1_001)));
+    assert!(!t.answered(sunk, LevelReply::Read, at(1_000)), "out of turn");
+    assert!(t.answered(sunk, LevelReply::Marked, at(1_001)));
     // Within the grace, and after it until the last answer, the level's counts are credited.
     assert!(t.credit(sunk, Direction::ToServer, 1, 100, at(1_001)));
     let over = 1_011 + TICK;
     assert_eq!(tasks(&mut t, over), tell(sunk, Command::Read));
     assert!(t.credit(sunk, Direction::ToServer, 1, 100, at(1_002)));
-    assert!(t.answered(sunk, Answer::Read, at(over)));
+    assert!(t.answered(sunk, LevelReply::Read, at(over)));
     assert_eq!(tasks(&mut t, over), tell(sunk, Command::Delete));
-    assert!(t.answered(sunk, Answer::Deleted, at(over)));
+    assert!(t.answered(sunk, LevelReply::Deleted, at(over)));
     assert_eq!((step(&t, id), t.stay(id), tasks(&mut t, over + 5_000)), (Step::Back, None, vec![]));
     assert_eq!(t.since(id), Some(at(over)), "it came back");
     let flow = t.get(id).unwrap();
@@ -95,7 +95,7 @@ fn a_flow_sinks_and_comes_back_in_steps() {
     assert_eq!(host.last_seen, PerDirection::new(at(950), at(950)));
     assert_eq!((xdp.packets, xdp.bytes), (PerDirection::new(5, 2), PerDirection::new(500, 2_000)));
     assert_eq!(xdp.last_seen, PerDirection::new(at(1_002), at(800)));
-    assert_eq!(rtl, Amounts::default());
+    assert_eq!(rtl, FlowLevelCounts::default());
     let counted = t.level_counters();
     assert_eq!((counted.begun, counted.back, counted.sunk, counted.strays), (1, 1, 0, 2));
     assert!(!t.raise(id, at(2_000)), "no level has it");
@@ -110,7 +110,7 @@ fn a_refused_flow_stays_at_the_host() {
     assert_eq!(t.sink(id, Level::Host, FIRST, at(0)), Err(SinkError::Host));
     assert_eq!(t.sink(FlowId(3), Level::Xdp, FIRST, at(0)), Err(SinkError::NoFlow));
     let first = t.sink(id, Level::Rtl, FIRST, at(0)).unwrap();
-    assert!(t.answered(first, Answer::Refused, at(1)));
+    assert!(t.answered(first, LevelReply::Refused, at(1)));
     assert_eq!(
         (step(&t, id), t.since(id)),
         (Step::Back, Some(t.get(id).unwrap().start)),
@@ -119,14 +119,14 @@ fn a_refused_flow_stays_at_the_host() {
     // To the next level; the flow is to leave it before the level answers.
     let second = t.sink(id, Level::Xdp, FIRST, at(2)).unwrap();
     assert_ne!(first, second);
-    assert!(!t.answered(first, Answer::Installed, at(2)), "that stay is over");
+    assert!(!t.answered(first, LevelReply::Installed, at(2)), "that stay is over");
     assert!(t.raise(id, at(3)));
     assert_eq!((step(&t, id), tasks(&mut t, 4)), (Step::Withdrawing, vec![]));
-    assert!(t.answered(second, Answer::Refused, at(5)));
+    assert!(t.answered(second, LevelReply::Refused, at(5)));
     assert_eq!((step(&t, id), t.level_counters().refused), (Step::Back, 2));
     let third = t.sink(id, Level::Xdp, FIRST, at(6)).unwrap();
     assert!(!t.begin_end(id, EndReason::Shutdown, at(7)));
-    assert!(t.answered(third, Answer::Installed, at(8)));
+    assert!(t.answered(third, LevelReply::Installed, at(8)));
     let over = remove_below(&mut t, third, 8);
     assert_eq!(tasks(&mut t, over), [Task::End { id, reason: EndReason::Shutdown }]);
     assert_eq!(t.get(id).unwrap().level(), Level::Xdp);
@@ -147,16 +147,16 @@ fn a_silent_flow_ends_when_its_last_counters_are_read_and_one_that_was_not_silen
         assert!(matches!(t.find(&key(TCP, false), at(due)), Find::Found { .. }));
         assert_eq!(t.expire(at(due), 100, none), 0);
         assert_eq!(tasks(&mut t, due), tell(sunk, Command::Mark));
-        assert!(t.answered(sunk, Answer::Marked, at(due)));
+        assert!(t.answered(sunk, LevelReply::Marked, at(due)));
         assert_eq!(tasks(&mut t, due + 10 + TICK), tell(sunk, Command::Read));
         match seen {
             Some(seen) if by_level => assert!(t.credit(sunk, Direction::ToServer, 1, 60, at(seen))),
             Some(seen) => drop(t.account(id, Direction::ToServer, 60, at(seen), true)),
             None => {}
         }
-        assert!(t.answered(sunk, Answer::Read, at(due + 500)));
+        assert!(t.answered(sunk, LevelReply::Read, at(due + 500)));
         assert_eq!(tasks(&mut t, due + 500), tell(sunk, Command::Delete));
-        assert!(t.answered(sunk, Answer::Deleted, at(due + 500)));
+        assert!(t.answered(sunk, LevelReply::Deleted, at(due + 500)));
         let over = tasks(&mut t, due + 500);
         if seen.is_some() {
             assert_eq!((over, step(&t, id)), (vec![], Step::Back));
@@ -176,7 +176,7 @@ fn a_silent_flow_ends_when_its_last_counters_are_read_and_one_that_was_not_silen
         let next = created(t.find_or_insert(&key(TCP, false), at(due + 600), none));
         assert_eq!(next, id);
         assert!(!t.credit(sunk, Direction::ToServer, 1, 100, at(due + 600)));
-        assert!(!t.answered(sunk, Answer::Deleted, at(due + 600)));
+        assert!(!t.answered(sunk, LevelReply::Deleted, at(due + 600)));
         let counted = t.level_counters();
         assert_eq!((counted.orphan_packets, counted.orphan_bytes, counted.strays), (8, 800, 1));
         assert_eq!(t.get(next).unwrap().packets, PerDirection::new(0, 0));
@@ -189,7 +189,7 @@ fn a_packet_in_the_last_moment_keeps_a_silent_flow() {
         let (mut t, id) = with_flow(UDP);
         let sunk = sink(&mut t, id, Level::Xdp, 0);
         assert!(!t.begin_end(id, reason, at(200_000)));
-        assert!(t.answered(sunk, Answer::Deleted, at(200_000)));
+        assert!(t.answered(sunk, LevelReply::Deleted, at(200_000)));
         assert_eq!(step(&t, id), Step::Left);
         t.account(id, Direction::ToServer, 60, at(200_000), true);
         let over = if kept { vec![] } else { vec![Task::End { id, reason }] };
@@ -206,14 +206,14 @@ fn a_level_that_does_not_answer_is_waited_for_by_the_clock() {
             let sunk = t.sink(id, Level::Xdp, FIRST, at(0)).unwrap();
             let mut now = 0;
             if answers > 0 {
-                t.answered(sunk, Answer::Installed, at(0));
+                t.answered(sunk, LevelReply::Installed, at(0));
             }
             if ends {
                 assert!(!t.begin_end(id, EndReason::Shutdown, at(0)));
             } else {
                 t.raise(id, at(0));
             }
-            for (answer, command) in [(Answer::Marked, Command::Mark), (Answer::Read, Command::Read)]
+            for (answer, command) in [(LevelReply::Marked, Command::Mark), (LevelReply::Read, Command::Read)]
                 .iter()
                 .take(answers.max(1) - 1)
             {
@@ -235,7 +235,7 @@ fn a_level_that_does_not_answer_is_waited_for_by_the_clock() {
             assert_eq!(t.sink(id, Level::Rtl, FIRST, at(now + 2_000)), Err(SinkError::Unanswered));
             // Late counts are credited, late answers have no effect.
             assert!(t.credit(sunk, Direction::ToServer, 1, 10, at(now)));
-            assert!(!t.answered(sunk, Answer::Deleted, at(now + 2_000)));
+            assert!(!t.answered(sunk, LevelReply::Deleted, at(now + 2_000)));
             assert_eq!(t.get(id).unwrap().bytes.to_server, 110);
         }
     }
@@ -245,7 +245,7 @@ fn a_level_that_does_not_answer_is_waited_for_by_the_clock() {
 fn a_level_that_is_taken_away_gives_its_flows_back() {
     let (mut t, id) = with_flow(UDP);
     let sunk = sink(&mut t, id, Level::Rtl, 0);
-    assert!(t.answered(sunk, Answer::Deleted, at(5)));
+    assert!(t.answered(sunk, LevelReply::Deleted, at(5)));
     assert_eq!((step(&t, id), t.level_counters().back), (Step::Back, 1));
     let again = sink(&mut t, id, Level::Xdp, 6);
     assert_eq!(t.stay(id).unwrap().sunk, again);
@@ -323,7 +323,7 @@ fn a_turned_flow_turns_what_all_levels_counted() {
     let rtl = t.amounts(id, Level::Rtl).unwrap();
     assert_eq!((rtl.packets, rtl.last_seen), (PerDirection::new(1, 6), PerDirection::new(at(3), at(2))));
     assert_eq!(t.amounts(id, Level::Host).unwrap().packets, PerDirection::new(0, 1));
-    assert!(t.answered(first, Answer::Deleted, at(4)));
+    assert!(t.answered(first, LevelReply::Deleted, at(4)));
     let second = sink(&mut t, id, Level::Xdp, 5);
     t.credit(second, Direction::ToServer, 2, 20, at(6));
     assert_eq!(t.amounts(id, Level::Xdp).unwrap().packets, PerDirection::new(2, 0));
@@ -348,12 +348,12 @@ fn a_stay_goes_with_its_flow_to_another_table() {
     // Without an answer so far: the flow is to leave once the level answers.
     let (mut new, to) = moved(&t, id);
     assert_eq!((step(&new, to), new.level_counters().sunk), (Step::Withdrawing, 1));
-    assert!(!new.answered(old, Answer::Installed, at(6)), "the old name is no name here");
+    assert!(!new.answered(old, LevelReply::Installed, at(6)), "the old name is no name here");
     let sunk = new.stay(to).unwrap().sunk;
-    assert!(new.answered(sunk, Answer::Installed, at(6)));
+    assert!(new.answered(sunk, LevelReply::Installed, at(6)));
     assert_eq!(tasks(&mut new, 6), tell(sunk, Command::Mark));
     // At the level: the stay continues.
-    t.answered(old, Answer::Installed, at(1));
+    t.answered(old, LevelReply::Installed, at(1));
     t.credit(old, Direction::ToServer, 1, 50, at(2));
     let (mut new, to) = moved(&t, id);
     let stay = new.stay(to).unwrap();
@@ -364,20 +364,20 @@ fn a_stay_goes_with_its_flow_to_another_table() {
     // In removal: starts again from the mark.
     t.begin_end(id, EndReason::TcpReuse, at(3));
     tasks(&mut t, 3);
-    t.answered(old, Answer::Marked, at(3));
+    t.answered(old, LevelReply::Marked, at(3));
     let (mut new, to) = moved(&t, id);
     assert_eq!(new.find(&key(TCP, false), at(5)), Find::Missing, "its key was given up");
     let sunk = new.stay(to).unwrap().sunk;
     let over = remove_below(&mut new, sunk, 5);
     assert_eq!(tasks(&mut new, over), [Task::End { id: to, reason: EndReason::TcpReuse }]);
     // Over, and moved back.
-    t.answered(old, Answer::Deleted, at(4));
+    t.answered(old, LevelReply::Deleted, at(4));
     assert_eq!(step(&t, id), Step::Left);
     let (mut new, to) = moved(&t, id);
     assert_eq!(tasks(&mut new, 5), [Task::End { id: to, reason: EndReason::TcpReuse }]);
     let (mut t, id) = with_flow(UDP);
     let sunk = sink(&mut t, id, Level::Xdp, 0);
-    t.answered(sunk, Answer::Deleted, at(1));
+    t.answered(sunk, LevelReply::Deleted, at(1));
     let (new, to) = moved(&t, id);
     assert_eq!((step(&new, to), new.level_counters().sunk), (Step::Back, 0));
 }
@@ -411,7 +411,7 @@ fn flows_that_never_sink_cost_what_they_did() {
     assert_eq!(before.touched, entry + t.index.bytes() + wheels + size_of::<FlowTable<u32>>());
     let sunk = sink(&mut t, id, Level::Xdp, 0);
     assert_eq!(t.memory().touched - before.touched, 8 * 1_000_000 + 128);
-    assert!(t.answered(sunk, Answer::Deleted, at(1)));
+    assert!(t.answered(sunk, LevelReply::Deleted, at(1)));
     t.remove(id, EndReason::Shutdown);
     assert_eq!(t.memory().touched - before.touched, 8 * 1_000_000);
 }

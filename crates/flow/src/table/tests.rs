@@ -411,7 +411,7 @@ fn bad_sizes_are_refused_and_memory_is_reserved_not_touched() {
 
 /// A straightforward table, as a model.
 #[derive(Default)]
-struct Model {
+struct TableModel {
     flows: HashMap<FlowKey, (FlowState, Timestamp, u64, FlowKey)>,
     serial: u64,
 }
@@ -427,7 +427,7 @@ fn timeout(key: &FlowKey, state: FlowState) -> u64 {
     }
 }
 
-impl Model {
+impl TableModel {
     fn due(&self, key: &FlowKey) -> Option<Timestamp> {
         let (state, last, _, opener) = self.flows.get(key)?;
         Some(*last + PacketDuration::from_millis(timeout(opener, *state)))
@@ -435,22 +435,22 @@ impl Model {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum TableTestStep {
     Packet { flow: u16, reply: bool, wait: u64 },
     State { flow: u16, state: usize },
     Expire { wait: u64, budget: u32 },
     Remove { flow: u16 },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<TableTestStep>> {
     let wait = || prop_oneof![5 => 0_u64..50, 3 => 0_u64..40_000, 1 => 0_u64..1_000_000];
     let flow = || 0_u16..40;
     prop::collection::vec(
         prop_oneof![
-            8 => (flow(), any::<bool>(), wait()).prop_map(|(flow, reply, wait)| Step::Packet { flow, reply, wait }),
-            2 => (flow(), 0_usize..5).prop_map(|(flow, state)| Step::State { flow, state }),
-            2 => (wait(), 0_u32..60).prop_map(|(wait, budget)| Step::Expire { wait, budget }),
-            1 => flow().prop_map(|flow| Step::Remove { flow }),
+            8 => (flow(), any::<bool>(), wait()).prop_map(|(flow, reply, wait)| TableTestStep::Packet { flow, reply, wait }),
+            2 => (flow(), 0_usize..5).prop_map(|(flow, state)| TableTestStep::State { flow, state }),
+            2 => (wait(), 0_u32..60).prop_map(|(wait, budget)| TableTestStep::Expire { wait, budget }),
+            1 => flow().prop_map(|flow| TableTestStep::Remove { flow }),
         ],
         1..300,
     )
@@ -461,11 +461,11 @@ proptest! {
     #[test]
     fn behaves_like_a_map_with_a_list_of_timeouts(steps in steps()) {
         let mut t = table(64);
-        let mut model = Model::default();
+        let mut model = TableModel::default();
         let mut now = 0_u64;
         for step in steps {
             match step {
-                Step::Packet { flow, reply, wait } => {
+                TableTestStep::Packet { flow, reply, wait } => {
                     now += wait;
                     let key = key(flow, reply);
                     let stale = model.due(&key).is_some_and(|due| at(now) >= due);
@@ -496,13 +496,13 @@ proptest! {
                     known.1 = at(now);
                     known.0 = state;
                 }
-                Step::State { flow, state } => {
+                TableTestStep::State { flow, state } => {
                     if let Find::Found { id, .. } | Find::Stale { id } = t.find(&key(flow, false), at(now)) {
                         t.set_state(id, FlowState::ALL[state]);
                         model.flows.get_mut(&key(flow, false)).unwrap().0 = FlowState::ALL[state];
                     }
                 }
-                Step::Expire { wait, budget } => {
+                TableTestStep::Expire { wait, budget } => {
                     now += wait;
                     let mut ended = Vec::new();
                     t.expire(at(now), budget, |_, f, _| ended.push(*f.key()));
@@ -519,7 +519,7 @@ proptest! {
                         }
                     }
                 }
-                Step::Remove { flow } => {
+                TableTestStep::Remove { flow } => {
                     if let Find::Found { id, .. } | Find::Stale { id } = t.find(&key(flow, true), at(now)) {
                         prop_assert!(t.remove(id, EndReason::Forced).is_some());
                         prop_assert!(t.remove(id, EndReason::Forced).is_none());

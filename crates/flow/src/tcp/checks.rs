@@ -5,7 +5,7 @@
 
 use super::peer::PeerFlags;
 use super::session::SessionFlags;
-use super::step::{Handled, Step};
+use super::step::{HandlerResult, SegmentStep};
 use super::{PacketKind, StreamEvent, TcpFlags, TcpState};
 
 const OPENS_OR_CLOSES: TcpFlags = TcpFlags::SYN.union(TcpFlags::FIN).union(TcpFlags::RST);
@@ -15,7 +15,7 @@ const SMALL_WINDOW: u32 = 1024;
 /// Tolerance for a shrinking window, in bytes.
 const SHRINK_MARGIN: u32 = 32;
 
-impl Step<'_, '_> {
+impl SegmentStep<'_, '_> {
     /// Whether the packet needs no state handler.
     pub(crate) fn settled_early(&mut self) -> bool {
         if self.is_keep_alive() {
@@ -188,7 +188,7 @@ impl Step<'_, '_> {
     }
 
     /// Handles a closed session, in which only traffic that shows a RST to be forged matters.
-    pub(crate) fn closed(&mut self) -> Handled {
+    pub(crate) fn closed(&mut self) -> HandlerResult {
         if self.has(TcpFlags::RST) {
             return Ok(());
         }

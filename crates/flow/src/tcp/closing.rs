@@ -3,14 +3,14 @@
 //! closed first, `close_wait` that the client did.
 
 use super::session::{SessionFlags, WINDOW_SLACK};
-use super::step::{Handled, Rejected, Step};
+use super::step::{HandlerResult, Rejected, SegmentStep};
 use super::{StreamEvent, TcpFlags, TcpState};
 
 const FIN_ACK: TcpFlags = TcpFlags::FIN.union(TcpFlags::ACK);
 
-impl Step<'_, '_> {
+impl SegmentStep<'_, '_> {
     /// RST in every closing state.
-    fn closing_rst(&mut self) -> Handled {
+    fn closing_rst(&mut self) -> HandlerResult {
         if let Err(refused) = self.validate_rst() {
             return if self.is_rst_that_is_not_believed() { Ok(()) } else { Err(refused) };
         }
@@ -19,7 +19,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    fn closing_timestamp(&mut self) -> Handled {
+    fn closing_timestamp(&mut self) -> HandlerResult {
         if self.is(SessionFlags::TIMESTAMP) { self.validate_timestamp() } else { Ok(()) }
     }
 
@@ -67,7 +67,7 @@ impl Step<'_, '_> {
     }
 
     /// Forwards, without effect, a packet beside the last steps of a close, if its receiver may accept it.
-    fn let_on(&mut self, event: StreamEvent) -> Handled {
+    fn let_on(&mut self, event: StreamEvent) -> HandlerResult {
         if self.session.sees_all(self.config) { self.validate_ack_or(event) } else { Ok(()) }
     }
 
@@ -75,7 +75,7 @@ impl Step<'_, '_> {
     /// observer, and with FINs that cross or are retransmitted, numbers differ from those that the state
     /// expects, but the receiver still accepts them or answers with an ACK (RFC 9293 section 3.10.7.4). Such
     /// a packet passes and changes no state.
-    fn refuse(&mut self, event: StreamEvent) -> Handled {
+    fn refuse(&mut self, event: StreamEvent) -> HandlerResult {
         if !self.is_near_the_window() || !self.has(TcpFlags::ACK) || !self.ack_is_acceptable() {
             return self.reject(event);
         }
@@ -94,7 +94,7 @@ impl Step<'_, '_> {
             && (self.in_window() || self.segment.end().at_most(snd.last_ack.plus(snd.window)))
     }
 
-    pub(crate) fn fin_wait1(&mut self) -> Handled {
+    pub(crate) fn fin_wait1(&mut self) -> HandlerResult {
         if self.has(TcpFlags::RST) {
             self.closing_rst()
         } else if self.has(FIN_ACK) {
@@ -113,7 +113,7 @@ impl Step<'_, '_> {
         }
     }
 
-    fn fin_wait1_fin_ack(&mut self) -> Handled {
+    fn fin_wait1_fin_ack(&mut self) -> HandlerResult {
         let mut again = self.is_retransmission();
         if !again && !self.to_server() && self.is_fin_again() {
             self.mark_retransmission();
@@ -138,7 +138,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    fn fin_wait1_fin(&mut self) -> Handled {
+    fn fin_wait1_fin(&mut self) -> HandlerResult {
         let again = self.is_retransmission();
         if !again && !self.fin_fits(1) {
             return self.refuse(StreamEvent::Fin1FinWrongSeq);
@@ -158,7 +158,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    fn fin_wait1_ack(&mut self) -> Handled {
+    fn fin_wait1_ack(&mut self) -> HandlerResult {
         let again = self.is_retransmission();
         self.validate_ack_or(StreamEvent::Fin1InvalidAck)?;
         let (seq, ack) = (self.segment.seq, self.segment.ack);
@@ -184,7 +184,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    pub(crate) fn fin_wait2(&mut self) -> Handled {
+    pub(crate) fn fin_wait2(&mut self) -> HandlerResult {
         if self.has(TcpFlags::RST) {
             self.closing_rst()
         } else if self.has(TcpFlags::FIN) {
@@ -200,7 +200,7 @@ impl Step<'_, '_> {
         }
     }
 
-    fn fin_wait2_fin(&mut self) -> Handled {
+    fn fin_wait2_fin(&mut self) -> HandlerResult {
         let again = if self.is_fin_again() {
             self.mark_retransmission();
             true
@@ -227,7 +227,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    fn fin_wait2_ack(&mut self) -> Handled {
+    fn fin_wait2_ack(&mut self) -> HandlerResult {
         let again = self.is_retransmission();
         self.validate_ack_or(StreamEvent::Fin2InvalidAck)?;
         if !again {
@@ -245,7 +245,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    pub(crate) fn closing(&mut self) -> Handled {
+    pub(crate) fn closing(&mut self) -> HandlerResult {
         if self.has(TcpFlags::RST) {
             return self.closing_rst();
         }
@@ -280,7 +280,7 @@ impl Step<'_, '_> {
         self.accept();
     }
 
-    pub(crate) fn close_wait(&mut self) -> Handled {
+    pub(crate) fn close_wait(&mut self) -> HandlerResult {
         if self.has(TcpFlags::RST) {
             self.closing_rst()
         } else if self.has(TcpFlags::FIN) {
@@ -312,7 +312,7 @@ impl Step<'_, '_> {
         }
     }
 
-    fn close_wait_ack(&mut self) -> Handled {
+    fn close_wait_ack(&mut self) -> HandlerResult {
         let again = self.is_retransmission();
         let end = self.segment.end();
         let snd = self.snd();
@@ -337,7 +337,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    pub(crate) fn last_ack_state(&mut self) -> Handled {
+    pub(crate) fn last_ack_state(&mut self) -> HandlerResult {
         if self.has(TcpFlags::RST) {
             return self.closing_rst();
         }
@@ -370,7 +370,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    pub(crate) fn time_wait(&mut self) -> Handled {
+    pub(crate) fn time_wait(&mut self) -> HandlerResult {
         if self.has(TcpFlags::RST) {
             return self.closing_rst();
         }

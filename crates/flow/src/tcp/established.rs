@@ -3,11 +3,11 @@
 
 use super::queued::OpeningSyn;
 use super::session::SessionFlags;
-use super::step::{Handled, Step};
+use super::step::{HandlerResult, SegmentStep};
 use super::{PacketKind, Seq, StreamEvent, TcpFlags, TcpState};
 
-impl Step<'_, '_> {
-    pub(crate) fn established(&mut self) -> Handled {
+impl SegmentStep<'_, '_> {
+    pub(crate) fn established(&mut self) -> HandlerResult {
         let syn_ack = TcpFlags::SYN.union(TcpFlags::ACK);
         if self.has(TcpFlags::RST) {
             self.established_rst()
@@ -61,7 +61,7 @@ impl Step<'_, '_> {
     /// connection answers with an ACK and ignores the SYN, and a client that has lost its state learns from
     /// the answer to reset the connection before it opens another (RFC 5961 section 4, RFC 9293 section
     /// 3.5.1).
-    pub(crate) fn refuse_syn(&mut self, event: StreamEvent) -> Handled {
+    pub(crate) fn refuse_syn(&mut self, event: StreamEvent) -> HandlerResult {
         let plain = !self.has(TcpFlags::ACK) && self.segment.is_empty();
         if self.config.compares() && self.to_server() && plain {
             self.event(event);
@@ -71,7 +71,7 @@ impl Step<'_, '_> {
         self.reject(event)
     }
 
-    fn established_rst(&mut self) -> Handled {
+    fn established_rst(&mut self) -> HandlerResult {
         if let Err(refused) = self.validate_rst() {
             let stray = self.is_rst_that_is_not_believed() || self.is_rst_for_an_earlier_connection();
             return if stray { Ok(()) } else { Err(refused) };
@@ -107,7 +107,7 @@ impl Step<'_, '_> {
         self.set_state(TcpState::Closed);
     }
 
-    fn established_syn_ack(&mut self) -> Handled {
+    fn established_syn_ack(&mut self) -> HandlerResult {
         if self.to_server() {
             return self.reject(StreamEvent::EstSynackToserver);
         }
@@ -124,7 +124,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    fn established_ack(&mut self) -> Handled {
+    fn established_ack(&mut self) -> HandlerResult {
         let probe = self.probe_of_other_side();
         let answers_probe = self.is(probe) && self.segment.ack == self.rcv().next_seq.plus(1);
         self.session.flags.remove(probe);
@@ -181,7 +181,7 @@ impl Step<'_, '_> {
     }
 
     /// Refuses data that ends before the last acknowledgement, with exceptions.
-    fn check_before_last_ack(&mut self) -> Handled {
+    fn check_before_last_ack(&mut self) -> HandlerResult {
         let (seq, end) = (self.segment.seq, self.segment.end());
         let snd = self.snd();
         let keep_alive = self.segment.len() <= 1 && seq == snd.next_seq.minus(1);
@@ -211,7 +211,7 @@ impl Step<'_, '_> {
     }
 
     /// The first FIN of a session, in `syn_recv` and `established`.
-    pub(crate) fn first_fin(&mut self) -> Handled {
+    pub(crate) fn first_fin(&mut self) -> HandlerResult {
         self.validate_ack_or(StreamEvent::FinInvalidAck)?;
         let (seq, end) = (self.segment.seq, self.segment.end());
         if !(seq.at_least(self.snd().last_ack) && end.at_most(self.snd().next_win)) {

@@ -5,7 +5,7 @@
 use super::config::COOKIE_REACH;
 use super::peer::PeerFlags;
 use super::session::{SessionFlags, WINDOW_SLACK};
-use super::step::Step;
+use super::step::SegmentStep;
 use super::{
     Advice, Arrival, Outcome, PacketKind, Segment, Seq, SessionPhase, StreamConfig, StreamContext,
     StreamCounters, StreamEvent, TcpFlags, TcpSession, TcpState, UrgentPolicy,
@@ -84,7 +84,7 @@ impl TcpSession {
         let stream = streams.as_deref().map(|pair| pair.stream(arrival.direction));
         let before = self.if_shown_early(streams.as_deref(), context.config);
         let reached = self.reached(segment, arrival.direction, stream);
-        let mut step = Step::new(self, segment, arrival, context, &mut *out, stream);
+        let mut step = SegmentStep::new(self, segment, arrival, context, &mut *out, stream);
         let rejected = step.run();
         let untaken = step.is_data_that_nobody_takes();
         // A SYN that arrives while another one is open is not refused in a replay, but its data is not

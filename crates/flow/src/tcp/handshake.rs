@@ -5,14 +5,14 @@ use super::peer::PeerFlags;
 use super::pickup::note_first_timestamp;
 use super::queued::Queued;
 use super::session::SessionFlags;
-use super::step::{Handled, Step};
+use super::step::{HandlerResult, SegmentStep};
 use super::{HostPolicy, StreamEvent, TcpFlags, TcpState, WSCALE_MAX};
 use bartizan_base::Direction;
 
 pub(crate) const SYN_ACK: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK);
 
-impl Step<'_, '_> {
-    pub(crate) fn syn_sent(&mut self) -> Handled {
+impl SegmentStep<'_, '_> {
+    pub(crate) fn syn_sent(&mut self) -> HandlerResult {
         if self.has(SYN_ACK) {
             return if self.to_server() { self.four_way_syn_ack() } else { self.syn_ack() };
         }
@@ -53,7 +53,7 @@ impl Step<'_, '_> {
         }
     }
 
-    fn syn_ack(&mut self) -> Handled {
+    fn syn_ack(&mut self) -> HandlerResult {
         let ack = self.segment.ack;
         let echo = self.segment.options.ts.map(|(_, echo)| echo);
         if !self.session.answers_syn(ack) {
@@ -85,10 +85,10 @@ impl Step<'_, '_> {
     }
 
     /// Queues a SYN/ACK that echoes a timestamp which was not seen. Some clients answer it with a RST, others
-    /// continue: the client's next segment shows which ([`Step::takes_doubted_syn_ack`]). Until then the SYN
-    /// is unanswered, and another SYN/ACK can be the true one. Inline, such a SYN/ACK must not carry data,
-    /// whose stream would be unknown.
-    fn doubt_syn_ack(&mut self) -> Handled {
+    /// continue: the client's next segment shows which ([`SegmentStep::takes_doubted_syn_ack`]). Until then
+    /// the SYN is unanswered, and another SYN/ACK can be the true one. Inline, such a SYN/ACK must not carry
+    /// data, whose stream would be unknown.
+    fn doubt_syn_ack(&mut self) -> HandlerResult {
         if self.config.inline() && !self.segment.is_empty() {
             return self.reject(StreamEvent::PktInvalidTimestamp);
         }
@@ -166,7 +166,7 @@ impl Step<'_, '_> {
         self.session.flags.remove(SessionFlags::FOUR_WAY);
     }
 
-    fn four_way_syn_ack(&mut self) -> Handled {
+    fn four_way_syn_ack(&mut self) -> HandlerResult {
         if !self.is(SessionFlags::FOUR_WAY) {
             return self.reject(StreamEvent::ThreeWaySynackInWrongDirection);
         }
@@ -227,7 +227,7 @@ impl Step<'_, '_> {
             && !self.segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST)
     }
 
-    fn rst_of_syn(&mut self) -> Handled {
+    fn rst_of_syn(&mut self) -> HandlerResult {
         let challenged = self.session.challenge == Some(self.segment.seq);
         if self.to_server() && challenged && self.segment.is_empty() {
             // It ends the connection that the server still has, so that this one can begin.
@@ -277,7 +277,7 @@ impl Step<'_, '_> {
         client.wscale = if scaled { segment.wscale().unwrap_or(0) } else { 0 };
     }
 
-    pub(crate) fn syn_recv(&mut self) -> Handled {
+    pub(crate) fn syn_recv(&mut self) -> HandlerResult {
         if self.has(TcpFlags::RST) {
             if let Err(refused) = self.validate_rst() {
                 let stray = self.is_rst_that_is_not_believed() || self.is_rst_for_an_earlier_connection();
@@ -313,7 +313,7 @@ impl Step<'_, '_> {
         }
     }
 
-    fn syn_ack_again(&mut self) -> Handled {
+    fn syn_ack_again(&mut self) -> HandlerResult {
         if self.to_server() {
             let crosses = self.is(SessionFlags::CROSSED)
                 && self.segment.seq == self.session.client().isn
@@ -338,7 +338,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    fn last_ack_of_handshake(&mut self) -> Handled {
+    fn last_ack_of_handshake(&mut self) -> HandlerResult {
         if let Some(syn_ack) = self.session.find_syn_ack(self.segment) {
             self.take_over_syn_ack(&syn_ack);
         }
@@ -366,7 +366,7 @@ impl Step<'_, '_> {
         self.complete_handshake(missed_ack)
     }
 
-    fn four_way_ack(&mut self) -> Handled {
+    fn four_way_ack(&mut self) -> HandlerResult {
         if self.segment.seq != self.session.server().next_seq {
             return self.reject(StreamEvent::FourWayWrongSeq);
         }
@@ -382,7 +382,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    fn complete_handshake(&mut self, missed_ack: bool) -> Handled {
+    fn complete_handshake(&mut self, missed_ack: bool) -> HandlerResult {
         let segment = self.segment;
         let client = self.session.client();
         let (c_next, c_last, c_edge) = (client.next_seq, client.last_ack, client.next_win);

@@ -90,7 +90,7 @@ pub use event::{EventList, StreamEvent};
 pub use outcome::{Advice, Outcome, PacketKind};
 pub use peer::Peer;
 pub use queued::OpeningSyn;
-pub use resume::{Fin, Progress};
+pub use resume::{Fin, TcpProgress};
 pub use segment::{Arrival, HostPolicy, Segment, SegmentOptions, TcpFlags, WSCALE_MAX};
 pub use seq::Seq;
 pub use session::TcpSession;

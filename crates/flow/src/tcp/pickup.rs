@@ -4,13 +4,13 @@
 use super::handshake::SYN_ACK;
 use super::peer::PeerFlags;
 use super::session::SessionFlags;
-use super::step::{Handled, Rejected, Step};
+use super::step::{HandlerResult, Rejected, SegmentStep};
 use super::{ExceptionTarget, Peer, StreamEvent, TcpFlags, TcpSession, TcpState, WSCALE_MAX};
 use bartizan_base::Direction;
 
-impl Step<'_, '_> {
+impl SegmentStep<'_, '_> {
     /// Handles a packet without a session.
-    pub(crate) fn no_session(&mut self) -> Handled {
+    pub(crate) fn no_session(&mut self) -> HandlerResult {
         if self.has(TcpFlags::RST) {
             self.reject(StreamEvent::RstButNoSession)
         } else if self.has(TcpFlags::FIN) {
@@ -45,7 +45,7 @@ impl Step<'_, '_> {
     }
 
     /// Makes the session, if memory allows.
-    fn create(&mut self, midstream: bool) -> Handled {
+    fn create(&mut self, midstream: bool) -> HandlerResult {
         let memory = TcpSession::memory();
         if !TcpSession::has_room(self.config, self.counters) {
             self.counters.ssn_memcap_drop = self.counters.ssn_memcap_drop.wrapping_add(1);
@@ -69,7 +69,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    fn first_syn(&mut self) -> Handled {
+    fn first_syn(&mut self) -> HandlerResult {
         self.create(false)?;
         self.set_state(TcpState::SynSent);
         let segment = self.segment;
@@ -101,7 +101,7 @@ impl Step<'_, '_> {
     }
 
     /// Picks up a session at a packet with data or an ACK, whose sender counts as the client.
-    fn pick_up(&mut self, state: TcpState) -> Handled {
+    fn pick_up(&mut self, state: TcpState) -> HandlerResult {
         self.create(true)?;
         self.set_state(state);
         self.session.flags |= SessionFlags::MIDSTREAM_ESTABLISHED | SessionFlags::SACK_OK;
@@ -141,7 +141,7 @@ impl Step<'_, '_> {
     }
 
     /// Picks up a session at a SYN/ACK: the flow was made in the wrong direction.
-    fn pick_up_syn_ack(&mut self) -> Handled {
+    fn pick_up_syn_ack(&mut self) -> HandlerResult {
         self.create(true)?;
         // A SYN/ACK comes from the server; otherwise the flow is reversed.
         if self.to_server() {
@@ -177,7 +177,7 @@ impl Step<'_, '_> {
     }
 
     /// Handles a client that continues without a visible SYN/ACK: the other side is not visible.
-    pub(crate) fn one_sided_ack(&mut self) -> Handled {
+    pub(crate) fn one_sided_ack(&mut self) -> HandlerResult {
         let segment = self.segment;
         if segment.seq != self.session.client().next_seq {
             return self.reject(StreamEvent::ThreeWayAsyncWrongSeq);

@@ -19,7 +19,7 @@ const FIN_ACK: TcpFlags = TcpFlags::FIN.union(TcpFlags::ACK);
 
 /// The progress of one side of a connection, as handled by a level below the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct TcpProgress {
     /// The number after everything that it has sent.
     pub sent: Seq,
     /// Its latest acknowledgement.
@@ -37,7 +37,7 @@ pub struct Fin {
     pub second: bool,
 }
 
-impl Progress {
+impl TcpProgress {
     /// The number after its data: a FIN is replayed by itself, and nothing follows it.
     fn data_sent(&self) -> Seq {
         self.fin.map_or(self.sent, |fin| fin.number.minus(1))
@@ -55,7 +55,7 @@ impl TcpSession {
     /// Numbers only advance.
     ///
     /// The next reader of the streams begins at each receiver's position.
-    pub fn resume(&mut self, below: &PerDirection<Option<Progress>>) {
+    pub fn resume(&mut self, below: &PerDirection<Option<TcpProgress>>) {
         if !self.is_under_way() {
             return;
         }
@@ -103,7 +103,7 @@ impl TcpSession {
     #[must_use]
     pub fn next_untold(
         &self,
-        below: &PerDirection<Option<Progress>>,
+        below: &PerDirection<Option<TcpProgress>>,
     ) -> Option<(Direction, Segment<'static>)> {
         if self.state == TcpState::SynRecv {
             return self.untold_opening(below);
@@ -121,7 +121,7 @@ impl TcpSession {
 
     fn untold_opening(
         &self,
-        below: &PerDirection<Option<Progress>>,
+        below: &PerDirection<Option<TcpProgress>>,
     ) -> Option<(Direction, Segment<'static>)> {
         let client = below[Direction::ToServer]?;
         let (seq, ack) = (self.peers[Direction::ToServer].next_seq, self.peers[Direction::ToClient].next_seq);
@@ -132,7 +132,7 @@ impl TcpSession {
     fn untold_end(
         &self,
         direction: Direction,
-        below: &PerDirection<Option<Progress>>,
+        below: &PerDirection<Option<TcpProgress>>,
     ) -> Option<(Direction, Segment<'static>)> {
         let (own, other) = (below[direction]?, below[direction.flip()]);
         let fin = own.fin?;
@@ -181,11 +181,11 @@ mod tests {
         rig
     }
 
-    fn side(sent: u32, acknowledged: u32) -> Option<Progress> {
-        Some(Progress { sent: Seq(sent), acknowledged: Seq(acknowledged), fin: None })
+    fn side(sent: u32, acknowledged: u32) -> Option<TcpProgress> {
+        Some(TcpProgress { sent: Seq(sent), acknowledged: Seq(acknowledged), fin: None })
     }
 
-    fn below(client: Option<Progress>, server: Option<Progress>) -> PerDirection<Option<Progress>> {
+    fn below(client: Option<TcpProgress>, server: Option<TcpProgress>) -> PerDirection<Option<TcpProgress>> {
         PerDirection::new(client, server)
     }
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     /// Replays all pending segments to a session.
-    fn catch_up(rig: &mut Rig, below: &PerDirection<Option<Progress>>) {
+    fn catch_up(rig: &mut Rig, below: &PerDirection<Option<TcpProgress>>) {
         let tell = |rig: &mut Rig, most| {
             let mut last = None;
             for _ in 0..most {
@@ -228,7 +228,7 @@ mod tests {
     fn ends_that_came_below_are_told() {
         let end = |sent: u32, acknowledged, second| {
             let fin = Some(Fin { number: Seq(sent), second });
-            side(sent, acknowledged).map(|progress| Progress { fin, ..progress })
+            side(sent, acknowledged).map(|progress| TcpProgress { fin, ..progress })
         };
         let (c, s) = (101 + 5_000, 501 + 90_000);
         for (client, server, state) in [
@@ -263,7 +263,7 @@ mod tests {
             rig.handle(ToServer, &segment(A, 101, isn + 1, b""));
             let end = |sent, acknowledged, second| {
                 let fin = Some(Fin { number: Seq(sent), second });
-                side(sent, acknowledged).map(|progress| Progress { fin, ..progress })
+                side(sent, acknowledged).map(|progress| TcpProgress { fin, ..progress })
             };
             catch_up(&mut rig, &below(end(110, isn + 2, true), end(isn + 2, 110, false)));
             assert_eq!(rig.session.state(), TcpState::Closed, "{isn} {left}");

@@ -14,9 +14,9 @@ use bartizan_base::Direction;
 pub(crate) struct Rejected;
 
 /// The result of a state handler.
-pub(crate) type Handled = Result<(), Rejected>;
+pub(crate) type HandlerResult = Result<(), Rejected>;
 
-pub(crate) struct Step<'s, 'p> {
+pub(crate) struct SegmentStep<'s, 'p> {
     pub(crate) session: &'s mut TcpSession,
     pub(crate) segment: &'s Segment<'p>,
     pub(crate) direction: Direction,
@@ -33,7 +33,7 @@ pub(crate) struct Step<'s, 'p> {
     reassemble: Option<Direction>,
 }
 
-impl<'s, 'p> Step<'s, 'p> {
+impl<'s, 'p> SegmentStep<'s, 'p> {
     pub(crate) fn new(
         session: &'s mut TcpSession,
         segment: &'s Segment<'p>,
@@ -63,7 +63,7 @@ impl<'s, 'p> Step<'s, 'p> {
     }
 
     /// Runs the segment through the session.
-    pub(crate) fn run(&mut self) -> Handled {
+    pub(crate) fn run(&mut self) -> HandlerResult {
         if !self.session.exists() {
             return self.no_session();
         }
@@ -81,7 +81,7 @@ impl<'s, 'p> Step<'s, 'p> {
     /// Inline, no payload leaves without comparison and inspection, whatever the state decides on its packet:
     /// a keep-alive's byte can differ from the earlier one. Returns whether the packet goes to reassembly for
     /// this reason alone.
-    pub(crate) fn accept_what_leaves(&mut self, handled: Handled) -> bool {
+    pub(crate) fn accept_what_leaves(&mut self, handled: HandlerResult) -> bool {
         let leaves = handled.is_ok() || !self.config.drop_invalid;
         // A receiver does not accept again data that it has acknowledged. (It may accept a SYN, if it has
         // forgotten the connection.)
@@ -121,7 +121,7 @@ impl<'s, 'p> Step<'s, 'p> {
     }
 
     /// Calls the handler of a state.
-    pub(crate) fn dispatch(&mut self, state: TcpState) -> Handled {
+    pub(crate) fn dispatch(&mut self, state: TcpState) -> HandlerResult {
         match state {
             TcpState::None => Ok(()),
             TcpState::SynSent => self.syn_sent(),
@@ -178,7 +178,7 @@ impl<'s, 'p> Step<'s, 'p> {
         self.out.events.push(event);
     }
 
-    pub(crate) fn reject(&mut self, event: StreamEvent) -> Handled {
+    pub(crate) fn reject(&mut self, event: StreamEvent) -> HandlerResult {
         self.event(event);
         Err(Rejected)
     }

@@ -128,9 +128,9 @@ fn midstream() -> StreamConfig {
     StreamConfig { midstream: true, ..StreamConfig::default() }
 }
 
-type Row<'a> = (Direction, TcpFlags, u32, u32, &'a [u8], TcpState, Option<StreamEvent>);
+type SegmentRow<'a> = (Direction, TcpFlags, u32, u32, &'a [u8], TcpState, Option<StreamEvent>);
 
-fn run(mut rig: Rig, name: &str, rows: &[Row<'_>]) -> Rig {
+fn run(mut rig: Rig, name: &str, rows: &[SegmentRow<'_>]) -> Rig {
     for (n, (direction, flags, seq, ack, payload, state, event)) in rows.iter().enumerate() {
         let out = rig.put(*direction, *flags, *seq, *ack, payload);
         assert_eq!(out.state, *state, "{name}: state after row {n}, {:?}", out.events);

@@ -6,7 +6,7 @@
 
 use super::peer::PeerFlags;
 use super::session::{SessionFlags, WINDOW_SLACK};
-use super::step::{Rejected, Step};
+use super::step::{Rejected, SegmentStep};
 use super::{HostPolicy, Peer, Seq, StreamEvent, TcpFlags, TcpState};
 
 /// PAWS: a timestamp older than 24 days is no longer comparable.
@@ -24,7 +24,7 @@ struct TimestampUpdate {
     clear_zero: bool,
 }
 
-impl Step<'_, '_> {
+impl SegmentStep<'_, '_> {
     /// Checks the packet's acknowledgement against the data that the packet's receiver has sent.
     pub(crate) fn validate_ack(&mut self) -> Result<(), Rejected> {
         if self.ack_is_acceptable() { Ok(()) } else { self.reject(StreamEvent::PktInvalidAck) }
@@ -77,7 +77,7 @@ impl Step<'_, '_> {
             && !self.segment.flags.intersects(needs)
     }
 
-    /// As [`Step::validate_ack`], with the event of the state.
+    /// As [`SegmentStep::validate_ack`], with the event of the state.
     pub(crate) fn validate_ack_or(&mut self, event: StreamEvent) -> Result<(), Rejected> {
         if self.validate_ack().is_err() {
             return self.reject(event);

@@ -10,25 +10,25 @@ use super::resume::later;
 use super::session::{FLIGHT_MAX, SessionFlags};
 use super::{Peer, Segment, Seq, TcpFlags, TcpSession, TcpState, WSCALE_MAX};
 use bartizan_base::{Direction, PerDirection, Timestamp};
-use bartizan_packet::windows::Side;
+use bartizan_packet::windows::WindowSide;
 
 /// A connection's numbers, by sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedWindows {
     /// The numbers of each side.
-    pub sides: PerDirection<Side>,
+    pub sides: PerDirection<WindowSide>,
     /// Both sides send timestamps.
     pub timestamps: bool,
 }
 
 impl Peer {
     /// The side's numbers. `scale`: shift of the windows that this side offers.
-    fn shared(&self, scale: u8) -> Side {
+    fn shared(&self, scale: u8) -> WindowSide {
         // A number beyond the window may be that of a refused segment, though it is noted; an acknowledged
         // number was sent, even if it was not seen.
         let within = if self.next_seq.after(self.next_win) { self.next_win } else { self.next_seq };
         let sent = if self.last_ack.after(within) { self.last_ack } else { within };
-        Side {
+        WindowSide {
             sent: sent.0,
             timestamp: self.last_ts,
             acknowledged: self.last_ack.0,
@@ -38,7 +38,7 @@ impl Peer {
     }
 
     /// Takes over a side's sent number and the acknowledgement of it. Returns whether either has advanced.
-    fn take_over(&mut self, side: &Side, now: u32) -> (bool, bool) {
+    fn take_over(&mut self, side: &WindowSide, now: u32) -> (bool, bool) {
         let sent = later(self.next_seq, Seq(side.sent));
         self.sent = later(self.sent, Seq(side.sent));
         let acknowledged = later(self.last_ack, Seq(side.acknowledged));

@@ -73,8 +73,8 @@ impl Watched {
     }
 }
 
-fn compared(segment: &Segment<'_>) -> rule::Segment {
-    rule::Segment {
+fn compared(segment: &Segment<'_>) -> rule::WindowSegment {
+    rule::WindowSegment {
         sequence: segment.seq.0,
         end: segment.end().0,
         acknowledged: segment.ack.0,
@@ -182,9 +182,9 @@ fn open() -> Rig {
     rig
 }
 
-fn side(sent: u32, acknowledged: u32, window: u32) -> Side {
+fn side(sent: u32, acknowledged: u32, window: u32) -> WindowSide {
     let edge = acknowledged.wrapping_add(window);
-    Side { sent, acknowledged, edge, timestamp: 0, scale: 0 }
+    WindowSide { sent, acknowledged, edge, timestamp: 0, scale: 0 }
 }
 
 fn later_by(bytes: u32) -> SharedWindows {

@@ -2,9 +2,12 @@
 //! Writes the stateful firewall's tables in C and SystemVerilog, from `bartizan_functions::sfw_table` and
 //! `sfw_messages` alone.
 
-use bartizan_functions::sfw_messages::{EXCHANGES, IcmpKind, Known, Message, icmpv4_kind, icmpv6_kind};
+use bartizan_functions::sfw_messages::{
+    EXCHANGES, IcmpKind, SfwAdmission, SfwMessageKind, icmpv4_kind, icmpv6_kind,
+};
 use bartizan_functions::sfw_table::{
-    Action, CELLS, KINDS, Kind, NONE, Place, STATES, SegmentClass, Share, TRANSITIONS, Timeout, share,
+    CELLS, ConnectionShare, KINDS, NONE, STATES, SegmentClass, SegmentKind, SegmentPosition, SfwAction,
+    TRANSITIONS, Timeout, share,
 };
 use std::fmt::{Debug, Write as _};
 
@@ -29,18 +32,18 @@ fn names<T: Debug + Copy>(of: &[T], number: fn(T) -> u8) -> Vec<(String, u8)> {
 
 fn constants() -> Vec<Group> {
     let classes = SegmentClass::NAMED.iter().map(|(class, name)| ((*name).to_owned(), class.0)).collect();
-    let actions = [Action::Admit, Action::Skip, Action::Refuse];
+    let actions = [SfwAction::Admit, SfwAction::Skip, SfwAction::Refuse];
     let timeouts = [Timeout::New, Timeout::Established, Timeout::Closed];
-    let shares = [Share::HalfOpen, Share::Open, Share::Nothing];
-    let known = [Known::NoFlow, Known::New, Known::Admitted];
+    let shares = [ConnectionShare::HalfOpen, ConnectionShare::Open, ConnectionShare::Nothing];
+    let known = [SfwAdmission::NoFlow, SfwAdmission::New, SfwAdmission::Admitted];
     let icmp = [IcmpKind::Question, IcmpKind::Answer, IcmpKind::Error, IcmpKind::Neighbour];
     vec![
         ("STATE", "States of a connection: rows.", names(&STATES, |s| s as u8)),
-        ("KIND", "What a segment is by its flags.", names(&Kind::ALL, |k| k as u8)),
+        ("KIND", "What a segment is by its flags.", names(&SegmentKind::ALL, |k| k as u8)),
         (
             "PLACE",
             "How a segment that is taken lies in the state before it.",
-            names(&Place::ALL, |p| p as u8),
+            names(&SegmentPosition::ALL, |p| p as u8),
         ),
         ("CLASS", "Classes of segments that a check has decided.", classes),
         ("ACTION", "What becomes of a packet.", names(&actions, |a| a as u8)),
@@ -51,7 +54,7 @@ fn constants() -> Vec<Group> {
             "What is known of the flow of a packet that is no segment: rows.",
             names(&known, |k| k as u8),
         ),
-        ("MESSAGE", "What such a packet is: columns.", names(&Message::ALL, |m| m as u8)),
+        ("MESSAGE", "What such a packet is: columns.", names(&SfwMessageKind::ALL, |m| m as u8)),
         ("ICMP", "What a type of ICMP is.", names(&icmp, |i| i as u8)),
     ]
 }
@@ -84,7 +87,7 @@ pub fn c() -> String {
     let _ = writeln!(out, "#define BARTIZAN_SFW_NONE {NONE}");
     let _ = writeln!(out, "#define BARTIZAN_SFW_STATES {}", STATES.len());
     let _ = writeln!(out, "#define BARTIZAN_SFW_CLASSES {}", SegmentClass::COUNT);
-    let _ = writeln!(out, "#define BARTIZAN_SFW_MESSAGES {}", Message::COUNT);
+    let _ = writeln!(out, "#define BARTIZAN_SFW_MESSAGES {}", SfwMessageKind::COUNT);
     for (group, what, names) in constants() {
         let _ = writeln!(out, "\n/* {what} */");
         for (name, number) in names {
@@ -114,7 +117,7 @@ pub fn c() -> String {
     let kinds: Vec<String> = KINDS.iter().map(|kind| (*kind as u8).to_string()).collect();
     let _ = writeln!(out, "{},\n}};", kinds.join(", "));
     out.push_str("\n/* Packets that are no segments: action and reason; rows by what is known of the flow, columns by message. */\nstatic const __u8 bartizan_sfw_exchanges[3 * BARTIZAN_SFW_MESSAGES][2] __attribute__((unused)) = {\n");
-    for row in exchanges().collect::<Vec<_>>().chunks(Message::COUNT) {
+    for row in exchanges().collect::<Vec<_>>().chunks(SfwMessageKind::COUNT) {
         let cells: Vec<String> =
             row.iter().map(|(action, reason)| format!("{{{action}, {reason}}},")).collect();
         let _ = writeln!(out, "\t{}", cells.join(" "));
@@ -184,7 +187,7 @@ pub fn system_verilog() -> String {
          \x20 function automatic logic [2:0] kind_of(input logic ack, input logic rst, input logic syn, input logic fin);\n\
          \x20   unique case ({ack, rst, syn, fin})\n",
     );
-    for (flags, kind) in KINDS.iter().enumerate().filter(|(_, kind)| **kind != Kind::Broken) {
+    for (flags, kind) in KINDS.iter().enumerate().filter(|(_, kind)| **kind != SegmentKind::Broken) {
         let _ = writeln!(out, "      4'd{flags}: kind_of = KIND_{};", upper(kind));
     }
     out.push_str(

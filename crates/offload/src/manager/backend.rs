@@ -3,14 +3,14 @@
 //! chooses the flows for it.
 
 use super::counters::LevelFacts;
-use super::credit::{Ledger, Refused, credit, news};
+use super::credit::{CreditLedger, OfferRefusal, credit, news};
 use super::{GAIN, IDLE_KEPT, LOOKS, Offer, RAISES_PER_TURN, READ_EVERY, READS_PER_TURN, RENEW_FOR};
-use crate::device::{Answered, Counts, Device, Install, Request, Said, Sides, Wish};
+use crate::device::{Answered, Counts, Device, DeviceReply, DeviceRequest, Install, Sides, Wish};
 use crate::key::{DeviceKey, directions};
-use crate::places::{Place, Places};
-use crate::stays::Stays;
+use crate::places::{DeviceEntries, DeviceEntry};
+use crate::stays::OffloadDenied;
 use bartizan_base::{FlowId, Generation, Level, PacketDuration, Path, Timestamp};
-use bartizan_flow::level::{Answer, SinkError, Step, SunkId};
+use bartizan_flow::level::{LevelReply, SinkError, Step, SunkId};
 use bartizan_flow::{FlowKey, FlowTable};
 use bartizan_packet::windows::Windows;
 use std::collections::VecDeque;
@@ -47,9 +47,9 @@ fn is_settled<E: Default>(table: &FlowTable<E>, sunk: SunkId) -> bool {
 /// See the module.
 pub(super) struct Backend {
     pub(super) device: Box<dyn Device>,
-    pub(super) places: Places,
-    requests: Vec<Request>,
-    said: Vec<(u32, SunkId, Said)>,
+    pub(super) places: DeviceEntries,
+    requests: Vec<DeviceRequest>,
+    said: Vec<(u32, SunkId, DeviceReply)>,
     generation: Generation,
     /// The place where the next reads begin, the time that the reads so far cover, and whether a turn left
     /// some undone.
@@ -68,14 +68,14 @@ pub(super) struct Backend {
     held: bool,
     held_until: Option<Timestamp>,
     offered: u64,
-    refused: [u64; Stays::ALL.len()],
+    refused: [u64; OffloadDenied::ALL.len()],
 }
 
 impl Backend {
     pub(super) fn new(mut device: Box<dyn Device>, generation: Generation) -> Self {
         device.enter_generation(generation);
         Backend {
-            places: Places::new(device.capabilities().entries),
+            places: DeviceEntries::new(device.capabilities().entries),
             device,
             requests: Vec::new(),
             said: Vec::new(),
@@ -90,7 +90,7 @@ impl Backend {
             held: false,
             held_until: None,
             offered: 0,
-            refused: [0; Stays::ALL.len()],
+            refused: [0; OffloadDenied::ALL.len()],
         }
     }
 
@@ -109,8 +109,8 @@ impl Backend {
 
     /// The bytes of requests and reports that wait for a turn.
     pub(super) fn waiting(&self) -> usize {
-        self.requests.capacity() * size_of::<Request>()
-            + self.said.capacity() * size_of::<(u32, SunkId, Said)>()
+        self.requests.capacity() * size_of::<DeviceRequest>()
+            + self.said.capacity() * size_of::<(u32, SunkId, DeviceReply)>()
             + self.idle.capacity() * size_of::<(u32, SunkId, Timestamp)>()
     }
 
@@ -127,11 +127,11 @@ impl Backend {
         (id, key): (FlowId, &FlowKey),
         offer: &Offer,
         now: Timestamp,
-    ) -> Result<(), Stays> {
+    ) -> Result<(), OffloadDenied> {
         let result = self.try_take(table, (id, key), offer, now);
         match result {
             // A flow is counted once, however often it is offered.
-            Err(Stays::Full) if offer.again => {}
+            Err(OffloadDenied::Full) if offer.again => {}
             Err(why) => {
                 self.offered += 1;
                 self.note_refused(why);
@@ -141,7 +141,7 @@ impl Backend {
         result
     }
 
-    fn note_refused(&mut self, why: Stays) {
+    fn note_refused(&mut self, why: OffloadDenied) {
         if let Some(count) = self.refused.get_mut(why as usize) {
             *count += 1;
         }
@@ -153,22 +153,22 @@ impl Backend {
         (id, key): (FlowId, &FlowKey),
         offer: &Offer,
         now: Timestamp,
-    ) -> Result<(), Stays> {
+    ) -> Result<(), OffloadDenied> {
         let Offer { action, generation, windows, .. } = *offer;
         if let Some(why) = self.device.capabilities().refuses(key, action) {
             return Err(why);
         }
         if windows.is_some() && !self.device.capabilities().windows {
-            return Err(Stays::Window);
+            return Err(OffloadDenied::Window);
         }
-        let at = self.places.reserve().ok_or(Stays::Full)?;
+        let at = self.places.reserve().ok_or(OffloadDenied::Full)?;
         let sunk = match table.sink(id, self.level(), generation, now) {
             Ok(sunk) => sunk,
             Err(error) => {
                 self.places.give_back(at);
                 return Err(match error {
-                    SinkError::Unanswered => Stays::Unanswered,
-                    SinkError::There | SinkError::NoFlow | SinkError::Host => Stays::Taken,
+                    SinkError::Unanswered => OffloadDenied::Unanswered,
+                    SinkError::There | SinkError::NoFlow | SinkError::Host => OffloadDenied::Taken,
                 });
             }
         };
@@ -176,10 +176,10 @@ impl Backend {
         let (credited, recent) = (Counts::default(), None);
         self.places.take(
             at,
-            Place { sunk, action, generation, directions, windows, credited, read_at: now, recent },
+            DeviceEntry { sunk, action, generation, directions, windows, credited, read_at: now, recent },
         );
         let install = Install { key: DeviceKey::of(key), action, generation, windows };
-        self.requests.push(Request { place: at, sunk, wish: Wish::Install(install) });
+        self.requests.push(DeviceRequest { place: at, sunk, wish: Wish::Install(install) });
         Ok(())
     }
 
@@ -199,7 +199,7 @@ impl Backend {
         for _ in 0..if least.is_none() { LOOKS.min(known) } else { 0 } {
             self.next_look = (self.next_look + 1) % known;
             // Nothing is known of an entry that was not read yet.
-            let Some(Place { sunk, recent: Some(recent), .. }) = self.places.get(self.next_look) else {
+            let Some(DeviceEntry { sunk, recent: Some(recent), .. }) = self.places.get(self.next_look) else {
                 continue;
             };
             if is_settled(table, *sunk) && least.is_none_or(|(fewest, _)| *recent < fewest) {
@@ -252,11 +252,11 @@ impl Backend {
             return false;
         }
         (place.generation, place.windows) = (generation, windows);
-        self.requests.push(Request { place: at, sunk, wish: Wish::Update { generation, windows } });
+        self.requests.push(DeviceRequest { place: at, sunk, wish: Wish::Update { generation, windows } });
         true
     }
 
-    pub(super) fn place_of(&self, sunk: SunkId) -> Option<&Place> {
+    pub(super) fn place_of(&self, sunk: SunkId) -> Option<&DeviceEntry> {
         self.places.get(self.places.of(sunk)?)
     }
 
@@ -303,7 +303,7 @@ impl Backend {
     /// Adds a request for an entry, if it exists.
     pub(super) fn ask(&mut self, sunk: SunkId, wish: Wish) {
         if let Some(place) = self.places.of(sunk) {
-            self.requests.push(Request { place, sunk, wish });
+            self.requests.push(DeviceRequest { place, sunk, wish });
         }
     }
 
@@ -337,10 +337,10 @@ impl Backend {
         for _ in 0..reads {
             let at = self.next_read % known;
             self.next_read = at + 1;
-            if let Some(Place { sunk, .. }) = self.places.get(at).copied() {
+            if let Some(DeviceEntry { sunk, .. }) = self.places.get(at).copied() {
                 let is_known = table.stay(sunk.flow()).is_some_and(|stay| stay.sunk == sunk);
                 let wish = if is_known { Wish::Read } else { Wish::Delete };
-                self.requests.push(Request { place: at, sunk, wish });
+                self.requests.push(DeviceRequest { place: at, sunk, wish });
             }
         }
         unread
@@ -390,7 +390,7 @@ impl Backend {
         if self.requests.is_empty() {
             return;
         }
-        for Request { place, wish, .. } in &mut self.requests {
+        for DeviceRequest { place, wish, .. } in &mut self.requests {
             // Segments have advanced the numbers since the flow was offered.
             if let Wish::Install(Install { windows, .. }) | Wish::Update { windows, .. } = wish {
                 *windows = self.places.get(*place).and_then(|place| place.windows);
@@ -400,7 +400,12 @@ impl Backend {
         self.requests.clear();
     }
 
-    pub(super) fn hear<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp, ledger: &mut Ledger) {
+    pub(super) fn hear<E: Default>(
+        &mut self,
+        table: &mut FlowTable<E>,
+        now: Timestamp,
+        ledger: &mut CreditLedger,
+    ) {
         let mut said = core::mem::take(&mut self.said);
         self.device.poll(now, &mut said);
         for (at, sunk, what) in said.drain(..) {
@@ -409,17 +414,19 @@ impl Backend {
                 continue;
             };
             match what {
-                Said::Counts(counts) => credit(table, place, &counts, now, ledger),
-                Said::Idle(since) => self.note_idle(at, sunk, since),
-                Said::Answer(Answered::Done(answer)) => self.note_answer(table, at, (sunk, answer), now),
-                Said::Answer(Answered::Refused(why)) => {
+                DeviceReply::Counts(counts) => credit(table, place, &counts, now, ledger),
+                DeviceReply::Idle(since) => self.note_idle(at, sunk, since),
+                DeviceReply::Answer(Answered::Done(answer)) => {
+                    self.note_answer(table, at, (sunk, answer), now)
+                }
+                DeviceReply::Answer(Answered::Refused(why)) => {
                     // No other device may take an entry that is to leave meanwhile.
                     let wanted = is_settled(table, sunk);
                     let place = *place;
-                    table.answered(sunk, Answer::Refused, now);
+                    table.answered(sunk, LevelReply::Refused, now);
                     self.places.clear(at);
                     self.note_refused(why);
-                    ledger.refused.push(Refused { place, why, wanted });
+                    ledger.refused.push(OfferRefusal { place, why, wanted });
                 }
             }
         }
@@ -430,17 +437,17 @@ impl Backend {
         &mut self,
         table: &mut FlowTable<E>,
         at: u32,
-        (sunk, answer): (SunkId, Answer),
+        (sunk, answer): (SunkId, LevelReply),
         now: Timestamp,
     ) {
         table.answered(sunk, answer, now);
-        if answer == Answer::Installed
+        if answer == LevelReply::Installed
             && let Some(windows) = self.places.get(at).and_then(|place| place.windows)
         {
             // The numbers may have advanced since the request.
             self.device.publish(at, sunk, &windows);
         }
-        if matches!(answer, Answer::Deleted | Answer::Refused) {
+        if matches!(answer, LevelReply::Deleted | LevelReply::Refused) {
             self.places.clear(at);
         }
     }

@@ -2,19 +2,19 @@
 //! The counters of a flow manager, and the state of each of its levels.
 
 use crate::device::{Action, Capabilities};
-use crate::stays::Stays;
+use crate::stays::OffloadDenied;
 use bartizan_base::Reason;
 
 /// Packets with their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handled {
+pub struct PacketTotals {
     /// Packets.
     pub packets: u64,
     /// Bytes of their frames.
     pub bytes: u64,
 }
 
-impl Handled {
+impl PacketTotals {
     pub(super) const fn add(&mut self, packets: u64, bytes: u64) {
         self.packets = self.packets.saturating_add(packets);
         self.bytes = self.bytes.saturating_add(bytes);
@@ -33,7 +33,7 @@ pub struct ManagerCounters {
     /// Entries that went on in place after another generation decided the same.
     pub renewed: u64,
     /// Refused offers, by reason.
-    pub stayed: [u64; Stays::ALL.len()],
+    pub stayed: [u64; OffloadDenied::ALL.len()],
     /// Flows that came up because another generation began.
     pub outdated: u64,
     /// Flows that came up because a function of theirs leaves, or begins anew.
@@ -47,14 +47,14 @@ pub struct ManagerCounters {
     /// Readings of counts that were left out, since the time was too short for all.
     pub unread: u64,
     /// Packets that the device forwarded.
-    pub forwarded: Handled,
+    pub forwarded: PacketTotals,
     /// Packets that the device dropped, by reason; those without a flow as well.
-    pub dropped: [Handled; Reason::COUNT],
+    pub dropped: [PacketTotals; Reason::COUNT],
     /// Packets among those that had no flow.
-    pub early: Handled,
+    pub early: PacketTotals,
     /// Packets that the device dropped because of their inner packet, which is among `dropped`: both are of
     /// the same frames.
-    pub around: Handled,
+    pub around: PacketTotals,
 }
 
 impl Default for ManagerCounters {
@@ -64,23 +64,23 @@ impl Default for ManagerCounters {
             offered: 0,
             spilled: 0,
             renewed: 0,
-            stayed: [0; Stays::ALL.len()],
+            stayed: [0; OffloadDenied::ALL.len()],
             outdated: 0,
             left: 0,
             gave_way: 0,
             strays: 0,
             missed: 0,
             unread: 0,
-            forwarded: Handled::default(),
-            dropped: [Handled::default(); Reason::COUNT],
-            early: Handled::default(),
-            around: Handled::default(),
+            forwarded: PacketTotals::default(),
+            dropped: [PacketTotals::default(); Reason::COUNT],
+            early: PacketTotals::default(),
+            around: PacketTotals::default(),
         }
     }
 }
 
 impl ManagerCounters {
-    pub(super) fn stays(&mut self, why: Stays) {
+    pub(super) fn stays(&mut self, why: OffloadDenied) {
         if let Some(count) = self.stayed.get_mut(why as usize) {
             *count += 1;
         }
@@ -108,5 +108,5 @@ pub struct LevelFacts<'m> {
     /// Flows offered to it.
     pub offered: u64,
     /// Flows among those that it refused, by reason.
-    pub refused: &'m [u64; Stays::ALL.len()],
+    pub refused: &'m [u64; OffloadDenied::ALL.len()],
 }

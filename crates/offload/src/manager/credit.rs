@@ -5,26 +5,26 @@
 use super::counters::ManagerCounters;
 use super::{Done, READ_EVERY};
 use crate::device::{Counts, Sides};
-use crate::places::Place;
-use crate::stays::Stays;
+use crate::places::DeviceEntry;
+use crate::stays::OffloadDenied;
 use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_flow::FlowTable;
 use std::collections::VecDeque;
 
 /// The results of devices' reports: counters, messages to the data plane, and flows that devices refused.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct CreditLedger {
     pub counters: ManagerCounters,
     pub done: VecDeque<Done>,
-    pub refused: Vec<Refused>,
+    pub refused: Vec<OfferRefusal>,
 }
 
 /// A flow that a device was requested to take, and refused.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Refused {
+pub(super) struct OfferRefusal {
     /// The place assigned to it.
-    pub place: Place,
-    pub why: Stays,
+    pub place: DeviceEntry,
+    pub why: OffloadDenied,
     /// Whether the flow was to stay below meanwhile.
     pub wanted: bool,
 }
@@ -56,12 +56,12 @@ pub(super) fn refused_of(now: (u64, u64), had: (u64, u64), more: (u64, u64)) -> 
 /// Credits the counts of an entry since the last reading.
 pub(super) fn credit<E: Default>(
     table: &mut FlowTable<E>,
-    place: &mut Place,
+    place: &mut DeviceEntry,
     counts: &Counts,
     now: Timestamp,
-    ledger: &mut Ledger,
+    ledger: &mut CreditLedger,
 ) {
-    let Place { sunk, action, directions, .. } = *place;
+    let DeviceEntry { sunk, action, directions, .. } = *place;
     let before = core::mem::replace(&mut place.credited, *counts);
     let (told, told_windows) = (before.sides, before.windows);
     let refused_before = before.refused_inside;
@@ -133,9 +133,9 @@ mod tests {
     }
 
     /// A flow's place at the first level.
-    fn place(table: &mut FlowTable<()>, id: FlowId, now: Timestamp) -> Place {
+    fn place(table: &mut FlowTable<()>, id: FlowId, now: Timestamp) -> DeviceEntry {
         let generation = Generation(1);
-        Place {
+        DeviceEntry {
             sunk: table.sink(id, Level::Xdp, generation, now).unwrap(),
             action: Action::Forward,
             generation,
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn what_an_entry_handles_is_told_for_a_second_however_late_it_is_read() {
         let (mut table, id, now) = flow();
-        let (mut place, mut ledger) = (place(&mut table, id, now), Ledger::default());
+        let (mut place, mut ledger) = (place(&mut table, id, now), CreditLedger::default());
         let counts = Counts { packets: [40, 0], bytes: [4_000, 0], ..Counts::default() };
         credit(&mut table, &mut place, &counts, now + PacketDuration::from_secs(10), &mut ledger);
         assert_eq!(place.recent, Some(4), "40 in 10 s");
@@ -185,7 +185,7 @@ mod tests {
         for (first, second) in halves {
             let (mut table, id, now) = flow();
             let mut place = place(&mut table, id, now);
-            let mut ledger = Ledger::default();
+            let mut ledger = CreditLedger::default();
             for (packets, bytes) in [first, second, second] {
                 let counts = Counts { packets: [packets, 0], bytes: [bytes, 0], ..Counts::default() };
                 credit(&mut table, &mut place, &counts, now, &mut ledger);

@@ -4,7 +4,7 @@
 use super::*;
 use bartizan_flow::EndReason;
 use bartizan_offload::manager::LevelTaken;
-use bartizan_offload::{Actions, Field, Fields};
+use bartizan_offload::{Actions, Fields, KeyField};
 
 const XDP: Habits = Habits {
     entries: 64,
@@ -34,7 +34,7 @@ fn level_of(rig: &Rig, id: FlowId) -> Level {
     rig.table.get(id).unwrap().level()
 }
 
-fn refused(rig: &Rig, why: Stays) -> Vec<u64> {
+fn refused(rig: &Rig, why: OffloadDenied) -> Vec<u64> {
     rig.manager.levels().map(|level| level.refused[why as usize]).collect()
 }
 
@@ -43,14 +43,14 @@ fn what_finds_no_place_at_one_level_goes_to_the_next() {
     let (mut rig, _next) = two(Habits { entries: 2, ..RTL }, Habits { entries: 2, ..XDP });
     let ids: Vec<_> = (0..5).map(|n| rig.flow(1_000 + n)).collect();
     let answers: Vec<_> = ids.iter().map(|id| rig.offer(*id, Action::Forward)).collect();
-    assert_eq!(answers, [Ok(()), Ok(()), Ok(()), Ok(()), Err(Stays::Full)]);
+    assert_eq!(answers, [Ok(()), Ok(()), Ok(()), Ok(()), Err(OffloadDenied::Full)]);
     rig.pass(50);
     let levels: Vec<_> = ids.iter().map(|id| level_of(&rig, *id)).collect();
     assert_eq!(levels, [Level::Rtl, Level::Rtl, Level::Xdp, Level::Xdp, Level::Host]);
     let counters = rig.manager.counters();
     assert_eq!((counters.offered, counters.spilled, counters.entries), (4, 2, 4));
-    assert_eq!(counters.stayed[Stays::Full as usize], 1, "a flow that found no place at any level");
-    assert_eq!(refused(&rig, Stays::Full), [3, 1]);
+    assert_eq!(counters.stayed[OffloadDenied::Full as usize], 1, "a flow that found no place at any level");
+    assert_eq!(refused(&rig, OffloadDenied::Full), [3, 1]);
     let facts: Vec<_> = rig.manager.levels().map(|level| (level.entries, level.offered)).collect();
     assert_eq!(facts, [(2, 5), (2, 3)]);
     // One that leaves makes room where it was.
@@ -63,7 +63,7 @@ fn what_finds_no_place_at_one_level_goes_to_the_next() {
 
 #[test]
 fn what_one_level_cannot_hold_goes_to_the_next() {
-    let (mut rig, next) = two(Habits { fields: Fields::ALL.without(Field::Ports), ..RTL }, XDP);
+    let (mut rig, next) = two(Habits { fields: Fields::ALL.without(KeyField::Ports), ..RTL }, XDP);
     let id = rig.flow(1_000);
     rig.offer(id, Action::Forward).unwrap();
     rig.pass(50);
@@ -73,11 +73,11 @@ fn what_one_level_cannot_hold_goes_to_the_next() {
     rig.pass(1_500);
     let at = |level| rig.table.amounts(id, level).unwrap().packets.to_server;
     assert_eq!((at(Level::Xdp), at(Level::Rtl), at(Level::Host)), (1, 0, 0));
-    assert_eq!(refused(&rig, Stays::Key), [1, 0]);
+    assert_eq!(refused(&rig, OffloadDenied::Key), [1, 0]);
 
-    let mut alone = Rig::new(Habits { fields: Fields::ALL.without(Field::Ports), ..RTL });
+    let mut alone = Rig::new(Habits { fields: Fields::ALL.without(KeyField::Ports), ..RTL });
     let id = alone.flow(1_000);
-    assert_eq!(alone.offer(id, Action::Forward), Err(Stays::Key));
+    assert_eq!(alone.offer(id, Action::Forward), Err(OffloadDenied::Key));
 }
 
 #[test]
@@ -93,16 +93,20 @@ fn what_one_level_cannot_do_the_next_one_does_or_the_host() {
         rig.offer(id, action).unwrap();
         rig.pass(50);
         assert_eq!((level_of(&rig, id), next.entries(), rig.wire.entries()), (Level::Xdp, 1, 0));
-        assert_eq!(refused(&rig, Stays::Action), [1, 0]);
+        assert_eq!(refused(&rig, OffloadDenied::Action), [1, 0]);
 
         let mut alone = Rig::new(Habits { actions, ..RTL });
         let ids = [1_000, 1_001, 1_002].map(|port| alone.flow(port));
         let answers = [Action::Forward, drop, Action::Redirect(PortIndex(1))];
         let answers = ids.iter().zip(answers).map(|(id, other)| (other, alone.offer(*id, other)));
         for (other, answer) in answers.collect::<Vec<_>>() {
-            assert_eq!(answer, if other == action { Err(Stays::Action) } else { Ok(()) }, "{other:?}");
+            assert_eq!(
+                answer,
+                if other == action { Err(OffloadDenied::Action) } else { Ok(()) },
+                "{other:?}"
+            );
         }
-        assert_eq!(alone.manager.counters().stayed[Stays::Action as usize], 1);
+        assert_eq!(alone.manager.counters().stayed[OffloadDenied::Action as usize], 1);
     }
 }
 
@@ -115,7 +119,7 @@ fn what_a_device_refuses_when_it_was_asked_goes_to_the_next_at_once() {
     assert_eq!((level_of(&rig, id), next.entries()), (Level::Xdp, 1));
     let counters = rig.manager.counters();
     assert_eq!((counters.offered, counters.spilled), (1, 1));
-    assert_eq!(counters.stayed, [0; Stays::ALL.len()]);
+    assert_eq!(counters.stayed, [0; OffloadDenied::ALL.len()]);
     // A flow that another generation has decided meanwhile, or that is to end, is offered to no other device.
     let late = Habits { refuses: 1, late: 40, ..RTL };
     for outdated in [true, false] {
@@ -129,7 +133,7 @@ fn what_a_device_refuses_when_it_was_asked_goes_to_the_next_at_once() {
             rig.table.raise(id, rig.now);
         }
         let done = rig.pass(3_000);
-        assert_eq!(done, [Done::Stays { id, why: Stays::Refused }], "{outdated}");
+        assert_eq!(done, [Done::Stays { id, why: OffloadDenied::Refused }], "{outdated}");
         assert_eq!((next.entries(), level_of(&rig, id)), (0, Level::Host));
     }
 }
@@ -145,7 +149,7 @@ fn a_flow_whose_key_a_level_still_has_goes_to_none() {
     assert!(!rig.table.begin_end(old, EndReason::TcpReuse, rig.now));
     let new = rig.flow(1_000);
     rig.offer(new, Action::Forward).unwrap();
-    assert!(rig.pass(50).contains(&Done::Stays { id: new, why: Stays::Taken }));
+    assert!(rig.pass(50).contains(&Done::Stays { id: new, why: OffloadDenied::Taken }));
     assert_eq!((next.entries(), rig.manager.counters().spilled), (0, 0));
 }
 
@@ -164,7 +168,7 @@ fn a_level_that_is_taken_away_gives_its_counts_and_its_flows_go_to_the_next() {
     rig.offer(id, Action::Forward).unwrap();
     rig.pass(50);
     assert_eq!((level_of(&rig, id), next.entries()), (Level::Xdp, 1));
-    assert_eq!(refused(&rig, Stays::Away), [1, 0]);
+    assert_eq!(refused(&rig, OffloadDenied::Away), [1, 0]);
     rig.wire.attach();
     let other = rig.flow(1_001);
     rig.offer(other, Action::Forward).unwrap();
@@ -308,10 +312,10 @@ fn an_entry_that_is_told_to_be_silent_gives_way_first() {
         };
         rig.manager.offer(&mut rig.table, ids[64], offer, rig.now)
     };
-    assert_eq!(ask(&mut rig, 0), Err(Stays::Full));
+    assert_eq!(ask(&mut rig, 0), Err(OffloadDenied::Full));
     assert_eq!(rig.manager.counters().gave_way, 0);
     // Fewer packets than the busy ones have: for none of these an entry would give way.
-    assert_eq!(ask(&mut rig, 5), Err(Stays::Full));
+    assert_eq!(ask(&mut rig, 5), Err(OffloadDenied::Full));
     assert_eq!(rig.manager.counters().gave_way, 1);
     rig.pass(1_000);
     assert!(rig.table.get(ids[40]).unwrap().is_at_host() && !rig.table.get(ids[41]).unwrap().is_at_host());

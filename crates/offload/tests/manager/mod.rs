@@ -3,11 +3,11 @@
 
 use bartizan_base::{FlowId, Generation, Level, PacketDuration, Reason, Timestamp};
 use bartizan_flow::level::LevelWaits;
-use bartizan_flow::tcp::{Fin, Progress, Seq};
+use bartizan_flow::tcp::{Fin, Seq, TcpProgress};
 use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTable, FlowTableConfig, Insert};
-use bartizan_offload::manager::{Handled, RAISES_PER_TURN, READS_PER_TURN};
-use bartizan_offload::{Action, DeviceKey, Done, FlowManager, Offer, Sides, Stays};
-use bartizan_packet::windows::{Segment, Side, Windows};
+use bartizan_offload::manager::{PacketTotals, RAISES_PER_TURN, READS_PER_TURN};
+use bartizan_offload::{Action, DeviceKey, Done, FlowManager, Offer, OffloadDenied, Sides};
+use bartizan_packet::windows::{WindowSegment, WindowSide, Windows};
 use bartizan_testkit_device::{Habits, MockDevice, MockPacket, MockWire};
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -49,7 +49,7 @@ impl Rig {
         }
     }
 
-    fn offer(&mut self, id: FlowId, action: Action) -> Result<(), Stays> {
+    fn offer(&mut self, id: FlowId, action: Action) -> Result<(), OffloadDenied> {
         let offer = Offer { action, generation: Generation(1), expected: 0, again: false, windows: None };
         self.manager.offer(&mut self.table, id, offer, self.now)
     }
@@ -79,7 +79,7 @@ fn a_flow_goes_down_is_counted_and_comes_up_in_another_generation() {
     assert_eq!(rig.packet(1_000), None, "the device does not know it yet");
     rig.pass(50);
     assert_eq!(rig.packet(1_000), Some(Action::Forward));
-    assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Taken));
+    assert_eq!(rig.offer(id, Action::Forward), Err(OffloadDenied::Taken));
     let done = rig.pass(2_000);
     let sides = Sides::default();
     assert_eq!(
@@ -180,15 +180,18 @@ fn who_finds_no_place_stays_and_is_counted() {
     let mut rig = Rig::new(Habits { entries: 2, ..Habits::default() });
     let ids: Vec<_> = (0..3).map(|n| rig.flow(1_000 + n)).collect();
     let answers: Vec<_> = ids.iter().map(|id| rig.offer(*id, Action::Forward)).collect();
-    assert_eq!(answers, [Ok(()), Ok(()), Err(Stays::Full)]);
-    assert_eq!(rig.manager.counters().stayed[Stays::Full as usize], 1);
+    assert_eq!(answers, [Ok(()), Ok(()), Err(OffloadDenied::Full)]);
+    assert_eq!(rig.manager.counters().stayed[OffloadDenied::Full as usize], 1);
     rig.table.raise(ids[0], rig.now);
     rig.pass(1_000);
     assert_eq!(rig.offer(ids[2], Action::Drop(Reason::IdsFlow)), Ok(()));
     rig.pass(50);
     assert_eq!(rig.packet(1_002), Some(Action::Drop(Reason::IdsFlow)));
     rig.pass(1_500);
-    assert_eq!(rig.manager.counters().dropped[Reason::IdsFlow as usize], Handled { packets: 1, bytes: 100 });
+    assert_eq!(
+        rig.manager.counters().dropped[Reason::IdsFlow as usize],
+        PacketTotals { packets: 1, bytes: 100 }
+    );
 }
 
 #[test]
@@ -198,8 +201,8 @@ fn how_far_a_connection_has_come_is_said_once() {
     rig.offer(id, Action::Forward).unwrap();
     rig.pass(50);
     let segment = |rig: &mut Rig, sent: u32| {
-        let progress = Some(Progress { sent: Seq(sent), acknowledged: Seq(7), fin: None });
-        let segment = Some(Segment { end: sent, acknowledged: 7, ..Segment::default() });
+        let progress = Some(TcpProgress { sent: Seq(sent), acknowledged: Seq(7), fin: None });
+        let segment = Some(WindowSegment { end: sent, acknowledged: 7, ..WindowSegment::default() });
         let packet = MockPacket { from_low: true, bytes: 100, segment };
         assert!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet, rig.now).is_some());
         [progress, None]
@@ -240,8 +243,12 @@ fn how_a_connection_ends_both_sides_say_together() {
     rig.offer(id, Action::Forward).unwrap();
     rig.pass(50);
     let segment = |rig: &mut Rig, from_low, sequence: u32, acknowledged, fin: bool| {
-        let segment =
-            Segment { sequence, end: sequence + u32::from(fin), acknowledged, ..Segment::default() };
+        let segment = WindowSegment {
+            sequence,
+            end: sequence + u32::from(fin),
+            acknowledged,
+            ..WindowSegment::default()
+        };
         let packet = MockPacket { from_low, bytes: 100, segment: Some(segment) };
         let key = DeviceKey::of(&key(1_000));
         let handled =
@@ -255,7 +262,7 @@ fn how_a_connection_ends_both_sides_say_together() {
     assert!(!segment(&mut rig, true, 101, 7, true), "another end");
     let side = |sent, acknowledged, fin: Option<(u32, bool)>| {
         let fin = fin.map(|(number, second)| Fin { number: Seq(number), second });
-        Some(Progress { sent: Seq(sent), acknowledged: Seq(acknowledged), fin })
+        Some(TcpProgress { sent: Seq(sent), acknowledged: Seq(acknowledged), fin })
     };
     let low = side(101, 7, Some((101, false)));
     assert_eq!(rig.manager.sides(&rig.table, id), Some([low, side(7, 100, None)]));
@@ -269,7 +276,7 @@ fn how_a_connection_ends_both_sides_say_together() {
 fn a_connection_begins_below_with_what_the_host_knows_by_then_and_is_said_once() {
     let mut rig = Rig::new(Habits::default());
     let id = rig.flow(1_000);
-    let side = |sent| Side { sent, acknowledged: 50, edge: 900, ..Side::default() };
+    let side = |sent| WindowSide { sent, acknowledged: 50, edge: 900, ..WindowSide::default() };
     let at = |sent| Windows { sides: [side(sent), side(70)], timestamps: false };
     let (action, generation) = (Action::Forward, Generation(1));
     let offer = Offer { action, generation, expected: 0, again: false, windows: Some(at(100)) };
@@ -282,7 +289,8 @@ fn a_connection_begins_below_with_what_the_host_knows_by_then_and_is_said_once()
     // Numbers further back move nothing.
     rig.manager.publish(&rig.table, id, &at(150));
     assert_eq!(rig.manager.windows(&rig.table, id), None);
-    let segment = |end| Segment { sequence: 200, end, acknowledged: 60, window: 100, ..Segment::default() };
+    let segment =
+        |end| WindowSegment { sequence: 200, end, acknowledged: 60, window: 100, ..WindowSegment::default() };
     let packet = |end| MockPacket { from_low: true, bytes: 100, segment: Some(segment(end)) };
     assert_eq!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet(901), rig.now), None, "out of window");
     assert_eq!(rig.wire.packet(&DeviceKey::of(&key(1_000)), packet(300), rig.now), Some(action));
@@ -292,7 +300,7 @@ fn a_connection_begins_below_with_what_the_host_knows_by_then_and_is_said_once()
 
     let mut none = Rig::new(Habits { windows: false, ..Habits::default() });
     let id = none.flow(1_000);
-    assert_eq!(none.manager.offer(&mut none.table, id, offer, none.now), Err(Stays::Window));
+    assert_eq!(none.manager.offer(&mut none.table, id, offer, none.now), Err(OffloadDenied::Window));
 }
 
 #[test]
@@ -308,7 +316,7 @@ fn where_places_are_short_a_silent_flow_gives_way_to_a_busy_one() {
             Offer { action: Action::Forward, generation: Generation(1), expected, again, windows: None };
         rig.manager.offer(&mut rig.table, ids[4], offer, rig.now)
     };
-    assert_eq!(ask(&mut rig, 1_000, false), Err(Stays::Full));
+    assert_eq!(ask(&mut rig, 1_000, false), Err(OffloadDenied::Full));
     rig.pass(1_000);
     assert_eq!(rig.manager.counters().gave_way, 0, "nothing is known of the entries yet");
     // All but the third handle ten packets a second.
@@ -318,14 +326,18 @@ fn where_places_are_short_a_silent_flow_gives_way_to_a_busy_one() {
         }
         rig.pass(100);
     }
-    assert_eq!(ask(&mut rig, 0, true), Err(Stays::Full), "it is expected to bring nothing");
+    assert_eq!(ask(&mut rig, 0, true), Err(OffloadDenied::Full), "it is expected to bring nothing");
     assert_eq!(rig.manager.counters().gave_way, 0);
-    assert_eq!(ask(&mut rig, 5, true), Err(Stays::Full));
+    assert_eq!(ask(&mut rig, 5, true), Err(OffloadDenied::Full));
     assert_eq!(rig.manager.counters().gave_way, 1);
     rig.pass(1_000);
     assert_eq!(rig.packet(1_002), None, "it has come up");
     assert_eq!(ask(&mut rig, 5, true), Ok(()));
-    assert_eq!(rig.manager.counters().stayed[Stays::Full as usize], 1, "one flow, however often it asks");
+    assert_eq!(
+        rig.manager.counters().stayed[OffloadDenied::Full as usize],
+        1,
+        "one flow, however often it asks"
+    );
     // Against those that are busy five packets more are not enough.
     rig.pass(50);
     for _ in 0..30 {
@@ -342,7 +354,7 @@ fn where_places_are_short_a_silent_flow_gives_way_to_a_busy_one() {
         again: false,
         windows: None,
     };
-    assert_eq!(rig.manager.offer(&mut rig.table, other, offer, rig.now), Err(Stays::Full));
+    assert_eq!(rig.manager.offer(&mut rig.table, other, offer, rig.now), Err(OffloadDenied::Full));
     assert_eq!(rig.manager.counters().gave_way, 1);
 }
 
@@ -357,7 +369,7 @@ fn an_entry_that_nobody_waits_for_any_more_is_taken_away() {
     rig.table.raise(id, rig.now);
     rig.pass(20_000);
     assert_eq!(rig.table.level_counters().unanswered, 1);
-    assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Unanswered));
+    assert_eq!(rig.offer(id, Action::Forward), Err(OffloadDenied::Unanswered));
     rig.pass(60_000);
     assert_eq!((rig.wire.entries(), rig.manager.counters().entries), (0, 0));
 }
@@ -385,5 +397,5 @@ fn at_the_end_all_is_credited_and_nothing_goes_down_any_more() {
     rig.manager.close(&mut rig.table, rig.now);
     assert_eq!(rig.table.get(id).unwrap().packets.to_server, 2);
     assert!(rig.table.get(id).unwrap().is_at_host());
-    assert_eq!(rig.offer(id, Action::Forward), Err(Stays::Ending));
+    assert_eq!(rig.offer(id, Action::Forward), Err(OffloadDenied::Ending));
 }

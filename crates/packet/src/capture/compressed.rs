@@ -139,7 +139,7 @@ impl Read for ZstdFrames {
     }
 }
 
-enum Source {
+enum CompressionReader {
     Plain(File),
     Gzip(Box<MultiGzDecoder<File>>),
     Zstd(Box<ZstdFrames>),
@@ -147,7 +147,7 @@ enum Source {
 
 /// The content of a file, decompressed if need be. For cut compressed data it returns all that can be
 /// decompressed, then an error.
-pub struct Decompressed(Source);
+pub struct Decompressed(CompressionReader);
 
 impl Decompressed {
     /// Reads the first bytes and sets up the decompressor.
@@ -167,10 +167,12 @@ impl Decompressed {
         }
         file.head.truncate(have);
         Ok(Self(match *file.head.as_slice() {
-            [0x1f, 0x8b, ..] => Source::Gzip(Box::new(MultiGzDecoder::new(file))),
-            [0x28, 0xb5, 0x2f, 0xfd] => Source::Zstd(Box::new(ZstdFrames::new(file))),
-            [low, 0x2a, 0x4d, 0x18] if low & 0xf0 == 0x50 => Source::Zstd(Box::new(ZstdFrames::new(file))),
-            _ => Source::Plain(file),
+            [0x1f, 0x8b, ..] => CompressionReader::Gzip(Box::new(MultiGzDecoder::new(file))),
+            [0x28, 0xb5, 0x2f, 0xfd] => CompressionReader::Zstd(Box::new(ZstdFrames::new(file))),
+            [low, 0x2a, 0x4d, 0x18] if low & 0xf0 == 0x50 => {
+                CompressionReader::Zstd(Box::new(ZstdFrames::new(file)))
+            }
+            _ => CompressionReader::Plain(file),
         }))
     }
 
@@ -178,9 +180,9 @@ impl Decompressed {
     #[must_use]
     pub const fn compression(&self) -> Option<Compression> {
         match self.0 {
-            Source::Plain(_) => None,
-            Source::Gzip(_) => Some(Compression::Gzip),
-            Source::Zstd(_) => Some(Compression::Zstd),
+            CompressionReader::Plain(_) => None,
+            CompressionReader::Gzip(_) => Some(Compression::Gzip),
+            CompressionReader::Zstd(_) => Some(Compression::Zstd),
         }
     }
 
@@ -196,9 +198,9 @@ impl Decompressed {
 
     fn file(&self) -> &File {
         match &self.0 {
-            Source::Plain(file) => file,
-            Source::Gzip(gzip) => gzip.get_ref(),
-            Source::Zstd(zstd) => zstd.file.get_ref(),
+            CompressionReader::Plain(file) => file,
+            CompressionReader::Gzip(gzip) => gzip.get_ref(),
+            CompressionReader::Zstd(zstd) => zstd.file.get_ref(),
         }
     }
 }
@@ -206,9 +208,9 @@ impl Decompressed {
 impl Read for Decompressed {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match &mut self.0 {
-            Source::Plain(file) => file.read(out),
-            Source::Gzip(gzip) => gzip.read(out),
-            Source::Zstd(zstd) => zstd.read(out),
+            CompressionReader::Plain(file) => file.read(out),
+            CompressionReader::Gzip(gzip) => gzip.read(out),
+            CompressionReader::Zstd(zstd) => zstd.read(out),
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) enum Stop {
 }
 
 /// The window.
-pub(super) struct Input {
+pub(super) struct InputWindow {
     source: Decompressed,
     window: Vec<u8>,
     start: usize,
@@ -29,7 +29,7 @@ pub(super) struct Input {
     cut: bool,
 }
 
-impl Input {
+impl InputWindow {
     /// Reads the first bytes and sets up the decompressor.
     pub(super) fn new(inner: Box<dyn Read + Send>) -> io::Result<Self> {
         let source = Decompressed::new(inner)?;

@@ -27,7 +27,7 @@ pub use status::{CaptureEnd, CaptureFormat, CaptureStatus};
 pub use writer::{PcapWriter, Precision};
 
 use bartizan_base::Timestamp;
-use input::{Input, Stop};
+use input::{InputWindow, Stop};
 use std::io::Read;
 
 /// The most bytes that one packet may have: libpcap's `MAXIMUM_SNAPLEN`. Longer claims are damage.
@@ -35,7 +35,7 @@ pub const MAX_PACKET_LEN: u32 = 262_144;
 
 /// One packet of a capture. The bytes live in the reader's buffer until the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct CaptureRecord<'a> {
     /// Number of the packet in the capture, from 1 (`pcap_cnt` in EVE).
     pub number: u64,
     /// The time of capture. A simple packet block has no time: it gets that of the packet before.
@@ -62,14 +62,14 @@ struct Located {
 }
 
 /// The next item that a format's reader found.
-enum Step {
+enum CaptureStep {
     Record(Located),
     End,
     /// The file ends inside an item: its name, its offset, and the bytes present and needed.
     Cut(CaptureEnd),
 }
 
-enum Format {
+enum FormatReader {
     Pcap(pcap::Pcap),
     PcapNg(pcapng::PcapNg),
 }
@@ -91,8 +91,8 @@ enum Format {
 /// ```
 pub struct CaptureReader {
     name: String,
-    input: Input,
-    format: Format,
+    input: InputWindow,
+    format: FormatReader,
     status: CaptureStatus,
 }
 
@@ -103,7 +103,7 @@ impl CaptureReader {
     /// When the file is empty, no capture, of an unknown version, or ends inside its header.
     pub fn new(source: impl Read + Send + 'static, name: impl Into<String>) -> Result<Self, CaptureError> {
         let mut name = name.into();
-        let mut input = match Input::new(Box::new(source)) {
+        let mut input = match InputWindow::new(Box::new(source)) {
             Ok(input) => input,
             Err(source) => return Err(CaptureError::Io { name, offset: 0, source }),
         };
@@ -122,9 +122,9 @@ impl CaptureReader {
             return Err(not_a_capture(name, input.window()));
         };
         let format = if magic == pcapng::SECTION_MAGIC {
-            Format::PcapNg(pcapng::PcapNg::open(&mut input, &name)?)
+            FormatReader::PcapNg(pcapng::PcapNg::open(&mut input, &name)?)
         } else if let Some(kind) = pcap::Magic::find(magic) {
-            Format::Pcap(pcap::Pcap::open(kind, &mut input, &name)?)
+            FormatReader::Pcap(pcap::Pcap::open(kind, &mut input, &name)?)
         } else {
             // A few more bytes identify the file better in the message; it does not matter if they are
             // missing.
@@ -134,8 +134,8 @@ impl CaptureReader {
         };
         let status = CaptureStatus::new(
             match format {
-                Format::Pcap(_) => CaptureFormat::Pcap,
-                Format::PcapNg(_) => CaptureFormat::PcapNg,
+                FormatReader::Pcap(_) => CaptureFormat::Pcap,
+                FormatReader::PcapNg(_) => CaptureFormat::PcapNg,
             },
             input.compression(),
         );
@@ -148,18 +148,20 @@ impl CaptureReader {
     /// When the file is damaged or reading fails. After an error there are no more packets.
     // A lending reader cannot be an `Iterator`: the packet borrows the buffer until the next call.
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
+    pub fn next(&mut self) -> Result<Option<CaptureRecord<'_>>, CaptureError> {
         if self.status.end != CaptureEnd::Reading {
             return Ok(None);
         }
         let number = self.status.packets.saturating_add(1);
         let step = match &mut self.format {
-            Format::Pcap(pcap) => pcap.step(&mut self.input, &self.name, number),
-            Format::PcapNg(pcapng) => pcapng.step(&mut self.input, &self.name, number, &mut self.status),
+            FormatReader::Pcap(pcap) => pcap.step(&mut self.input, &self.name, number),
+            FormatReader::PcapNg(pcapng) => {
+                pcapng.step(&mut self.input, &self.name, number, &mut self.status)
+            }
         };
         let found = match step {
-            Ok(Step::Record(found)) => found,
-            Ok(Step::End) => {
+            Ok(CaptureStep::Record(found)) => found,
+            Ok(CaptureStep::End) => {
                 self.status.end = if self.input.broke_off() {
                     CaptureEnd::compressed_cut(self.input.offset())
                 } else {
@@ -167,7 +169,7 @@ impl CaptureReader {
                 };
                 return Ok(None);
             }
-            Ok(Step::Cut(end)) => {
+            Ok(CaptureStep::Cut(end)) => {
                 self.status.end = end;
                 return Ok(None);
             }
@@ -182,7 +184,7 @@ impl CaptureReader {
         if (data.len() as u64) < u64::from(found.wire_len) {
             self.status.cut_packets = self.status.cut_packets.saturating_add(1);
         }
-        Ok(Some(Record {
+        Ok(Some(CaptureRecord {
             number,
             timestamp: found.timestamp,
             data,
@@ -206,7 +208,7 @@ impl CaptureReader {
 }
 
 /// Turns a failed read into the error for the user.
-fn failure(stop: Stop, name: &str, input: &Input) -> CaptureError {
+fn failure(stop: Stop, name: &str, input: &InputWindow) -> CaptureError {
     let (name, offset) = (name.to_owned(), input.read_offset());
     match (stop, input.compression()) {
         (Stop::Decompress(source), Some(compression)) => {

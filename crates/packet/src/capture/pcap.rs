@@ -6,7 +6,7 @@
 //! is a second or more is carried over. A captured length above the header's snapshot length is
 //! delivered whole, up to [`MAX_PACKET_LEN`]: the header's value is often wrong.
 
-use super::{CaptureEnd, CaptureError, Input, Located, MAX_PACKET_LEN, Step, failure};
+use super::{CaptureEnd, CaptureError, CaptureStep, InputWindow, Located, MAX_PACKET_LEN, failure};
 use bartizan_base::Timestamp;
 
 const FILE_HEADER: usize = 24;
@@ -60,7 +60,7 @@ pub(super) struct Pcap {
 }
 
 impl Pcap {
-    pub(super) fn open(magic: Magic, input: &mut Input, name: &str) -> Result<Self, CaptureError> {
+    pub(super) fn open(magic: Magic, input: &mut InputWindow, name: &str) -> Result<Self, CaptureError> {
         if !input.want(FILE_HEADER).map_err(|stop| failure(stop, name, input))? {
             let have = input.available() as u64;
             return Err(CaptureError::HeaderCut {
@@ -96,13 +96,18 @@ impl Pcap {
         Ok(Self { magic, lengths, link_type: link_type & LINK_TYPE_BITS, done: 0 })
     }
 
-    pub(super) fn step(&mut self, input: &mut Input, name: &str, number: u64) -> Result<Step, CaptureError> {
+    pub(super) fn step(
+        &mut self,
+        input: &mut InputWindow,
+        name: &str,
+        number: u64,
+    ) -> Result<CaptureStep, CaptureError> {
         input.advance(core::mem::take(&mut self.done));
         let header = self.magic.record_header;
         if !input.want(header).map_err(|stop| failure(stop, name, input))? {
             return Ok(cut_or_end(input, "a record header", header));
         }
-        let Some(words) = input.peek::<16>(0) else { return Ok(Step::End) };
+        let Some(words) = input.peek::<16>(0) else { return Ok(CaptureStep::End) };
         let word = |at: usize| {
             let bytes = words.get(at..).and_then(|rest| rest.first_chunk::<4>()).copied().unwrap_or_default();
             if self.magic.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
@@ -129,7 +134,7 @@ impl Pcap {
         let nanos = u64::from(seconds)
             .saturating_mul(1_000_000_000)
             .saturating_add(u64::from(fraction).saturating_mul(self.magic.nanos_per_tick));
-        Ok(Step::Record(Located {
+        Ok(CaptureStep::Record(Located {
             timestamp: Timestamp::from_nanos(nanos),
             at: header,
             len,
@@ -141,9 +146,11 @@ impl Pcap {
 }
 
 /// The stream ended where `need` bytes of an item were expected: an end without any of them is a proper one.
-pub(super) fn cut_or_end(input: &Input, what: &'static str, need: usize) -> Step {
+pub(super) fn cut_or_end(input: &InputWindow, what: &'static str, need: usize) -> CaptureStep {
     match input.available() as u64 {
-        0 => Step::End,
-        have => Step::Cut(CaptureEnd::BrokeOff { offset: input.offset(), what, have, need: need as u64 }),
+        0 => CaptureStep::End,
+        have => {
+            CaptureStep::Cut(CaptureEnd::BrokeOff { offset: input.offset(), what, have, need: need as u64 })
+        }
     }
 }

@@ -6,7 +6,9 @@
 //! flags, drop counts), interface names, `if_fcslen`.
 
 use super::pcap::cut_or_end;
-use super::{CaptureEnd, CaptureError, CaptureStatus, Input, Located, MAX_PACKET_LEN, Step, failure};
+use super::{
+    CaptureEnd, CaptureError, CaptureStatus, CaptureStep, InputWindow, Located, MAX_PACKET_LEN, failure,
+};
 use bartizan_base::Timestamp;
 
 /// Type of a section header block: the same in both byte orders.
@@ -94,7 +96,7 @@ struct Open {
 
 impl PcapNg {
     /// Reads the first section's header.
-    pub(super) fn open(input: &mut Input, name: &str) -> Result<Self, CaptureError> {
+    pub(super) fn open(input: &mut InputWindow, name: &str) -> Result<Self, CaptureError> {
         let mut new = Self { big_endian: false, interfaces: Vec::new(), open: None, last: Timestamp::ZERO };
         if !new.section(input, name)? {
             let have = input.available() as u64;
@@ -103,18 +105,18 @@ impl PcapNg {
         Ok(new)
     }
 
-    fn u16_at(&self, input: &Input, at: usize) -> u16 {
+    fn u16_at(&self, input: &InputWindow, at: usize) -> u16 {
         let bytes = input.peek::<2>(at).unwrap_or_default();
         if self.big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
     }
 
-    fn u32_at(&self, input: &Input, at: usize) -> u32 {
+    fn u32_at(&self, input: &InputWindow, at: usize) -> u32 {
         let bytes = input.peek::<4>(at).unwrap_or_default();
         if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
     }
 
     /// Reads a section header's fixed part and leaves the rest to be skipped. False when it is cut.
-    fn section(&mut self, input: &mut Input, name: &str) -> Result<bool, CaptureError> {
+    fn section(&mut self, input: &mut InputWindow, name: &str) -> Result<bool, CaptureError> {
         if !input.want(24).map_err(|stop| failure(stop, name, input))? {
             return Ok(false);
         }
@@ -146,11 +148,11 @@ impl PcapNg {
 
     pub(super) fn step(
         &mut self,
-        input: &mut Input,
+        input: &mut InputWindow,
         name: &str,
         number: u64,
         status: &mut CaptureStatus,
-    ) -> Result<Step, CaptureError> {
+    ) -> Result<CaptureStep, CaptureError> {
         loop {
             if let Some(open) = self.open.take()
                 && let Some(cut) = self.close(open, input, name)?
@@ -187,9 +189,9 @@ impl PcapNg {
                 }
             };
             match step {
-                Some(Step::Record(found)) => {
+                Some(CaptureStep::Record(found)) => {
                     self.last = found.timestamp;
-                    return Ok(Step::Record(found));
+                    return Ok(CaptureStep::Record(found));
                 }
                 Some(other) => return Ok(other),
                 None => {}
@@ -198,10 +200,20 @@ impl PcapNg {
     }
 
     /// Skips the block up to its second length field, which must equal the first.
-    fn close(&self, open: Open, input: &mut Input, name: &str) -> Result<Option<Step>, CaptureError> {
+    fn close(
+        &self,
+        open: Open,
+        input: &mut InputWindow,
+        name: &str,
+    ) -> Result<Option<CaptureStep>, CaptureError> {
         let whole = u64::from(open.length);
         let cut = |have: u64| {
-            Some(Step::Cut(CaptureEnd::BrokeOff { offset: open.offset, what: "a block", have, need: whole }))
+            Some(CaptureStep::Cut(CaptureEnd::BrokeOff {
+                offset: open.offset,
+                what: "a block",
+                have,
+                need: whole,
+            }))
         };
         let passed = input.skip(whole.saturating_sub(4)).map_err(|stop| failure(stop, name, input))?;
         if !passed || !input.want(4).map_err(|stop| failure(stop, name, input))? {
@@ -220,7 +232,12 @@ impl PcapNg {
         Ok(None)
     }
 
-    fn interface(&mut self, open: Open, input: &mut Input, name: &str) -> Result<Option<Step>, CaptureError> {
+    fn interface(
+        &mut self,
+        open: Open,
+        input: &mut InputWindow,
+        name: &str,
+    ) -> Result<Option<CaptureStep>, CaptureError> {
         let length = open.length as usize;
         if !input.want(length).map_err(|stop| failure(stop, name, input))? {
             return Ok(Some(cut_or_end(input, "an interface block", length)));
@@ -265,7 +282,13 @@ impl PcapNg {
     }
 
     /// An enhanced packet block, or the obsolete one it replaced: they differ in the interface's width.
-    fn packet(&self, open: Open, input: &mut Input, name: &str, number: u64) -> Result<Step, CaptureError> {
+    fn packet(
+        &self,
+        open: Open,
+        input: &mut InputWindow,
+        name: &str,
+        number: u64,
+    ) -> Result<CaptureStep, CaptureError> {
         const HEADER: usize = 28;
         if !input.want(HEADER).map_err(|stop| failure(stop, name, input))? {
             return Ok(cut_or_end(input, "a packet block", open.length as usize));
@@ -298,7 +321,13 @@ impl PcapNg {
     }
 
     /// A simple packet block: no time, no interface (the section's first), no captured length.
-    fn simple(&self, open: Open, input: &mut Input, name: &str, number: u64) -> Result<Step, CaptureError> {
+    fn simple(
+        &self,
+        open: Open,
+        input: &mut InputWindow,
+        name: &str,
+        number: u64,
+    ) -> Result<CaptureStep, CaptureError> {
         let about = *self.known(0, open, name)?;
         let wire_len = self.u32_at(input, 8);
         let snap_len = if about.snap_len == 0 { u32::MAX } else { about.snap_len };
@@ -333,10 +362,16 @@ impl PcapNg {
     }
 
     /// Hands the packet out if its bytes are present.
-    fn whole(&self, found: Located, open: Open, input: &mut Input, name: &str) -> Result<Step, CaptureError> {
+    fn whole(
+        &self,
+        found: Located,
+        open: Open,
+        input: &mut InputWindow,
+        name: &str,
+    ) -> Result<CaptureStep, CaptureError> {
         let need = found.at.saturating_add(found.len);
         if input.want(need).map_err(|stop| failure(stop, name, input))? {
-            Ok(Step::Record(found))
+            Ok(CaptureStep::Record(found))
         } else {
             Ok(cut_or_end(input, "a packet block", open.length as usize))
         }

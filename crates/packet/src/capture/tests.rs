@@ -47,12 +47,12 @@ fn read(file: &[u8]) -> (Vec<Got>, Result<CaptureStatus, CaptureError>) {
 }
 
 /// Writes numbers in one byte order.
-struct Out {
+struct ByteOrderWriter {
     big: bool,
     bytes: Vec<u8>,
 }
 
-impl Out {
+impl ByteOrderWriter {
     fn new(big: bool) -> Self {
         Self { big, bytes: Vec::new() }
     }
@@ -68,8 +68,8 @@ impl Out {
         self.bytes.extend(bytes);
         self
     }
-    fn block(&mut self, kind: u32, body: impl FnOnce(&mut Out)) -> &mut Self {
-        let mut inner = Out::new(self.big);
+    fn block(&mut self, kind: u32, body: impl FnOnce(&mut ByteOrderWriter)) -> &mut Self {
+        let mut inner = ByteOrderWriter::new(self.big);
         body(&mut inner);
         let padded = inner.bytes.len().next_multiple_of(4);
         inner.bytes.resize(padded, 0);
@@ -109,7 +109,7 @@ impl Out {
 }
 
 fn pcap(big: bool, magic: u32, minor: u16, packets: &[(u32, u32, Vec<u8>, u32)]) -> Vec<u8> {
-    let mut out = Out::new(big);
+    let mut out = ByteOrderWriter::new(big);
     out.u32(magic).u16(2).u16(minor).u32(0).u32(0).u32(65_535).u32(0x1400_0000 | 113);
     for (seconds, fraction, data, wire) in packets {
         let mut lengths = [data.len() as u32, *wire];
@@ -184,7 +184,7 @@ fn a_fraction_of_a_second_or_more_is_carried_over() {
 #[test]
 fn pcapng_with_interfaces_sections_and_all_packet_blocks() {
     for big in [false, true] {
-        let mut out = Out::new(big);
+        let mut out = ByteOrderWriter::new(big);
         let offset = |seconds: i64| if big { seconds.to_be_bytes() } else { seconds.to_le_bytes() }.to_vec();
         out.section().block(0x0bad, |b| {
             b.raw(b"custom");
@@ -204,7 +204,7 @@ fn pcapng_with_interfaces_sections_and_all_packet_blocks() {
             b.u16(1).u16(7).u32(0).u32(8).u32(2).u32(2).raw(b"ij");
         });
         out.bytes.extend({
-            let mut other = Out::new(!big);
+            let mut other = ByteOrderWriter::new(!big);
             other.section().interface(147, 0, &[]).enhanced(0, 1, b"other order", 11);
             other.bytes
         });
@@ -233,11 +233,11 @@ fn pcapng_with_interfaces_sections_and_all_packet_blocks() {
 #[test]
 fn timestamps_never_wrap() {
     for options in [vec![(9, vec![0])], vec![(9, vec![0x7f])], vec![(9, vec![0xff])], vec![(9, vec![0x80])]] {
-        let mut out = Out::new(false);
+        let mut out = ByteOrderWriter::new(false);
         out.section().interface(1, 0, &options).enhanced(0, u64::MAX, b"x", 1);
         assert_eq!(read(&out.bytes).0.len(), 1);
     }
-    let mut out = Out::new(false);
+    let mut out = ByteOrderWriter::new(false);
     out.section().interface(1, 0, &[(14, i64::MIN.to_le_bytes().to_vec())]).enhanced(0, 5, b"x", 1);
     assert_eq!(read(&out.bytes).0[0].nanos, 0);
 }
@@ -277,7 +277,7 @@ fn with_ends() -> [(Vec<u8>, Vec<usize>, Vec<usize>); 2] {
     for n in 1..=sample().len() {
         ends.push(pcap(false, 0xa1b2_c3d4, 4, &sample()[..n]).len());
     }
-    let mut out = Out::new(true);
+    let mut out = ByteOrderWriter::new(true);
     let (mut ng_ends, mut blocks) = (Vec::new(), Vec::new());
     out.section();
     blocks.push(out.bytes.len());
@@ -365,7 +365,7 @@ fn damage_ends_reading_with_place_and_advice_after_all_good_packets() {
     assert_eq!(got.len(), 3);
     assert!(error.contains(&format!("packet 4 at offset {at}")) && error.contains("repair"), "{error}");
 
-    let mut out = Out::new(false);
+    let mut out = ByteOrderWriter::new(false);
     out.section().interface(1, 0, &[]).enhanced(0, 1, b"good", 4);
     let good = out.bytes.len();
     for (bad, what) in [
@@ -380,13 +380,13 @@ fn damage_ends_reading_with_place_and_advice_after_all_good_packets() {
         assert_eq!(got.len(), 1);
         assert!(error.contains(what) && error.contains(&format!("offset {good}")), "{error}");
     }
-    let mut unknown = Out::new(false);
+    let mut unknown = ByteOrderWriter::new(false);
     unknown.section().interface(1, 0, &[]).enhanced(4, 1, b"?", 1);
     assert!(matches!(
         read(&unknown.bytes).1,
         Err(CaptureError::UnknownInterface { interface: 4, known: 1, .. })
     ));
-    let mut long = Out::new(false);
+    let mut long = ByteOrderWriter::new(false);
     long.section().interface(1, 0, &[]);
     long.block(6, |b| {
         b.u32(0).u32(0).u32(0).u32(9).u32(9).raw(&[1; 8]);
@@ -449,7 +449,7 @@ fn packets_longer_than_the_window_and_options_longer_still() {
     let long = vec![7; MAX_PACKET_LEN as usize];
     let (got, _) = read(&pcap(true, 0xa1b2_3c4d, 4, &[(1, 1, long.clone(), 262_144), (2, 2, vec![1], 1)]));
     assert_eq!((got.len(), &got[0].data), (2, &long));
-    let mut out = Out::new(false);
+    let mut out = ByteOrderWriter::new(false);
     out.section().interface(1, 0, &[]);
     out.block(6, |b| {
         b.u32(0).u32(0).u32(0).u32(1).u32(1).raw(&[1, 0, 0, 0]).raw(&vec![0; 1_000_000]);
@@ -473,7 +473,7 @@ proptest! {
         big in any::<bool>(), ng in any::<bool>(), noise in prop::collection::vec(any::<u8>(), 0..600),
     ) {
         let mut file = if ng {
-            let mut out = Out::new(big);
+            let mut out = ByteOrderWriter::new(big);
             out.section().interface(1, 0, &[]);
             out.bytes
         } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ARP for Ethernet and IPv4 (RFC 826, RFC 903).
 
-use super::{Context, Span, Step, Stop};
+use super::{DecodeContext, DecodeSpan, DecodeStop, LayerResult};
 use crate::{Arp, DecodeEvent, Decoded, Network};
 use bartizan_base::Cursor;
 use core::net::Ipv4Addr;
@@ -9,11 +9,11 @@ use core::net::Ipv4Addr;
 const MIN_LEN: usize = 8;
 const LEN: usize = 28;
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+pub(super) fn decode(cx: &mut DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan) -> LayerResult {
     cx.counters.arp += 1;
     if span.len() < MIN_LEN {
         p.invalid(DecodeEvent::ArpPktTooSmall);
-        return Err(Stop);
+        return Err(DecodeStop);
     }
     cx.layer(p)?;
     match parse(cx.slice(span)) {
@@ -24,7 +24,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
         }
         Err(event) => {
             p.invalid(event);
-            Err(Stop)
+            Err(DecodeStop)
         }
     }
 }

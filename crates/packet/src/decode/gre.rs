@@ -2,8 +2,11 @@
 //! GRE: version 0 (RFC 1701, 2784, 2890), version 1 for PPTP (RFC 2637), NVGRE (RFC 7637) and, inside,
 //! ERSPAN.
 
-use super::{Context, Span, Step, Stop, Tunnel, arp, erspan, ether_type, ethernet, ipv4, ipv6, ppp, vlan};
-use crate::{DecodeEvent, Decoded, Gre, PacketSource, Transport, TunnelKind, TunnelTag};
+use super::{
+    DecodeContext, DecodeSpan, DecodeStop, LayerResult, Tunnel, arp, erspan, ether_type, ethernet, ipv4,
+    ipv6, ppp, vlan,
+};
+use crate::{DecodeEvent, Decoded, Gre, PacketSource, TransportLayer, TunnelKind, TunnelTag};
 
 const HEADER_LEN: usize = 4;
 const WORD: usize = 4;
@@ -19,23 +22,24 @@ const RESERVED: u8 = 0x78;
 
 /// The four bytes that every GRE header has.
 #[derive(Clone, Copy)]
-struct Head {
+struct GreHeader {
     flags: u8,
     flags_version: u8,
     protocol: u16,
 }
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+pub(super) fn decode(cx: &mut DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan) -> LayerResult {
     cx.counters.gre += 1;
     let Some([flags, flags_version, a, b]) = cx.head::<HEADER_LEN>(span) else {
         p.invalid(DecodeEvent::GrePktTooSmall);
-        return Err(Stop);
+        return Err(DecodeStop);
     };
     cx.layer(p)?;
-    let head = Head { flags: *flags, flags_version: *flags_version, protocol: u16::from_be_bytes([*a, *b]) };
+    let head =
+        GreHeader { flags: *flags, flags_version: *flags_version, protocol: u16::from_be_bytes([*a, *b]) };
     let version = head.flags_version & 0x07;
     let key = key(cx, head, span);
-    p.transport = Transport::Gre(Gre { version, protocol: head.protocol, key });
+    p.transport = TransportLayer::Gre(Gre { version, protocol: head.protocol, key });
     p.l4 = span.start();
     let header_len = match version {
         0 => version_0(cx, head, span),
@@ -49,7 +53,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     Ok(())
 }
 
-fn key(cx: &Context<'_>, head: Head, span: Span) -> Option<u32> {
+fn key(cx: &DecodeContext<'_>, head: GreHeader, span: DecodeSpan) -> Option<u32> {
     let before = if head.flags & (CHECKSUM | ROUTING) == 0 { HEADER_LEN } else { HEADER_LEN + WORD };
     if head.flags & KEY == 0 {
         return None;
@@ -57,7 +61,7 @@ fn key(cx: &Context<'_>, head: Head, span: Span) -> Option<u32> {
     cx.head::<WORD>(span.skip(before)).map(|key| u32::from_be_bytes(*key))
 }
 
-fn version_0(cx: &Context<'_>, head: Head, span: Span) -> Result<usize, DecodeEvent> {
+fn version_0(cx: &DecodeContext<'_>, head: GreHeader, span: DecodeSpan) -> Result<usize, DecodeEvent> {
     if head.flags & RECURSION != 0 {
         return Err(DecodeEvent::GreVersion0Recur);
     }
@@ -95,7 +99,7 @@ fn version_0(cx: &Context<'_>, head: Head, span: Span) -> Result<usize, DecodeEv
     }
 }
 
-fn version_1(cx: &Context<'_>, head: Head, span: Span) -> Result<usize, DecodeEvent> {
+fn version_1(cx: &DecodeContext<'_>, head: GreHeader, span: DecodeSpan) -> Result<usize, DecodeEvent> {
     let refused = [
         (CHECKSUM, DecodeEvent::GreVersion1Chksum),
         (ROUTING, DecodeEvent::GreVersion1Route),
@@ -129,14 +133,14 @@ fn version_1(cx: &Context<'_>, head: Head, span: Span) -> Result<usize, DecodeEv
     Ok(len)
 }
 
-fn inner(cx: &mut Context<'_>, p: &mut Decoded, head: Head, key: Option<u32>, span: Span) {
+fn inner(cx: &mut DecodeContext<'_>, p: &mut Decoded, head: GreHeader, key: Option<u32>, span: DecodeSpan) {
     let key = key.unwrap_or(0);
     let pptp = head.flags_version & 0x07 == 1;
     // PPTP's key is payload length and call id; a length of 0 is a bare acknowledgement.
     if pptp && key >> 16 == 0 {
         return;
     }
-    let decode: fn(&mut Context<'_>, &mut Decoded, Span) -> Step = match head.protocol {
+    let decode: fn(&mut DecodeContext<'_>, &mut Decoded, DecodeSpan) -> LayerResult = match head.protocol {
         ether_type::IPV4 => ipv4::decode,
         ether_type::IPV6 => ipv6::decode,
         ether_type::PPP => ppp::decode,

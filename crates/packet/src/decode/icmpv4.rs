@@ -2,17 +2,17 @@
 //! ICMP (RFC 792, 950, 1256).
 
 use super::quoted::{self, QuoteError};
-use super::{Context, Span, Step, Stop};
-use crate::{DecodeEvent, Decoded, Icmp, PacketFlags, Transport};
+use super::{DecodeContext, DecodeSpan, DecodeStop, LayerResult};
+use crate::{DecodeEvent, Decoded, Icmp, PacketFlags, TransportLayer};
 
 const HEADER_LEN: usize = 8;
 const TIMESTAMPS_LEN: usize = 12;
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+pub(super) fn decode(cx: &mut DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan) -> LayerResult {
     cx.counters.icmpv4 += 1;
     let Some([kind, code, _, _, a, b, c, d]) = cx.head::<HEADER_LEN>(span) else {
         p.invalid(DecodeEvent::Icmpv4PktTooSmall);
-        return Err(Stop);
+        return Err(DecodeStop);
     };
     let mut icmp = Icmp { kind: *kind, code: *code, ..Icmp::default() };
     let mut header_len = HEADER_LEN;
@@ -42,7 +42,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
         icmp.mtu = Some(u32::from(u16::from_be_bytes([*c, *d])));
     }
     let payload = span.skip(header_len);
-    p.transport = Transport::Icmp(icmp);
+    p.transport = TransportLayer::Icmp(icmp);
     p.l4 = span.start();
     p.payload = payload.start();
     p.payload_len = payload.len_u32();
@@ -51,7 +51,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
 }
 
 /// Length of a body that belongs to the header, 0 with an event when it is cut off.
-fn body(p: &mut Decoded, span: Span, len: usize) -> usize {
+fn body(p: &mut Decoded, span: DecodeSpan, len: usize) -> usize {
     if span.len() < HEADER_LEN + len {
         p.event(DecodeEvent::Icmpv4Ipv4TruncPkt);
         0
@@ -60,7 +60,7 @@ fn body(p: &mut Decoded, span: Span, len: usize) -> usize {
     }
 }
 
-fn error(cx: &Context<'_>, p: &mut Decoded, span: Span, icmp: &mut Icmp, max_code: u8) {
+fn error(cx: &DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan, icmp: &mut Icmp, max_code: u8) {
     let known_code = icmp.code <= max_code;
     if !known_code {
         p.event(DecodeEvent::Icmpv4UnknownCode);

@@ -2,18 +2,18 @@
 //! ICMPv6 (RFC 4443) and the messages that use it; types as IANA's registry has them.
 
 use super::quoted::{self, QuoteError};
-use super::{Context, Span, Step, Stop};
-use crate::{DecodeEvent, Decoded, Icmp, PacketFlags, Transport};
+use super::{DecodeContext, DecodeSpan, DecodeStop, LayerResult};
+use crate::{DecodeEvent, Decoded, Icmp, PacketFlags, TransportLayer};
 
 const HEADER_LEN: usize = 8;
 /// The header length of messages that define their second word themselves, in bytes.
 const SHORT_HEADER_LEN: usize = 4;
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+pub(super) fn decode(cx: &mut DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan) -> LayerResult {
     cx.counters.icmpv6 += 1;
     let Some([kind, code, _, _, a, b, c, d]) = cx.head::<HEADER_LEN>(span) else {
         p.invalid(DecodeEvent::Icmpv6PktTooSmall);
-        return Err(Stop);
+        return Err(DecodeStop);
     };
     let mut icmp = Icmp { kind: *kind, code: *code, ..Icmp::default() };
     let known_code = code_is_known(icmp.kind, icmp.code);
@@ -54,7 +54,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
         0 | 127 => p.event(DecodeEvent::Icmpv6UnknownType),
     }
     let payload = span.skip(header_len);
-    p.transport = Transport::Icmpv6(icmp);
+    p.transport = TransportLayer::Icmpv6(icmp);
     p.l4 = span.start();
     p.payload = payload.start();
     p.payload_len = payload.len_u32();

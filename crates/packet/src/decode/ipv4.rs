@@ -4,7 +4,10 @@
 //! Not done: the payload of an authentication header is not decoded; fragments are decoded only once they
 //! are reassembled.
 
-use super::{Context, Span, Step, Stop, Tunnel, esp, gre, icmpv4, ipv4_options, ipv6, proto, sctp, tcp, udp};
+use super::{
+    DecodeContext, DecodeSpan, DecodeStop, LayerResult, Tunnel, esp, gre, icmpv4, ipv4_options, ipv6, proto,
+    sctp, tcp, udp,
+};
 use crate::{
     DecodeEvent, Decoded, Fragment, IpOptions, Ipv4, Network, PacketFlags, PacketSource, TunnelKind,
     TunnelTag,
@@ -15,7 +18,7 @@ use core::net::Ipv4Addr;
 pub(super) const HEADER_LEN: usize = 20;
 const MAX_LEN: usize = 65_535;
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+pub(super) fn decode(cx: &mut DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan) -> LayerResult {
     cx.counters.ipv4 += 1;
     cx.layer(p)?;
     let span = span.first(MAX_LEN);
@@ -33,7 +36,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
             if cx.head::<8>(span).is_some_and(is_part) {
                 p.flags |= PacketFlags::FRAGMENT;
             }
-            return Err(Stop);
+            return Err(DecodeStop);
         }
     };
     let header_len = usize::from(ip.header_len);
@@ -52,7 +55,11 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     Ok(())
 }
 
-fn header(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Result<Ipv4, Option<DecodeEvent>> {
+fn header(
+    cx: &mut DecodeContext<'_>,
+    p: &mut Decoded,
+    span: DecodeSpan,
+) -> Result<Ipv4, Option<DecodeEvent>> {
     let Some([version_len, tos, l0, l1, i0, i1, f0, f1, ttl, next, _, _, s0, s1, s2, s3, d0, d1, d2, d3]) =
         cx.head::<HEADER_LEN>(span)
     else {
@@ -103,7 +110,7 @@ fn header(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Result<Ipv4, Opt
     })
 }
 
-fn transport(cx: &mut Context<'_>, p: &mut Decoded, next: u8, data: Span) -> Step {
+fn transport(cx: &mut DecodeContext<'_>, p: &mut Decoded, next: u8, data: DecodeSpan) -> LayerResult {
     let tunnel = Tunnel::new(PacketSource::Ipv4, TunnelTag::new(TunnelKind::Ip, 0));
     match next {
         proto::TCP => tcp::decode(cx, p, data),
@@ -131,7 +138,7 @@ fn transport(cx: &mut Context<'_>, p: &mut Decoded, next: u8, data: Span) -> Ste
         0 if p.flags.contains(PacketFlags::VJ_UNCOMPRESSED) => tcp::decode(cx, p, data),
         proto::ICMPV6 => {
             p.invalid(DecodeEvent::Ipv4Icmpv6);
-            Err(Stop)
+            Err(DecodeStop)
         }
         _ => Ok(()),
     }

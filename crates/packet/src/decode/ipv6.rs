@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! IPv6 (RFC 8200) and its payload protocols. Not done: jumbograms (RFC 2675).
 
-use super::{Context, Span, Step, Stop, Tunnel, gre, icmpv6, ipv4, ipv6_ext, proto, sctp, tcp, udp};
+use super::{
+    DecodeContext, DecodeSpan, DecodeStop, LayerResult, Tunnel, gre, icmpv6, ipv4, ipv6_ext, proto, sctp,
+    tcp, udp,
+};
 use crate::{
     DecodeEvent, Decoded, Ipv6, Ipv6ExtHeaders, Network, PacketFlags, PacketSource, TunnelKind, TunnelTag,
 };
@@ -11,7 +14,7 @@ use core::net::Ipv6Addr;
 pub(super) const HEADER_LEN: usize = 40;
 const MAX_LEN: usize = 65_535;
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+pub(super) fn decode(cx: &mut DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan) -> LayerResult {
     cx.counters.ipv6 += 1;
     cx.layer(p)?;
     let span = span.first(MAX_LEN);
@@ -24,7 +27,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
             if cx.slice(span).get(6) == Some(&proto::FRAGMENT) {
                 p.flags |= PacketFlags::FRAGMENT;
             }
-            return Err(Stop);
+            return Err(DecodeStop);
         }
     };
     let data = span.skip(HEADER_LEN).first(usize::from(ip.payload_len));
@@ -70,7 +73,7 @@ fn header(bytes: &[u8], length: usize) -> Result<Ipv6, DecodeEvent> {
     })
 }
 
-fn after_header(cx: &mut Context<'_>, p: &mut Decoded, ip: Ipv6, data: Span) -> Step {
+fn after_header(cx: &mut DecodeContext<'_>, p: &mut Decoded, ip: Ipv6, data: DecodeSpan) -> LayerResult {
     match ip.next_header {
         proto::TCP | proto::UDP | proto::ICMPV6 | proto::SCTP | proto::IPIP | proto::IPV6 | proto::GRE => {
             transport(cx, p, ip.next_header, data)
@@ -88,17 +91,22 @@ fn after_header(cx: &mut Context<'_>, p: &mut Decoded, ip: Ipv6, data: Span) -> 
         proto::ICMP => {
             p.event(DecodeEvent::Ipv6Icmpv4);
             set(p, Ipv6 { proto: 0, ..ip });
-            Err(Stop)
+            Err(DecodeStop)
         }
         _ => {
             p.event(DecodeEvent::Ipv6UnknownNextHeader);
-            Err(Stop)
+            Err(DecodeStop)
         }
     }
 }
 
 /// Decodes a transport protocol; `next` is one that [`is_transport`] accepts.
-pub(super) fn transport(cx: &mut Context<'_>, p: &mut Decoded, next: u8, data: Span) -> Step {
+pub(super) fn transport(
+    cx: &mut DecodeContext<'_>,
+    p: &mut Decoded,
+    next: u8,
+    data: DecodeSpan,
+) -> LayerResult {
     match next {
         proto::TCP => tcp::decode(cx, p, data),
         proto::UDP => udp::decode(cx, p, data),
@@ -126,14 +134,14 @@ pub(super) fn set(p: &mut Decoded, ip: Ipv6) {
 
 const TUNNEL: Tunnel = Tunnel::new(PacketSource::Ipv6, TunnelTag::new(TunnelKind::Ip, 0));
 
-fn ipv4_in_ipv6(cx: &mut Context<'_>, p: &mut Decoded, data: Span) -> Step {
+fn ipv4_in_ipv6(cx: &mut DecodeContext<'_>, p: &mut Decoded, data: DecodeSpan) -> LayerResult {
     let Some([first, ..]) = cx.head::<{ ipv4::HEADER_LEN }>(data) else {
         p.invalid(DecodeEvent::Ipv6Ipv4InIpv6TooSmall);
-        return Err(Stop);
+        return Err(DecodeStop);
     };
     if first >> 4 != 4 {
         p.invalid(DecodeEvent::Ipv6Ipv4InIpv6WrongVersion);
-        return Err(Stop);
+        return Err(DecodeStop);
     }
     if cx.tunnel(p, data, TUNNEL, ipv4::decode).is_ok() {
         cx.counters.ipv4_in_ipv6 += 1;
@@ -142,14 +150,14 @@ fn ipv4_in_ipv6(cx: &mut Context<'_>, p: &mut Decoded, data: Span) -> Step {
     Ok(())
 }
 
-fn ipv6_in_ipv6(cx: &mut Context<'_>, p: &mut Decoded, data: Span) -> Step {
+fn ipv6_in_ipv6(cx: &mut DecodeContext<'_>, p: &mut Decoded, data: DecodeSpan) -> LayerResult {
     let Some([first, ..]) = cx.head::<HEADER_LEN>(data) else {
         p.invalid(DecodeEvent::Ipv6Ipv6InIpv6TooSmall);
-        return Err(Stop);
+        return Err(DecodeStop);
     };
     if first >> 4 != 6 {
         p.invalid(DecodeEvent::Ipv6Ipv6InIpv6WrongVersion);
-        return Err(Stop);
+        return Err(DecodeStop);
     }
     if cx.tunnel(p, data, TUNNEL, decode).is_ok() {
         cx.counters.ipv6_in_ipv6 += 1;

@@ -6,17 +6,17 @@
 //!
 //! Not done: payloads encrypted by ESP.
 
-use super::{Context, Span, Step, Stop, esp, ipv6, ipv6_options, proto};
+use super::{DecodeContext, DecodeSpan, DecodeStop, LayerResult, esp, ipv6, ipv6_options, proto};
 use crate::{DecodeEvent, Decoded, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, PacketFlags};
 
 const FRAGMENT_LEN: usize = 8;
 const AUTH_MIN_LEN: usize = 12;
 
 /// State of the walk from header to header.
-struct Walk {
+struct ExtensionWalk {
     ip: Ipv6,
     next: u8,
-    rest: Span,
+    rest: DecodeSpan,
     /// The offset of the byte that names the header at `rest`.
     named_at: u32,
     destination_headers: u8,
@@ -30,10 +30,10 @@ enum Next {
     End,
 }
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, ip: Ipv6, data: Span) -> Step {
+pub(super) fn decode(cx: &mut DecodeContext<'_>, p: &mut Decoded, ip: Ipv6, data: DecodeSpan) -> LayerResult {
     // The fixed header's next header field is its seventh byte.
     let named_at = p.l3.saturating_add(6);
-    let mut walk = Walk {
+    let mut walk = ExtensionWalk {
         ip: Ipv6 { proto: 0, ..ip },
         next: ip.next_header,
         rest: data,
@@ -53,7 +53,12 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, ip: Ipv6, data: Span
 }
 
 /// Walks to the transport protocol, if one is to be decoded.
-fn headers(cx: &mut Context<'_>, p: &mut Decoded, walk: &mut Walk, data: Span) -> Result<Option<u8>, Stop> {
+fn headers(
+    cx: &mut DecodeContext<'_>,
+    p: &mut Decoded,
+    walk: &mut ExtensionWalk,
+    data: DecodeSpan,
+) -> Result<Option<u8>, DecodeStop> {
     // Each header is at least eight bytes, so the walk ends; the bound states this.
     for _ in 0..=data.len() {
         if walk.next == proto::NONE {
@@ -65,7 +70,7 @@ fn headers(cx: &mut Context<'_>, p: &mut Decoded, walk: &mut Walk, data: Span) -
         }
         if walk.rest.len() < 2 {
             p.unreadable(DecodeEvent::Ipv6TruncExthdr);
-            return Err(Stop);
+            return Err(DecodeStop);
         }
         if walk.next != proto::ICMP {
             walk.ip.proto = walk.next;
@@ -78,7 +83,7 @@ fn headers(cx: &mut Context<'_>, p: &mut Decoded, walk: &mut Walk, data: Span) -
                 let is_packet =
                     || cx.head::<{ ipv6::HEADER_LEN }>(walk.rest).is_some_and(|[first, ..]| first >> 4 == 6);
                 if next == proto::IPV6 && !is_packet() {
-                    return Err(Stop);
+                    return Err(DecodeStop);
                 }
                 return Ok(Some(next));
             }
@@ -95,11 +100,11 @@ fn headers(cx: &mut Context<'_>, p: &mut Decoded, walk: &mut Walk, data: Span) -
             proto::SHIM6 => skip(cx, p, walk, Ipv6ExtHeaders::SHIM6)?,
             proto::ICMP => {
                 p.event(DecodeEvent::Ipv6Icmpv4);
-                return Err(Stop);
+                return Err(DecodeStop);
             }
             _ => {
                 p.event(DecodeEvent::Ipv6UnknownNextHeader);
-                return Err(Stop);
+                return Err(DecodeStop);
             }
         };
         if matches!(step, Next::End) {
@@ -110,11 +115,16 @@ fn headers(cx: &mut Context<'_>, p: &mut Decoded, walk: &mut Walk, data: Span) -
 }
 
 /// Takes a header of `len` bytes: its first byte names the next one.
-fn take<'a>(cx: &Context<'a>, p: &mut Decoded, walk: &mut Walk, len: usize) -> Result<&'a [u8], Stop> {
+fn take<'a>(
+    cx: &DecodeContext<'a>,
+    p: &mut Decoded,
+    walk: &mut ExtensionWalk,
+    len: usize,
+) -> Result<&'a [u8], DecodeStop> {
     let bytes = cx.slice(walk.rest);
     let (Some(header), Some(next)) = (bytes.get(..len), bytes.first()) else {
         p.unreadable(DecodeEvent::Ipv6TruncExthdr);
-        return Err(Stop);
+        return Err(DecodeStop);
     };
     walk.named_at = walk.rest.start();
     walk.next = *next;
@@ -123,25 +133,30 @@ fn take<'a>(cx: &Context<'a>, p: &mut Decoded, walk: &mut Walk, len: usize) -> R
 }
 
 /// Length of a header that counts in units of eight bytes, the first not included.
-fn length_in_8(cx: &Context<'_>, walk: &Walk) -> usize {
+fn length_in_8(cx: &DecodeContext<'_>, walk: &ExtensionWalk) -> usize {
     cx.head::<2>(walk.rest).map_or(8, |[_, units]| (usize::from(*units) + 1) * 8)
 }
 
 /// Marks a header as seen; `false` when it was already.
-fn first(walk: &mut Walk, header: Ipv6ExtHeaders) -> bool {
+fn first(walk: &mut ExtensionWalk, header: Ipv6ExtHeaders) -> bool {
     let first = !walk.ip.ext_headers.contains(header);
     walk.ip.ext_headers |= header;
     first
 }
 
-fn skip(cx: &Context<'_>, p: &mut Decoded, walk: &mut Walk, header: Ipv6ExtHeaders) -> Result<Next, Stop> {
+fn skip(
+    cx: &DecodeContext<'_>,
+    p: &mut Decoded,
+    walk: &mut ExtensionWalk,
+    header: Ipv6ExtHeaders,
+) -> Result<Next, DecodeStop> {
     let len = length_in_8(cx, walk);
     take(cx, p, walk, len)?;
     walk.ip.ext_headers |= header;
     Ok(Next::Header)
 }
 
-fn routing(cx: &Context<'_>, p: &mut Decoded, walk: &mut Walk) -> Result<Next, Stop> {
+fn routing(cx: &DecodeContext<'_>, p: &mut Decoded, walk: &mut ExtensionWalk) -> Result<Next, DecodeStop> {
     let len = length_in_8(cx, walk);
     let header = take(cx, p, walk, len)?;
     if !first(walk, Ipv6ExtHeaders::ROUTING) {
@@ -156,7 +171,7 @@ fn routing(cx: &Context<'_>, p: &mut Decoded, walk: &mut Walk) -> Result<Next, S
     Ok(Next::Header)
 }
 
-fn options(cx: &Context<'_>, p: &mut Decoded, walk: &mut Walk) -> Result<Next, Stop> {
+fn options(cx: &DecodeContext<'_>, p: &mut Decoded, walk: &mut ExtensionWalk) -> Result<Next, DecodeStop> {
     let hop_by_hop = walk.next == proto::HOP_BY_HOP;
     let len = length_in_8(cx, walk);
     let header = take(cx, p, walk, len)?;
@@ -178,11 +193,11 @@ fn options(cx: &Context<'_>, p: &mut Decoded, walk: &mut Walk) -> Result<Next, S
     Ok(Next::Header)
 }
 
-fn fragment(cx: &Context<'_>, p: &mut Decoded, walk: &mut Walk) -> Result<Next, Stop> {
+fn fragment(cx: &DecodeContext<'_>, p: &mut Decoded, walk: &mut ExtensionWalk) -> Result<Next, DecodeStop> {
     let (header_at, named_at, len_with_header) = (walk.rest.start(), walk.named_at, walk.rest.len());
     let header = take(cx, p, walk, FRAGMENT_LEN)?;
     let Some([next, reserved, o0, o1, i0, i1, i2, i3]) = header.first_chunk::<FRAGMENT_LEN>() else {
-        return Err(Stop);
+        return Err(DecodeStop);
     };
     if *reserved != 0 {
         p.event(DecodeEvent::Ipv6FhNonZeroReservedField);
@@ -215,7 +230,11 @@ fn fragment(cx: &Context<'_>, p: &mut Decoded, walk: &mut Walk) -> Result<Next, 
     Ok(Next::End)
 }
 
-fn authentication(cx: &Context<'_>, p: &mut Decoded, walk: &mut Walk) -> Result<Next, Stop> {
+fn authentication(
+    cx: &DecodeContext<'_>,
+    p: &mut Decoded,
+    walk: &mut ExtensionWalk,
+) -> Result<Next, DecodeStop> {
     // Its length counts units of four bytes, the first two not included; the fixed part holds three.
     let len = cx
         .head::<2>(walk.rest)

@@ -2,13 +2,18 @@
 //! The first layer of a frame, and the layers after an EtherType.
 
 use super::{
-    Context, Span, Step, arp, chdlc, ether_type, ethernet, ipv4, ipv6, mpls, nsh, null, ppp, pppoe, raw, sll,
-    vlan, vntag,
+    DecodeContext, DecodeSpan, LayerResult, arp, chdlc, ether_type, ethernet, ipv4, ipv6, mpls, nsh, null,
+    ppp, pppoe, raw, sll, vlan, vntag,
 };
 use crate::{DecodeEvent, Decoded, LinkType};
 
 /// Decodes a frame of a link type; a frame of an unsupported one stays undecoded.
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span, link_type: LinkType) -> Step {
+pub(super) fn decode(
+    cx: &mut DecodeContext<'_>,
+    p: &mut Decoded,
+    span: DecodeSpan,
+    link_type: LinkType,
+) -> LayerResult {
     match link_type {
         LinkType::ETHERNET => ethernet::decode(cx, p, span),
         LinkType::LINUX_SLL => sll::decode(cx, p, span),
@@ -24,7 +29,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span, link_typ
 }
 
 /// Decodes the layer that an EtherType names; `false` when it is unknown. `p` has the result of decoding.
-pub(super) fn network(cx: &mut Context<'_>, p: &mut Decoded, kind: u16, span: Span) -> bool {
+pub(super) fn network(cx: &mut DecodeContext<'_>, p: &mut Decoded, kind: u16, span: DecodeSpan) -> bool {
     p.ether_type = kind;
     // The layer's result does not matter to the layers before it: its events record it.
     let _ = match kind {

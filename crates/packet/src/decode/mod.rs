@@ -86,34 +86,34 @@ pub(crate) mod ether_type {
 
 /// Decoding of this packet ended early; the reason is among its events (or a guessed protocol was wrong).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stop;
+pub(crate) struct DecodeStop;
 
 /// Result of one layer.
-pub(crate) type Step = Result<(), Stop>;
+pub(crate) type LayerResult = Result<(), DecodeStop>;
 
 /// A range of the frame's bytes. In a cut frame ([`DecoderConfig::cut_frames`]) it may end beyond the
 /// captured bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
+pub(crate) struct DecodeSpan {
     at: usize,
     end: usize,
 }
 
-impl Span {
+impl DecodeSpan {
     pub const fn len(self) -> usize {
         self.end.saturating_sub(self.at)
     }
 
     /// The span without its first `n` bytes.
-    pub const fn skip(self, n: usize) -> Span {
+    pub const fn skip(self, n: usize) -> DecodeSpan {
         let at = self.at.saturating_add(n);
-        Span { at: if at < self.end { at } else { self.end }, end: self.end }
+        DecodeSpan { at: if at < self.end { at } else { self.end }, end: self.end }
     }
 
     /// At most the first `n` bytes of the span.
-    pub const fn first(self, n: usize) -> Span {
+    pub const fn first(self, n: usize) -> DecodeSpan {
         let end = self.at.saturating_add(n);
-        Span { at: self.at, end: if end < self.end { end } else { self.end } }
+        DecodeSpan { at: self.at, end: if end < self.end { end } else { self.end } }
     }
 
     pub const fn start(self) -> u32 {
@@ -131,16 +131,16 @@ impl Span {
 }
 
 /// The state that all layers share while one frame is decoded.
-pub(crate) struct Context<'a> {
+pub(crate) struct DecodeContext<'a> {
     bytes: &'a [u8],
     config: &'a DecoderConfig,
     counters: &'a mut DecoderCounters,
     packets: &'a mut Vec<Decoded>,
 }
 
-impl<'a> Context<'a> {
+impl<'a> DecodeContext<'a> {
     /// The bytes of a span, as far as they were captured.
-    fn slice(&self, span: Span) -> &'a [u8] {
+    fn slice(&self, span: DecodeSpan) -> &'a [u8] {
         match self.bytes.get(span.at..span.end) {
             Some(bytes) => bytes,
             // Only a cut frame has spans that end beyond its bytes.
@@ -149,21 +149,21 @@ impl<'a> Context<'a> {
     }
 
     /// Whether bytes of a span were not captured.
-    fn is_cut(&self, span: Span) -> bool {
+    fn is_cut(&self, span: DecodeSpan) -> bool {
         self.slice(span).len() < span.len()
     }
 
     /// The first `N` bytes of a span.
-    fn head<const N: usize>(&self, span: Span) -> Option<&'a [u8; N]> {
+    fn head<const N: usize>(&self, span: DecodeSpan) -> Option<&'a [u8; N]> {
         self.slice(span).first_chunk::<N>()
     }
 
     /// Counts a layer; too many stop the packet.
-    fn layer(&self, p: &mut Decoded) -> Step {
+    fn layer(&self, p: &mut Decoded) -> LayerResult {
         p.layers = p.layers.saturating_add(1);
         if p.layers >= self.config.max_layers {
             p.unreadable(DecodeEvent::TooManyLayers);
-            return Err(Stop);
+            return Err(DecodeStop);
         }
         Ok(())
     }
@@ -175,13 +175,13 @@ impl<'a> Context<'a> {
     fn tunnel(
         &mut self,
         p: &mut Decoded,
-        span: Span,
+        span: DecodeSpan,
         tunnel: Tunnel,
-        decode: fn(&mut Context<'_>, &mut Decoded, Span) -> Step,
-    ) -> Step {
+        decode: fn(&mut DecodeContext<'_>, &mut Decoded, DecodeSpan) -> LayerResult,
+    ) -> LayerResult {
         if p.layers.saturating_add(1) >= self.config.max_layers {
             p.unreadable(DecodeEvent::TooManyLayers);
-            return Err(Stop);
+            return Err(DecodeStop);
         }
         let mut inner = Decoded {
             source: tunnel.source,
@@ -205,10 +205,10 @@ impl<'a> Context<'a> {
             if inner.is_unreadable() && !tunnel.strict {
                 p.flags |= PacketFlags::UNREADABLE;
             }
-            return Err(Stop);
+            return Err(DecodeStop);
         }
         if tunnel.strict && inner.is_invalid() {
-            return Err(Stop);
+            return Err(DecodeStop);
         }
         p.flags |= PacketFlags::HAS_INNER;
         self.packets.insert(place, inner);
@@ -355,7 +355,7 @@ impl Decoder {
         begin: impl FnOnce(&mut Decoded),
         (bytes, length): (&[u8], usize),
         out: &mut DecodeOutput,
-        decode: impl FnOnce(&mut Context<'_>, &mut Decoded, Span) -> Step,
+        decode: impl FnOnce(&mut DecodeContext<'_>, &mut Decoded, DecodeSpan) -> LayerResult,
     ) {
         let DecodeOutput { packets, inner } = out;
         inner.clear();
@@ -369,9 +369,10 @@ impl Decoder {
         begin(packet);
         // Offsets are 32 bits wide: no byte beyond is decoded.
         let bytes = bytes.get(..u32::MAX as usize).unwrap_or(bytes);
-        let span = Span { at: 0, end: length.min(u32::MAX as usize) };
+        let span = DecodeSpan { at: 0, end: length.min(u32::MAX as usize) };
         packet.end = span.end();
-        let mut cx = Context { bytes, config: &self.config, counters: &mut self.counters, packets: inner };
+        let mut cx =
+            DecodeContext { bytes, config: &self.config, counters: &mut self.counters, packets: inner };
         // The events hold the reason why it stopped.
         let _ = decode(&mut cx, packet, span);
         packets.append(inner);

@@ -2,20 +2,20 @@
 //! MPLS label stacks (RFC 3032) and the guess at their payload: IP by its version nibble (RFC 4928),
 //! Ethernet after a pseudowire control word (RFC 4448).
 
-use super::{Context, Span, Step, Stop, ethernet, ipv4, ipv6};
+use super::{DecodeContext, DecodeSpan, DecodeStop, LayerResult, ethernet, ipv4, ipv6};
 use crate::{DecodeEvent, Decoded};
 
 const ENTRY_LEN: usize = 4;
 const CONTROL_WORD_LEN: usize = 4;
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+pub(super) fn decode(cx: &mut DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan) -> LayerResult {
     cx.counters.mpls += 1;
     cx.layer(p)?;
     let mut span = span;
     let label = loop {
         let Some(entry) = cx.head::<ENTRY_LEN>(span) else {
             p.invalid(DecodeEvent::MplsHeaderTooSmall);
-            return Err(Stop);
+            return Err(DecodeStop);
         };
         let entry = u32::from_be_bytes(*entry);
         span = span.skip(ENTRY_LEN);
@@ -37,7 +37,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     }
     let Some([first, ..]) = cx.head::<CONTROL_WORD_LEN>(span) else {
         p.invalid(DecodeEvent::MplsPktTooSmall);
-        return Err(Stop);
+        return Err(DecodeStop);
     };
     // The result of a guess does not stop this layer.
     let _ = match first >> 4 {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Network service header (RFC 8300). Not done: metadata is skipped, not read.
 
-use super::{Context, Span, Step, Stop, ethernet, ipv4, ipv6, mpls};
+use super::{DecodeContext, DecodeSpan, DecodeStop, LayerResult, ethernet, ipv4, ipv6, mpls};
 use crate::{DecodeEvent, Decoded};
 
 const HEADER_LEN: usize = 8;
 const MD_TYPE_1_LEN: usize = 24;
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+pub(super) fn decode(cx: &mut DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan) -> LayerResult {
     cx.counters.nsh += 1;
     let Some([a, b, md_type, next, ..]) = cx.head::<HEADER_LEN>(span) else {
         p.invalid(DecodeEvent::NshHeaderTooSmall);
-        return Err(Stop);
+        return Err(DecodeStop);
     };
     cx.layer(p)?;
     let word = u16::from_be_bytes([*a, *b]);
@@ -22,7 +22,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     let len = usize::from(word & 0x3f) * 4;
     if len >= span.len() {
         p.invalid(DecodeEvent::NshBadHeaderLength);
-        return Err(Stop);
+        return Err(DecodeStop);
     }
     match md_type {
         0 | 0xf => {
@@ -31,7 +31,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
         }
         1 if len != MD_TYPE_1_LEN => {
             p.invalid(DecodeEvent::NshBadHeaderLength);
-            return Err(Stop);
+            return Err(DecodeStop);
         }
         1 | 2 => {}
         _ => {

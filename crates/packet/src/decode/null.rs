@@ -4,7 +4,7 @@
 //! BSD's is in the byte order of the capturing machine: families are below 2^16, so the value shows the
 //! order.
 
-use super::{Context, Span, Step, Stop, ipv4, ipv6};
+use super::{DecodeContext, DecodeSpan, DecodeStop, LayerResult, ipv4, ipv6};
 use crate::{DecodeEvent, Decoded};
 
 const HEADER_LEN: usize = 4;
@@ -18,11 +18,16 @@ pub(super) enum FamilyOrder {
     Network,
 }
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span, order: FamilyOrder) -> Step {
+pub(super) fn decode(
+    cx: &mut DecodeContext<'_>,
+    p: &mut Decoded,
+    span: DecodeSpan,
+    order: FamilyOrder,
+) -> LayerResult {
     cx.counters.null += 1;
     let Some(family) = cx.head::<HEADER_LEN>(span) else {
         p.invalid(DecodeEvent::LtnullPktTooSmall);
-        return Err(Stop);
+        return Err(DecodeStop);
     };
     let family = match order {
         FamilyOrder::Network => u32::from_be_bytes(*family),

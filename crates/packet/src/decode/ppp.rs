@@ -3,7 +3,7 @@
 //!
 //! Not done: control protocols; Van Jacobson compressed headers (RFC 1144) other than uncompressed ones.
 
-use super::{Context, Span, Step, Stop, ipv4, ipv6};
+use super::{DecodeContext, DecodeSpan, DecodeStop, LayerResult, ipv4, ipv6};
 use crate::{DecodeEvent, Decoded, PacketFlags};
 
 const HDLC_ADDRESS: u8 = 0xff;
@@ -11,7 +11,7 @@ const IPV4: u16 = 0x0021;
 const IPV6: u16 = 0x0057;
 const VJ_UNCOMPRESSED: u16 = 0x002f;
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+pub(super) fn decode(cx: &mut DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan) -> LayerResult {
     cx.counters.ppp += 1;
     let at = match cx.slice(span) {
         [HDLC_ADDRESS, ..] => 2,
@@ -20,7 +20,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     let protocol_field = span.skip(at);
     let Some((protocol, len)) = protocol(cx, protocol_field) else {
         p.invalid(DecodeEvent::PppPktTooSmall);
-        return Err(Stop);
+        return Err(DecodeStop);
     };
     cx.layer(p)?;
     let data = protocol_field.skip(len);
@@ -35,7 +35,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
 }
 
 /// The protocol field and its length: one byte when its lowest bit is set, otherwise two.
-pub(super) fn protocol(cx: &Context<'_>, span: Span) -> Option<(u16, usize)> {
+pub(super) fn protocol(cx: &DecodeContext<'_>, span: DecodeSpan) -> Option<(u16, usize)> {
     match cx.slice(span) {
         [only, ..] if only & 1 != 0 => Some((u16::from(*only), 1)),
         [high, low, ..] => Some((u16::from_be_bytes([*high, *low]), 2)),
@@ -87,14 +87,19 @@ const fn is_known(protocol: u16) -> bool {
 }
 
 /// Decodes the payload of a protocol number; PPPoE uses this too.
-pub(super) fn payload(cx: &mut Context<'_>, p: &mut Decoded, protocol: u16, data: Span) -> Step {
+pub(super) fn payload(
+    cx: &mut DecodeContext<'_>,
+    p: &mut Decoded,
+    protocol: u16,
+    data: DecodeSpan,
+) -> LayerResult {
     let too_small = match protocol {
         VJ_UNCOMPRESSED if data.len() < ipv4::HEADER_LEN => DecodeEvent::PppVjuPktTooSmall,
         IPV4 if data.len() < ipv4::HEADER_LEN => DecodeEvent::PppIp4PktTooSmall,
         IPV6 if data.len() < ipv6::HEADER_LEN => DecodeEvent::PppIp6PktTooSmall,
         VJ_UNCOMPRESSED => {
             if cx.slice(data).first().is_none_or(|first| first >> 4 != 4) {
-                return Err(Stop);
+                return Err(DecodeStop);
             }
             p.flags |= PacketFlags::VJ_UNCOMPRESSED;
             return ipv4::decode(cx, p, data);
@@ -111,5 +116,5 @@ pub(super) fn payload(cx: &mut Context<'_>, p: &mut Decoded, protocol: u16, data
         }
     };
     p.invalid(too_small);
-    Err(Stop)
+    Err(DecodeStop)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The packet that an ICMP error quotes: the fields that identify its flow, as far as they are quoted.
 
-use super::{Context, Span, ipv4, ipv6, proto};
+use super::{DecodeContext, DecodeSpan, ipv4, ipv6, proto};
 use crate::decoded::is_message;
 use crate::{QuotedIcmp, QuotedPacket};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,7 +19,7 @@ pub(super) enum QuoteError {
     Version,
 }
 
-pub(super) fn ipv4(cx: &Context<'_>, span: Span) -> Result<QuotedPacket, QuoteError> {
+pub(super) fn ipv4(cx: &DecodeContext<'_>, span: DecodeSpan) -> Result<QuotedPacket, QuoteError> {
     let Some([version_len, _, _, _, _, _, fragment, fragment_low, _, next, _, _, addresses @ ..]) =
         cx.head::<{ ipv4::HEADER_LEN }>(span)
     else {
@@ -46,7 +46,7 @@ pub(super) fn ipv4(cx: &Context<'_>, span: Span) -> Result<QuotedPacket, QuoteEr
     Ok(if first { transport(cx, quoted, body) } else { quoted })
 }
 
-pub(super) fn ipv6(cx: &Context<'_>, span: Span) -> Result<QuotedPacket, QuoteError> {
+pub(super) fn ipv6(cx: &DecodeContext<'_>, span: DecodeSpan) -> Result<QuotedPacket, QuoteError> {
     let Some([version, _, _, _, _, _, next, _, addresses @ ..]) = cx.head::<{ ipv6::HEADER_LEN }>(span)
     else {
         return Err(QuoteError::Truncated);
@@ -74,7 +74,7 @@ pub(super) fn ipv6(cx: &Context<'_>, span: Span) -> Result<QuotedPacket, QuoteEr
 /// Walks extension headers; returns the protocol after them, as
 /// [`Decoded::carried_protocol`](crate::Decoded::carried_protocol) numbers it, and the span of its header:
 /// `None` in a later fragment or where the quote is cut.
-fn extensions(cx: &Context<'_>, mut next: u8, mut span: Span) -> (u8, Option<Span>) {
+fn extensions(cx: &DecodeContext<'_>, mut next: u8, mut span: DecodeSpan) -> (u8, Option<DecodeSpan>) {
     let mut last = proto::NONE;
     for _ in 0..EXTENSIONS_MAX {
         let length = match next {
@@ -111,7 +111,7 @@ fn extensions(cx: &Context<'_>, mut next: u8, mut span: Span) -> (u8, Option<Spa
 
 /// Reads the quoted part of the transport header. Routers quote at least eight bytes after the IP header
 /// (RFC 792).
-fn transport(cx: &Context<'_>, quoted: QuotedPacket, span: Span) -> QuotedPacket {
+fn transport(cx: &DecodeContext<'_>, quoted: QuotedPacket, span: DecodeSpan) -> QuotedPacket {
     let word = |at: usize| cx.head::<4>(span.skip(at)).map(|word| u32::from_be_bytes(*word));
     let ports =
         cx.head::<4>(span).map(|[a, b, c, d]| (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])));

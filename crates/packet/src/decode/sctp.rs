@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SCTP's common header (RFC 9260). Not done: chunks.
 
-use super::{Context, Span, Step, Stop};
-use crate::{DecodeEvent, Decoded, PacketFlags, Sctp, Transport};
+use super::{DecodeContext, DecodeSpan, DecodeStop, LayerResult};
+use crate::{DecodeEvent, Decoded, PacketFlags, Sctp, TransportLayer};
 
 const HEADER_LEN: usize = 12;
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+pub(super) fn decode(cx: &mut DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan) -> LayerResult {
     cx.counters.sctp += 1;
     let Some([s0, s1, d0, d1, t0, t1, t2, t3, ..]) = cx.head::<HEADER_LEN>(span) else {
         p.invalid(DecodeEvent::SctpPktTooSmall);
         p.clear_transport();
-        return Err(Stop);
+        return Err(DecodeStop);
     };
-    p.transport = Transport::Sctp(Sctp {
+    p.transport = TransportLayer::Sctp(Sctp {
         sport: u16::from_be_bytes([*s0, *s1]),
         dport: u16::from_be_bytes([*d0, *d1]),
         tag: u32::from_be_bytes([*t0, *t1, *t2, *t3]),

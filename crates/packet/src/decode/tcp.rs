@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TCP (RFC 9293) and its options (RFC 7323, 2018, 7413, 2385, 5925, 8684).
 
-use super::{Context, Span, Step, Stop};
-use crate::{DecodeEvent, Decoded, MULTIPATH, PacketFlags, Tcp, TcpFlags, TcpOptions, Transport};
+use super::{DecodeContext, DecodeSpan, DecodeStop, LayerResult};
+use crate::{DecodeEvent, Decoded, MULTIPATH, PacketFlags, Tcp, TcpFlags, TcpOptions, TransportLayer};
 
 const HEADER_LEN: usize = 20;
 /// RFC 7323 section 2.3.
@@ -10,12 +10,12 @@ const WINDOW_SCALE_MAX: u8 = 14;
 /// Kind of Fast Open inside the experimental options (RFC 6994).
 const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+pub(super) fn decode(cx: &mut DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan) -> LayerResult {
     cx.counters.tcp += 1;
     match header(cx, p, span) {
         Ok(tcp) => {
             let payload = span.skip(usize::from(tcp.header_len));
-            p.transport = Transport::Tcp(tcp);
+            p.transport = TransportLayer::Tcp(tcp);
             p.l4 = span.start();
             p.payload = payload.start();
             p.payload_len = payload.len_u32();
@@ -25,12 +25,12 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
         Err(event) => {
             p.unreadable(event);
             p.clear_transport();
-            Err(Stop)
+            Err(DecodeStop)
         }
     }
 }
 
-fn header(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Result<Tcp, DecodeEvent> {
+fn header(cx: &mut DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan) -> Result<Tcp, DecodeEvent> {
     let Some([s0, s1, d0, d1, n0, n1, n2, n3, a0, a1, a2, a3, offset, flags, w0, w1, _, _, u0, u1]) =
         cx.head::<HEADER_LEN>(span)
     else {

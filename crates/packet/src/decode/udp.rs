@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! UDP (RFC 768) and the tunnels that are recognised by its ports. Not done: UDP-Lite.
 
-use super::{Context, Span, Step, Stop, geneve, gtp, teredo, vxlan};
-use crate::{DecodeEvent, Decoded, PacketFlags, Transport, Udp};
+use super::{DecodeContext, DecodeSpan, DecodeStop, LayerResult, geneve, gtp, teredo, vxlan};
+use crate::{DecodeEvent, Decoded, PacketFlags, TransportLayer, Udp};
 
 const HEADER_LEN: usize = 8;
 
-pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+pub(super) fn decode(cx: &mut DecodeContext<'_>, p: &mut Decoded, span: DecodeSpan) -> LayerResult {
     cx.counters.udp += 1;
     let udp = match header(cx, span) {
         Ok(udp) => udp,
         Err(event) => {
             p.unreadable(event);
             p.clear_transport();
-            return Err(Stop);
+            return Err(DecodeStop);
         }
     };
     // Bytes after UDP's length are padding, not payload.
     let payload = span.first(usize::from(udp.len)).skip(HEADER_LEN);
-    p.transport = Transport::Udp(udp);
+    p.transport = TransportLayer::Udp(udp);
     p.l4 = span.start();
     p.payload = payload.start();
     p.payload_len = payload.len_u32();
@@ -27,7 +27,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     Ok(())
 }
 
-fn header(cx: &Context<'_>, span: Span) -> Result<Udp, DecodeEvent> {
+fn header(cx: &DecodeContext<'_>, span: DecodeSpan) -> Result<Udp, DecodeEvent> {
     let Some([s0, s1, d0, d1, l0, l1, _, _]) = cx.head::<HEADER_LEN>(span) else {
         return Err(DecodeEvent::UdpHlenTooSmall);
     };
@@ -42,7 +42,7 @@ fn header(cx: &Context<'_>, span: Span) -> Result<Udp, DecodeEvent> {
 }
 
 /// Tries the tunnels in turn; the first that recognises the payload as its own ends the search.
-fn tunnels(cx: &mut Context<'_>, p: &mut Decoded, udp: Udp, payload: Span) {
+fn tunnels(cx: &mut DecodeContext<'_>, p: &mut Decoded, udp: Udp, payload: DecodeSpan) {
     let config = cx.config;
     if config.teredo.either(udp.sport, udp.dport) && teredo::decode(cx, p, payload).is_ok() {
         return;

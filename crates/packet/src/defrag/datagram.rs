@@ -7,9 +7,9 @@
 use super::counters::DropReason;
 use super::fragment::{Fragment, FragmentKey, IPV6_HEADER, MAX_DATAGRAM, announcing_byte};
 use super::likeness::Likeness;
-use super::policy::{self, HeldSpan, Incoming, OverlapPolicy, Step};
-use super::shares::{LISTS, Link, Usage};
-use super::store::{NIL, Node, Queue, Store};
+use super::policy::{self, HeldSpan, Incoming, OverlapPolicy, OverlapStep};
+use super::shares::{DatagramLink, LISTS, Usage};
+use super::store::{FragmentNode, FragmentQueue, FragmentStore, NIL};
 use bartizan_base::Timestamp;
 
 /// The identity of a datagram, until it is decided.
@@ -35,13 +35,13 @@ pub(super) struct Datagram {
     overlapped: bool,
     /// The hop limit and likeness of the first fragment that arrived: see [`Self::admit`].
     first: Option<(u8, Likeness)>,
-    pub(super) state: State,
+    pub(super) state: DatagramState,
     /// Distinguishes datagrams that use the same place one after the other.
     pub(super) serial: u32,
     /// Accepted fragments whose frames are not settled: neither kept in `frames`, nor sent, nor refused.
     pub(super) unsettled: u32,
     /// Frames that wait with it.
-    pub(super) frames: Queue,
+    pub(super) frames: FragmentQueue,
     /// Usage of its fragments, and of the frames that wait with it.
     pub(super) held: Usage,
     pub(super) frames_held: Usage,
@@ -49,12 +49,12 @@ pub(super) struct Datagram {
     pub(super) tenant: u32,
     pub(super) source: u32,
     pub(super) weight: u64,
-    pub(super) links: [Link; LISTS],
+    pub(super) links: [DatagramLink; LISTS],
 }
 
 /// The state of a datagram. All but `Open` only with [`super::DefragConfig::strict`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum DatagramState {
     /// Fragments are missing.
     Open,
     /// It is whole, and a decision is pending.
@@ -95,16 +95,16 @@ impl Datagram {
             last_seen: false,
             overlapped: false,
             first: None,
-            state: State::Open,
+            state: DatagramState::Open,
             serial: 0,
             unsettled: 0,
-            frames: Queue::EMPTY,
+            frames: FragmentQueue::EMPTY,
             held: Usage::default(),
             frames_held: Usage::default(),
             tenant: NIL,
             source: NIL,
             weight: 0,
-            links: [Link::NONE; LISTS],
+            links: [DatagramLink::NONE; LISTS],
         }
     }
 
@@ -116,7 +116,7 @@ impl Datagram {
         likeness: Likeness,
         end: u32,
     ) -> Result<(), DropReason> {
-        if self.state != State::Open {
+        if self.state != DatagramState::Open {
             return Err(DropReason::Refused);
         }
         // A fragment that runs out of hops on its way, or that the receiver discards, would leave room for
@@ -134,7 +134,7 @@ impl Datagram {
     }
 
     /// Whether a fragment has bytes in common with one that is held.
-    pub(super) fn overlaps(&self, store: &Store, start: u32, end: u32) -> bool {
+    pub(super) fn overlaps(&self, store: &FragmentStore, start: u32, end: u32) -> bool {
         if start >= self.reach {
             return false;
         }
@@ -152,7 +152,7 @@ impl Datagram {
     }
 
     /// Lets the policy decide between the new fragment and those held, and trims the latter.
-    pub(super) fn resolve(&mut self, store: &mut Store, start: u32, end: u32) -> Resolved {
+    pub(super) fn resolve(&mut self, store: &mut FragmentStore, start: u32, end: u32) -> Resolved {
         let mut new = Incoming { start, end, trim: 0 };
         let mut overlap = false;
         let mut at = if start >= self.reach { NIL } else { self.first_to_compare(store, start) };
@@ -176,9 +176,9 @@ impl Datagram {
                 next.live = live;
             }
             match ruling.step {
-                Step::Next => at = node.next,
-                Step::Refuse => return Resolved { trim: None, overlap },
-                Step::Settled => {
+                OverlapStep::Next => at = node.next,
+                OverlapStep::Refuse => return Resolved { trim: None, overlap },
+                OverlapStep::Settled => {
                     if ruling.live >= held.end {
                         self.remove(store, at);
                     }
@@ -192,7 +192,7 @@ impl Datagram {
 
     /// The fragment before the first one that starts at `start` or later; the very first one when there is
     /// none before, or none later.
-    fn first_to_compare(&self, store: &Store, start: u32) -> u32 {
+    fn first_to_compare(&self, store: &FragmentStore, start: u32) -> u32 {
         if store.node(self.head).is_some_and(|head| head.offset >= start) {
             return self.head;
         }
@@ -207,7 +207,7 @@ impl Datagram {
     }
 
     /// Puts a stored fragment into the list, after those of the same offset.
-    pub(super) fn link(&mut self, store: &mut Store, index: u32, offset: u32, trim: u32) {
+    pub(super) fn link(&mut self, store: &mut FragmentStore, index: u32, offset: u32, trim: u32) {
         let start = offset.saturating_add(trim);
         self.held.add(store.usage_of(index));
         let mut before = self.tail;
@@ -237,8 +237,8 @@ impl Datagram {
         self.fragments = self.fragments.saturating_add(1);
     }
 
-    fn remove(&mut self, store: &mut Store, index: u32) {
-        let Some(Node { prev, next, len, .. }) = store.node(index).copied() else { return };
+    fn remove(&mut self, store: &mut FragmentStore, index: u32) {
+        let Some(FragmentNode { prev, next, len, .. }) = store.node(index).copied() else { return };
         self.bytes = self.bytes.saturating_sub(len);
         self.held.subtract(store.usage_of(index));
         match store.node_mut(prev) {
@@ -254,13 +254,13 @@ impl Datagram {
     }
 
     /// Takes the waiting frames out of it, with their usage.
-    pub(super) fn take_frames(&mut self) -> (Queue, Usage) {
-        let frames = core::mem::replace(&mut self.frames, Queue::EMPTY);
+    pub(super) fn take_frames(&mut self) -> (FragmentQueue, Usage) {
+        let frames = core::mem::replace(&mut self.frames, FragmentQueue::EMPTY);
         (frames, core::mem::take(&mut self.frames_held))
     }
 
     /// Frees all fragments.
-    pub(super) fn clear(&mut self, store: &mut Store) {
+    pub(super) fn clear(&mut self, store: &mut FragmentStore) {
         let mut at = self.head;
         while let Some(node) = store.node(at) {
             let next = node.next;
@@ -272,7 +272,7 @@ impl Datagram {
     }
 
     /// Writes the datagram to `out` if no fragment is missing.
-    pub(super) fn assemble(&self, store: &Store, out: &mut Vec<u8>) -> Assembly {
+    pub(super) fn assemble(&self, store: &FragmentStore, out: &mut Vec<u8>) -> Assembly {
         let Some(first) = store.node(self.head).copied() else { return Assembly::Waiting };
         if !self.last_seen || first.offset != 0 || self.bytes < self.reach || !self.without_gap(store) {
             return Assembly::Waiting;
@@ -306,7 +306,7 @@ impl Datagram {
     }
 
     /// The fragment whose header counts: of several that start the datagram, the one that is copied last.
-    fn header(&self, store: &Store, first: Node) -> Node {
+    fn header(&self, store: &FragmentStore, first: FragmentNode) -> FragmentNode {
         let mut header = first;
         let mut at = self.head;
         while let Some(node) = store.node(at)
@@ -321,7 +321,7 @@ impl Datagram {
     }
 
     /// Copies the fragments in order to their offsets; returns the length of the data.
-    fn copy_fragments(&self, store: &Store, untrimmed: bool, data: &mut [u8]) -> u32 {
+    fn copy_fragments(&self, store: &FragmentStore, untrimmed: bool, data: &mut [u8]) -> u32 {
         let (mut length, mut more, mut before) = (0_u32, true, 0);
         let mut at = self.head;
         while let Some(node) = store.node(at) {
@@ -343,7 +343,7 @@ impl Datagram {
         length
     }
 
-    fn without_gap(&self, store: &Store) -> bool {
+    fn without_gap(&self, store: &FragmentStore) -> bool {
         let mut reached = 0;
         let mut at = self.head;
         while let Some(node) = store.node(at) {

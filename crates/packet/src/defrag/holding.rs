@@ -6,7 +6,7 @@
 //! decided; the datagram is kept until all are, so that the late ones go the same way. A fragment that
 //! never comes back (it was lost between workers) ends with the datagram's timeout.
 
-use super::datagram::{DatagramId, State};
+use super::datagram::{DatagramId, DatagramState};
 use super::{Defragmenter, DropReason};
 use bartizan_base::Timestamp;
 use core::hash::BuildHasher;
@@ -34,12 +34,12 @@ impl Defragmenter {
         now: Timestamp,
     ) -> Result<Attached, DropReason> {
         match self.state(id) {
-            Some(State::Open | State::Judged) => {}
-            Some(State::Passed) => {
+            Some(DatagramState::Open | DatagramState::Judged) => {}
+            Some(DatagramState::Passed) => {
                 self.settle(id);
                 return Ok(Attached::Passed);
             }
-            Some(State::Refused) | None => {
+            Some(DatagramState::Refused) | None => {
                 self.settle(id);
                 self.counters.drop(DropReason::Refused);
                 return Err(DropReason::Refused);
@@ -73,9 +73,9 @@ impl Defragmenter {
     /// meanwhile.
     pub fn pass(&mut self, id: DatagramId, now: Timestamp) -> bool {
         match self.state(id) {
-            Some(State::Judged) => {}
+            Some(DatagramState::Judged) => {}
             // Another frame has settled it.
-            Some(State::Passed) => {
+            Some(DatagramState::Passed) => {
                 self.settle(id);
                 return true;
             }
@@ -85,7 +85,7 @@ impl Defragmenter {
             }
         }
         let Some(datagram) = self.datagrams.get_mut(id.index as usize) else { return false };
-        datagram.state = State::Passed;
+        datagram.state = DatagramState::Passed;
         let (frames, _) = datagram.take_frames();
         let hash = self.hasher.hash_one(datagram.key);
         let expires = datagram.expires.max(now);
@@ -100,7 +100,7 @@ impl Defragmenter {
     /// ([`Defragmenter::pop_discarded`]) and later fragments. Where frames are not held it stays refused
     /// until its timeout, since a part of it has left already.
     pub fn refuse(&mut self, id: DatagramId) {
-        if matches!(self.state(id), Some(State::Open | State::Judged)) {
+        if matches!(self.state(id), Some(DatagramState::Open | DatagramState::Judged)) {
             self.stop(id.index);
         }
         self.settle(id);
@@ -109,12 +109,12 @@ impl Defragmenter {
     /// Lets the frames of `from`, which is whole and allowed, wait with `into`, a fragment of which it
     /// carried.
     pub fn join(&mut self, from: DatagramId, into: DatagramId, now: Timestamp) {
-        if self.state(from) == Some(State::Judged)
-            && matches!(self.state(into), Some(State::Open | State::Judged))
+        if self.state(from) == Some(DatagramState::Judged)
+            && matches!(self.state(into), Some(DatagramState::Open | DatagramState::Judged))
             && let Some(datagram) = self.datagrams.get_mut(from.index as usize)
         {
             // Fragments of `from` that are still under way are refused: they would overtake the decision.
-            datagram.state = State::Refused;
+            datagram.state = DatagramState::Refused;
             let (frames, held) = datagram.take_frames();
             let hash = self.hasher.hash_one(datagram.key);
             let expires = datagram.expires.max(now);
@@ -166,7 +166,7 @@ impl Defragmenter {
         }
     }
 
-    fn state(&self, id: DatagramId) -> Option<State> {
+    fn state(&self, id: DatagramId) -> Option<DatagramState> {
         self.datagrams.get(id.index as usize).filter(|d| d.serial == id.serial).map(|d| d.state)
     }
 

@@ -57,13 +57,13 @@ pub use policy::OverlapPolicy;
 use bartizan_base::Timestamp;
 use core::hash::BuildHasher;
 use core::mem::size_of;
-use datagram::{Assembly, Datagram, State};
+use datagram::{Assembly, Datagram, DatagramState};
 use foldhash::quality::FixedState;
 use fragment::check;
 use hashbrown::HashTable;
 use remembered::Remembered;
-use shares::{FragmentBudget, List, Order};
-use store::{CHUNK, Full, NIL, Queue, Store};
+use shares::{FragmentBudget, RecencyList, RecencyOrder};
+use store::{CHUNK, FragmentQueue, FragmentStore, Full, NIL};
 
 /// Collects fragments and returns datagrams. One per worker; no locks.
 pub struct Defragmenter {
@@ -73,16 +73,16 @@ pub struct Defragmenter {
     datagrams: Vec<Datagram>,
     free: Vec<u32>,
     /// All datagrams by their last use.
-    order: Order,
+    order: RecencyOrder,
     /// The usage of each tenant and source.
     budget: FragmentBudget,
-    store: Store,
+    store: FragmentStore,
     remembered: Remembered,
     serial: u32,
     /// Frames of datagrams that passed, of those refused, and of evicted ones.
-    outgoing: Queue,
-    discarded: Queue,
-    evicted: Queue,
+    outgoing: FragmentQueue,
+    discarded: FragmentQueue,
+    evicted: FragmentQueue,
     counters: DefragCounters,
     /// The most bytes ever allocated.
     peak: usize,
@@ -106,14 +106,14 @@ impl Defragmenter {
             table: HashTable::with_capacity(room),
             datagrams: Vec::new(),
             free: Vec::new(),
-            order: Order::EMPTY,
+            order: RecencyOrder::EMPTY,
             budget: FragmentBudget::new(room, bounds),
-            store: Store::new(nodes),
+            store: FragmentStore::new(nodes),
             remembered: Remembered::new(remember, config.memory),
             serial: 0,
-            outgoing: Queue::EMPTY,
-            discarded: Queue::EMPTY,
-            evicted: Queue::EMPTY,
+            outgoing: FragmentQueue::EMPTY,
+            discarded: FragmentQueue::EMPTY,
+            evicted: FragmentQueue::EMPTY,
             counters: DefragCounters::default(),
             peak: 0,
             config,
@@ -193,7 +193,9 @@ impl Defragmenter {
         self.budget.weigh(&mut self.datagrams, index);
         if let Err(reason) = kept {
             let datagram = self.datagrams.get(index as usize);
-            if datagram.is_some_and(|datagram| datagram.fragments == 0 && datagram.state == State::Open) {
+            if datagram
+                .is_some_and(|datagram| datagram.fragments == 0 && datagram.state == DatagramState::Open)
+            {
                 self.release(index);
             }
             return Err(reason);
@@ -230,7 +232,7 @@ impl Defragmenter {
         let id = DatagramId { index, serial: datagram.serial };
         if whole {
             datagram.clear(&mut self.store);
-            datagram.state = State::Judged;
+            datagram.state = DatagramState::Judged;
             self.budget.weigh(&mut self.datagrams, index);
         }
         (result, Some(id))
@@ -349,7 +351,7 @@ impl Defragmenter {
         self.table.insert_unique(hash, index, |index| {
             datagrams.get(*index as usize).map_or(0, |datagram| hasher.hash_one(datagram.key))
         });
-        self.order.push(&mut self.datagrams, List::All, index);
+        self.order.push(&mut self.datagrams, RecencyList::All, index);
         self.budget.enter(&self.hasher, &mut self.datagrams, index);
         Some(index)
     }
@@ -400,7 +402,7 @@ impl Defragmenter {
 
     /// Ends a datagram: removes it from table and order and frees its fragments.
     fn release(&mut self, index: u32) {
-        self.order.remove(&mut self.datagrams, List::All, index);
+        self.order.remove(&mut self.datagrams, RecencyList::All, index);
         self.budget.leave(&self.hasher, &mut self.datagrams, index);
         let Some(datagram) = self.datagrams.get_mut(index as usize) else { return };
         datagram.clear(&mut self.store);
@@ -420,7 +422,7 @@ impl Defragmenter {
     fn stop(&mut self, index: u32) {
         let Some(datagram) = self.datagrams.get_mut(index as usize) else { return };
         datagram.clear(&mut self.store);
-        datagram.state = State::Refused;
+        datagram.state = DatagramState::Refused;
         let (frames, _) = datagram.take_frames();
         self.counters.drop_some(DropReason::Refused, frames.len);
         self.discarded.append(&mut self.store, frames);
@@ -431,9 +433,9 @@ impl Defragmenter {
     fn end_if_settled(&mut self, index: u32) {
         let Some(datagram) = self.datagrams.get(index as usize) else { return };
         let over = match datagram.state {
-            State::Open | State::Judged => false,
-            State::Passed => datagram.unsettled == 0,
-            State::Refused => datagram.unsettled == 0 && self.config.hold,
+            DatagramState::Open | DatagramState::Judged => false,
+            DatagramState::Passed => datagram.unsettled == 0,
+            DatagramState::Refused => datagram.unsettled == 0 && self.config.hold,
         };
         if over {
             self.release(index);
@@ -445,8 +447,8 @@ impl Defragmenter {
             datagram.expires = expires;
         }
         if self.order.newest != index {
-            self.order.remove(&mut self.datagrams, List::All, index);
-            self.order.push(&mut self.datagrams, List::All, index);
+            self.order.remove(&mut self.datagrams, RecencyList::All, index);
+            self.order.push(&mut self.datagrams, RecencyList::All, index);
             self.budget.touch(&mut self.datagrams, index);
         }
     }

@@ -81,7 +81,7 @@ pub(super) struct HeldSpan {
 
 /// The next step of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum OverlapStep {
     /// Compare with the next held fragment.
     Next,
     /// All decided: keep the rest of the new one.
@@ -93,7 +93,7 @@ pub(super) enum Step {
 /// The changes that one comparison makes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruling {
-    pub(super) step: Step,
+    pub(super) step: OverlapStep,
     /// New value of the new fragment's trim.
     pub(super) trim: u32,
     /// New start of the held one's data; its end or more means that no byte of it is left.
@@ -104,18 +104,18 @@ pub(super) struct Ruling {
 
 /// Compares the new fragment with a held one; `next` is the start of the held fragment after that.
 pub(super) fn compare(policy: OverlapPolicy, new: Incoming, held: HeldSpan, next: Option<u32>) -> Ruling {
-    let mut ruling = Ruling { step: Step::Next, trim: new.trim, live: held.live, next_live: None };
+    let mut ruling = Ruling { step: OverlapStep::Next, trim: new.trim, live: held.live, next_live: None };
     let begins_inside = new.start >= held.start && new.start < held.end;
     match policy {
         OverlapPolicy::BsdRight => {}
         OverlapPolicy::First => {
             if new.start >= held.start && new.end <= held.end {
-                ruling.step = Step::Refuse;
+                ruling.step = OverlapStep::Refuse;
             } else if new.start < held.start {
-                ruling.step = Step::Settled;
+                ruling.step = OverlapStep::Settled;
             } else if begins_inside {
                 ruling.trim = held.end.saturating_sub(new.start);
-                ruling.step = Step::Settled;
+                ruling.step = OverlapStep::Settled;
             }
         }
         OverlapPolicy::Last => {
@@ -123,7 +123,7 @@ pub(super) fn compare(policy: OverlapPolicy, new: Incoming, held: HeldSpan, next
                 if new.end > held.start {
                     ruling.live = new.end;
                 }
-                ruling.step = Step::Settled;
+                ruling.step = OverlapStep::Settled;
             }
         }
         OverlapPolicy::Bsd => bsd(new, held, next, &mut ruling),
@@ -135,18 +135,18 @@ pub(super) fn compare(policy: OverlapPolicy, new: Incoming, held: HeldSpan, next
                 } else if new.end >= held.end {
                     ruling.live = held.end;
                 }
-                ruling.step = Step::Settled;
+                ruling.step = OverlapStep::Settled;
             }
         }
         OverlapPolicy::Windows => {
             if new.start >= held.start && new.end <= held.end {
-                ruling.step = Step::Refuse;
+                ruling.step = OverlapStep::Refuse;
             } else if new.start < held.start && new.end > held.end {
                 ruling.live = held.end;
-                ruling.step = Step::Settled;
+                ruling.step = OverlapStep::Settled;
             } else if begins_inside {
                 ruling.trim = held.end.saturating_sub(new.start);
-                ruling.step = Step::Settled;
+                ruling.step = OverlapStep::Settled;
             }
         }
     }
@@ -157,10 +157,10 @@ fn bsd(new: Incoming, held: HeldSpan, next: Option<u32>, ruling: &mut Ruling) {
     if new.start >= held.end {
         return;
     }
-    ruling.step = Step::Settled;
+    ruling.step = OverlapStep::Settled;
     if held.start <= new.start {
         if held.end > new.end {
-            ruling.step = Step::Refuse;
+            ruling.step = OverlapStep::Refuse;
             return;
         }
         ruling.trim = held.end.saturating_sub(new.start);
@@ -179,9 +179,9 @@ fn linux(new: Incoming, held: HeldSpan, ruling: &mut Ruling) {
     }
     if start(ruling.trim) < held.live && new.end > held.live {
         ruling.live = new.end;
-        ruling.step = Step::Settled;
+        ruling.step = OverlapStep::Settled;
     } else if start(ruling.trim) <= held.live && new.end >= held.end {
         ruling.live = held.end;
-        ruling.step = Step::Settled;
+        ruling.step = OverlapStep::Settled;
     }
 }

@@ -21,11 +21,11 @@ const FEWEST: usize = 8;
 
 /// A keyed hash of the datagram's identity, and the time when it may be used again. Keeping hashes is
 /// enough: two identities with one hash of 64 bits, which no sender can compute, cost one datagram.
-type Entry = (u64, Timestamp);
+type IdentityExpiry = (u64, Timestamp);
 
 pub(super) struct Remembered {
-    table: HashTable<Entry>,
-    order: VecDeque<Entry>,
+    table: HashTable<IdentityExpiry>,
+    order: VecDeque<IdentityExpiry>,
     most: usize,
 }
 
@@ -71,7 +71,7 @@ impl Remembered {
 
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
-        let order = self.order.capacity().saturating_mul(size_of::<Entry>());
+        let order = self.order.capacity().saturating_mul(size_of::<IdentityExpiry>());
         self.table.allocation_size().saturating_add(order)
     }
 }

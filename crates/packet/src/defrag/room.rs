@@ -2,9 +2,9 @@
 //! Eviction when a bound is met: the choice of the datagram within a tenant and source, which `shares`
 //! chooses, and the eviction itself.
 
-use super::datagram::State;
+use super::datagram::DatagramState;
 use super::fragment::FragmentKey;
-use super::shares::List;
+use super::shares::RecencyList;
 use super::{Defragmenter, DropReason};
 use bartizan_base::Timestamp;
 use core::hash::BuildHasher;
@@ -24,9 +24,10 @@ impl Defragmenter {
             return true;
         }
         let Some(candidates) = self.budget.eviction_candidates(&self.hasher, key) else { return false };
-        let of_source =
-            candidates.oldest_of_source.and_then(|from| self.may_be_evicted(List::Source, from, sparing));
-        let of_tenant = || self.may_be_evicted(List::Tenant, candidates.oldest_of_tenant, sparing);
+        let of_source = candidates
+            .oldest_of_source
+            .and_then(|from| self.may_be_evicted(RecencyList::Source, from, sparing));
+        let of_tenant = || self.may_be_evicted(RecencyList::Tenant, candidates.oldest_of_tenant, sparing);
         let found = if candidates.is_newcomer { of_source } else { of_source.or_else(of_tenant) };
         let Some(index) = found else { return false };
         self.counters.tracker_hard_reuse = self.counters.tracker_hard_reuse.saturating_add(1);
@@ -35,13 +36,13 @@ impl Defragmenter {
     }
 
     /// The first datagram of a list, from this one on, that may be evicted.
-    fn may_be_evicted(&self, list: List, from: u32, sparing: u32) -> Option<u32> {
+    fn may_be_evicted(&self, list: RecencyList, from: u32, sparing: u32) -> Option<u32> {
         let mut index = from;
         for _ in 0..EVICTION_SCAN {
             let datagram = self.datagrams.get(index as usize)?;
             // A whole one is being decided, and a passed one is leaving.
-            let refused = datagram.state == State::Refused && !self.config.hold;
-            if index != sparing && (datagram.state == State::Open || refused) {
+            let refused = datagram.state == DatagramState::Refused && !self.config.hold;
+            if index != sparing && (datagram.state == DatagramState::Open || refused) {
                 return Some(index);
             }
             index = datagram.links.get(list as usize)?.newer;

@@ -31,7 +31,7 @@ const CROWDING_MOST: usize = 3 * CROWDING as usize;
 /// The lists that order datagrams by last use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub(super) enum List {
+pub(super) enum RecencyList {
     /// All datagrams.
     All,
     /// Those of a tenant.
@@ -40,34 +40,34 @@ pub(super) enum List {
     Source,
 }
 
-/// Number of [`List`]s.
+/// Number of [`RecencyList`]s.
 pub(super) const LISTS: usize = 3;
 
 /// A datagram's neighbours in a list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
+pub(super) struct DatagramLink {
     pub(super) older: u32,
     pub(super) newer: u32,
 }
 
-impl Link {
-    pub(super) const NONE: Link = Link { older: NIL, newer: NIL };
+impl DatagramLink {
+    pub(super) const NONE: DatagramLink = DatagramLink { older: NIL, newer: NIL };
 }
 
 /// Datagrams from the one that has waited longest to the one touched last.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Order {
+pub(super) struct RecencyOrder {
     pub(super) oldest: u32,
     pub(super) newest: u32,
 }
 
-impl Order {
-    pub(super) const EMPTY: Order = Order { oldest: NIL, newest: NIL };
+impl RecencyOrder {
+    pub(super) const EMPTY: RecencyOrder = RecencyOrder { oldest: NIL, newest: NIL };
 
-    pub(super) fn push(&mut self, datagrams: &mut [Datagram], list: List, index: u32) {
+    pub(super) fn push(&mut self, datagrams: &mut [Datagram], list: RecencyList, index: u32) {
         let older = self.newest;
         if let Some(link) = link_mut(datagrams, list, index) {
-            *link = Link { older, newer: NIL };
+            *link = DatagramLink { older, newer: NIL };
         }
         match link_mut(datagrams, list, older) {
             Some(link) => link.newer = index,
@@ -76,8 +76,8 @@ impl Order {
         self.newest = index;
     }
 
-    pub(super) fn remove(&mut self, datagrams: &mut [Datagram], list: List, index: u32) {
-        let Some(Link { older, newer }) = link_mut(datagrams, list, index).copied() else { return };
+    pub(super) fn remove(&mut self, datagrams: &mut [Datagram], list: RecencyList, index: u32) {
+        let Some(DatagramLink { older, newer }) = link_mut(datagrams, list, index).copied() else { return };
         match link_mut(datagrams, list, older) {
             Some(link) => link.newer = newer,
             None => self.oldest = newer,
@@ -89,19 +89,19 @@ impl Order {
     }
 }
 
-fn link_mut(datagrams: &mut [Datagram], list: List, index: u32) -> Option<&mut Link> {
+fn link_mut(datagrams: &mut [Datagram], list: RecencyList, index: u32) -> Option<&mut DatagramLink> {
     datagrams.get_mut(index as usize)?.links.get_mut(list as usize)
 }
 
 /// The source of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Source {
+pub(super) struct DatagramSource {
     tenant: TenantId,
     /// An IPv4 address, or the first address of a /64.
     address: IpAddr,
 }
 
-impl Source {
+impl DatagramSource {
     pub(super) const fn of(key: &FragmentKey) -> Self {
         let address = match key.src {
             IpAddr::V4(_) => key.src,
@@ -110,21 +110,21 @@ impl Source {
                 IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
             }
         };
-        Source { tenant: key.tenant, address }
+        DatagramSource { tenant: key.tenant, address }
     }
 }
 
 /// The share of a tenant or a source.
-struct Share<K> {
+struct DefragShare<K> {
     key: K,
     weight: u64,
     datagrams: u32,
-    order: Order,
+    order: RecencyOrder,
 }
 
 /// Tenants, or sources, with usage.
 struct Shares<K> {
-    slots: Vec<Share<K>>,
+    slots: Vec<DefragShare<K>>,
     free: Vec<u32>,
     table: HashTable<u32>,
 }
@@ -143,7 +143,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         if let Some(at) = self.find(hasher, &key) {
             return at;
         }
-        let share = Share { key, weight: 0, datagrams: 0, order: Order::EMPTY };
+        let share = DefragShare { key, weight: 0, datagrams: 0, order: RecencyOrder::EMPTY };
         let at = match self.free.pop() {
             Some(at) => {
                 if let Some(slot) = self.slots.get_mut(at as usize) {
@@ -163,7 +163,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         at
     }
 
-    fn get_mut(&mut self, at: u32) -> Option<&mut Share<K>> {
+    fn get_mut(&mut self, at: u32) -> Option<&mut DefragShare<K>> {
         self.slots.get_mut(at as usize)
     }
 
@@ -177,7 +177,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
     }
 
     fn memory(&self) -> usize {
-        let slots = self.slots.capacity().saturating_mul(size_of::<Share<K>>());
+        let slots = self.slots.capacity().saturating_mul(size_of::<DefragShare<K>>());
         let free = self.free.capacity().saturating_mul(size_of::<u32>());
         self.table.allocation_size().saturating_add(slots).saturating_add(free)
     }
@@ -205,7 +205,7 @@ impl Usage {
 /// See the module.
 pub(super) struct FragmentBudget {
     tenants: Shares<TenantId>,
-    sources: Shares<Source>,
+    sources: Shares<DatagramSource>,
     /// Sources that exceed their part.
     crowding: Vec<u32>,
     /// Weights of a datagram, a node and a chunk.
@@ -224,7 +224,7 @@ impl FragmentBudget {
     }
 
     /// The most bytes that one more datagram takes here.
-    pub(super) const PER_DATAGRAM: usize = size_of::<Share<Source>>() + size_of::<u32>();
+    pub(super) const PER_DATAGRAM: usize = size_of::<DefragShare<DatagramSource>>() + size_of::<u32>();
 
     /// Reserves memory for the sources of so many datagrams in all.
     pub(super) fn reserve(&mut self, datagrams: usize) {
@@ -236,7 +236,7 @@ impl FragmentBudget {
     /// Adds a new datagram, as the one touched last.
     pub(super) fn enter(&mut self, hasher: &impl BuildHasher, datagrams: &mut [Datagram], index: u32) {
         let Some(datagram) = datagrams.get_mut(index as usize) else { return };
-        let source = self.sources.find_or_make(hasher, Source::of(&datagram.key));
+        let source = self.sources.find_or_make(hasher, DatagramSource::of(&datagram.key));
         let tenant = self.tenants.find_or_make(hasher, datagram.key.tenant);
         (datagram.source, datagram.tenant) = (source, tenant);
         if let Some(share) = self.sources.get_mut(source) {
@@ -306,10 +306,10 @@ impl FragmentBudget {
             return;
         };
         if let Some(share) = self.tenants.get_mut(tenant) {
-            share.order.push(datagrams, List::Tenant, index);
+            share.order.push(datagrams, RecencyList::Tenant, index);
         }
         if let Some(share) = self.sources.get_mut(source) {
-            share.order.push(datagrams, List::Source, index);
+            share.order.push(datagrams, RecencyList::Source, index);
         }
     }
 
@@ -318,10 +318,10 @@ impl FragmentBudget {
             return;
         };
         if let Some(share) = self.tenants.get_mut(tenant) {
-            share.order.remove(datagrams, List::Tenant, index);
+            share.order.remove(datagrams, RecencyList::Tenant, index);
         }
         if let Some(share) = self.sources.get_mut(source) {
-            share.order.remove(datagrams, List::Source, index);
+            share.order.remove(datagrams, RecencyList::Source, index);
         }
     }
 
@@ -342,7 +342,7 @@ impl FragmentBudget {
         Some(EvictionCandidates {
             oldest_of_tenant: tenant.order.oldest,
             oldest_of_source: source.map(|share| share.order.oldest),
-            is_newcomer: source.is_some_and(|share| share.key == Source::of(newcomer)),
+            is_newcomer: source.is_some_and(|share| share.key == DatagramSource::of(newcomer)),
         })
     }
 

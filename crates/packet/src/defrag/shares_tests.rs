@@ -13,14 +13,14 @@ const FULL: usize = 1_440;
 
 /// The treatment of fragments: passive, prevention over captures, live prevention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+enum FragmentMode {
     Passive,
     Strict,
     Hold,
 }
 
-fn defragmenter(mode: Mode, memory: usize) -> Defragmenter {
-    let (strict, hold) = (mode != Mode::Passive, mode == Mode::Hold);
+fn defragmenter(mode: FragmentMode, memory: usize) -> Defragmenter {
+    let (strict, hold) = (mode != FragmentMode::Passive, mode == FragmentMode::Hold);
     Defragmenter::new(DefragConfig { memory, strict, hold, hash_seed: 7, ..DefragConfig::default() })
 }
 
@@ -110,7 +110,7 @@ fn beside(
     (whole, all)
 }
 
-const MODES: [Mode; 3] = [Mode::Passive, Mode::Strict, Mode::Hold];
+const MODES: [FragmentMode; 3] = [FragmentMode::Passive, FragmentMode::Strict, FragmentMode::Hold];
 
 #[test]
 fn one_source_that_fills_the_bound_takes_no_room_from_others() {
@@ -186,7 +186,7 @@ fn a_tenants_flood_takes_no_room_from_another_tenant() {
 
 #[test]
 fn a_prefix_of_ipv6_is_one_source() {
-    let mut d = defragmenter(Mode::Hold, 1 << 20);
+    let mut d = defragmenter(FragmentMode::Hold, 1 << 20);
     let mut n = 0_u32;
     let flood = |d: &mut Defragmenter| {
         n += 1;
@@ -203,7 +203,7 @@ fn a_prefix_of_ipv6_is_one_source() {
 
 #[test]
 fn a_datagram_larger_than_the_bound_evicts_no_other_source() {
-    let mut d = defragmenter(Mode::Passive, 64 << 10);
+    let mut d = defragmenter(FragmentMode::Passive, 64 << 10);
     let other = key(0, source(false, 2), 1);
     send(&mut d, &other, 0, true, FULL, T0);
     let large = key(0, source(false, 1), 1);

@@ -16,7 +16,7 @@ const SLAB: usize = 64;
 
 /// A held fragment: one node of its datagram's list, which is ordered by `offset`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
+pub(super) struct FragmentNode {
     /// The offset of its data in the datagram, without the part trimmed on arrival.
     pub(super) offset: u32,
     /// The number of bytes from there.
@@ -35,8 +35,8 @@ pub(super) struct Node {
     pub(super) next: u32,
 }
 
-impl Node {
-    const EMPTY: Node = Node {
+impl FragmentNode {
+    const EMPTY: FragmentNode = FragmentNode {
         offset: 0,
         len: 0,
         live: 0,
@@ -57,22 +57,22 @@ impl Node {
 
 /// Frames in the order of arrival: a list of nodes, linked by `next`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Queue {
+pub(super) struct FragmentQueue {
     pub(super) first: u32,
     pub(super) last: u32,
     pub(super) len: u32,
 }
 
-impl Queue {
-    pub(super) const EMPTY: Queue = Queue { first: NIL, last: NIL, len: 0 };
+impl FragmentQueue {
+    pub(super) const EMPTY: FragmentQueue = FragmentQueue { first: NIL, last: NIL, len: 0 };
 
     /// Appends a stored frame.
-    pub(super) fn push(&mut self, store: &mut Store, index: u32) {
-        self.append(store, Queue { first: index, last: index, len: 1 });
+    pub(super) fn push(&mut self, store: &mut FragmentStore, index: u32) {
+        self.append(store, FragmentQueue { first: index, last: index, len: 1 });
     }
 
     /// Appends all frames of another queue to this one.
-    pub(super) fn append(&mut self, store: &mut Store, other: Queue) {
+    pub(super) fn append(&mut self, store: &mut FragmentStore, other: FragmentQueue) {
         if other.len == 0 {
             return;
         }
@@ -86,7 +86,7 @@ impl Queue {
 
     /// Takes the first frame: its note and, directly after it, its bytes replace the contents of `out`.
     /// Returns the length of the note.
-    pub(super) fn pop(&mut self, store: &mut Store, out: &mut Vec<u8>) -> Option<usize> {
+    pub(super) fn pop(&mut self, store: &mut FragmentStore, out: &mut Vec<u8>) -> Option<usize> {
         let node = store.node(self.first).copied()?;
         out.clear();
         out.resize(node.header_len.saturating_add(node.len) as usize, 0);
@@ -95,7 +95,7 @@ impl Queue {
         self.first = node.next;
         self.len = self.len.saturating_sub(1);
         if self.first == NIL {
-            *self = Queue::EMPTY;
+            *self = FragmentQueue::EMPTY;
         }
         Some(node.header_len as usize)
     }
@@ -114,8 +114,8 @@ pub(super) enum Full {
 }
 
 /// The pools.
-pub(super) struct Store {
-    nodes: Vec<Node>,
+pub(super) struct FragmentStore {
+    nodes: Vec<FragmentNode>,
     free_node: u32,
     max_nodes: u32,
     slabs: Vec<Box<Slab>>,
@@ -124,7 +124,7 @@ pub(super) struct Store {
     nodes_used: u32,
 }
 
-impl Store {
+impl FragmentStore {
     pub(super) fn new(max_nodes: u32) -> Self {
         Self {
             nodes: Vec::new(),
@@ -140,7 +140,7 @@ impl Store {
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
         let slabs = self.slabs.len().saturating_mul(size_of::<Slab>().saturating_add(size_of::<usize>()));
-        self.nodes.capacity().saturating_mul(size_of::<Node>()).saturating_add(slabs)
+        self.nodes.capacity().saturating_mul(size_of::<FragmentNode>()).saturating_add(slabs)
     }
 
     /// Fragments held.
@@ -148,11 +148,11 @@ impl Store {
         self.nodes_used
     }
 
-    pub(super) fn node(&self, index: u32) -> Option<&Node> {
+    pub(super) fn node(&self, index: u32) -> Option<&FragmentNode> {
         self.nodes.get(index as usize)
     }
 
-    pub(super) fn node_mut(&mut self, index: u32) -> Option<&mut Node> {
+    pub(super) fn node_mut(&mut self, index: u32) -> Option<&mut FragmentNode> {
         self.nodes.get_mut(index as usize)
     }
 
@@ -168,12 +168,12 @@ impl Store {
         let index = self.take_node(room)?;
         let first_chunk = self.fill(header, payload, chunks);
         if let Some(node) = self.node_mut(index) {
-            *node = Node {
+            *node = FragmentNode {
                 header_len: header.len() as u32,
                 data_at: header.len() as u32,
                 len: payload.len() as u32,
                 first_chunk,
-                ..Node::EMPTY
+                ..FragmentNode::EMPTY
             };
         }
         self.nodes_used = self.nodes_used.saturating_add(1);
@@ -202,7 +202,7 @@ impl Store {
     }
 
     /// Copies `out.len()` bytes from position `at` of a node's chain.
-    pub(super) fn copy(&self, node: &Node, at: u32, out: &mut [u8]) {
+    pub(super) fn copy(&self, node: &FragmentNode, at: u32, out: &mut [u8]) {
         let mut chunk = node.first_chunk;
         let mut skip = at as usize;
         while skip >= CHUNK && chunk != NIL {
@@ -235,12 +235,12 @@ impl Store {
         }
         if used == self.nodes.capacity() {
             let more = used.clamp(64, 4096).min((self.max_nodes as usize).saturating_sub(used));
-            if room < more.saturating_mul(size_of::<Node>()) {
+            if room < more.saturating_mul(size_of::<FragmentNode>()) {
                 return Err(Full::Memory);
             }
             self.nodes.reserve_exact(more);
         }
-        self.nodes.push(Node::EMPTY);
+        self.nodes.push(FragmentNode::EMPTY);
         Ok(used as u32)
     }
 

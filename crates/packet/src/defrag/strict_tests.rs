@@ -29,7 +29,7 @@ fn key(v6: bool, id: u32) -> FragmentKey {
 
 /// A fragment by its parts, to be changed by tests.
 #[derive(Clone, Debug)]
-struct Part {
+struct TestFragment {
     offset: u16,
     more: bool,
     /// Type of service or traffic class.
@@ -48,8 +48,8 @@ struct Part {
     payload: Vec<u8>,
 }
 
-fn part(offset: u16, more: bool, len: usize) -> Part {
-    Part {
+fn part(offset: u16, more: bool, len: usize) -> TestFragment {
+    TestFragment {
         offset,
         more,
         tos: 0,
@@ -65,7 +65,7 @@ fn part(offset: u16, more: bool, len: usize) -> Part {
     }
 }
 
-impl Part {
+impl TestFragment {
     fn header(&self, v6: bool) -> Vec<u8> {
         if v6 {
             let next = if self.options.is_empty() { 44 } else { self.first_extension };
@@ -90,7 +90,7 @@ fn strict(hold: bool) -> Defragmenter {
     Defragmenter::new(DefragConfig { max_trackers: 4, strict: true, hold, ..DefragConfig::default() })
 }
 
-fn insert(d: &mut Defragmenter, key: &FragmentKey, at: Timestamp, part: &Part) -> DefragOutcome {
+fn insert(d: &mut Defragmenter, key: &FragmentKey, at: Timestamp, part: &TestFragment) -> DefragOutcome {
     let header = part.header(!key.is_ipv4());
     let fragment = Fragment {
         offset: part.offset,
@@ -110,7 +110,7 @@ fn send(
     d: &mut Defragmenter,
     key: &FragmentKey,
     at: Timestamp,
-    part: &Part,
+    part: &TestFragment,
 ) -> Result<DefragResult, DropReason> {
     match insert(d, key, at, part).result {
         DefragResult::Dropped(reason) => Err(reason),
@@ -124,7 +124,7 @@ fn hold(
     d: &mut Defragmenter,
     key: &FragmentKey,
     at: Timestamp,
-    part: &Part,
+    part: &TestFragment,
     frame: u8,
 ) -> Result<Vec<u8>, DropReason> {
     let outcome = insert(d, key, at, part);
@@ -159,7 +159,7 @@ fn strict_refuses_what_receivers_treat_differently() {
             (part(0, true, 8), DropReason::Overlapped),
             (part(8, true, 16), DropReason::Overlapped),
             (part(0, true, 64), DropReason::Length),
-            (Part { hop_limit: 63, ..part(8, true, 8) }, DropReason::HopLimit),
+            (TestFragment { hop_limit: 63, ..part(8, true, 8) }, DropReason::HopLimit),
             (part(8, true, 7), DropReason::Length),
             (part(8, false, 8), DropReason::Length),
             (part(32, true, 8), DropReason::Length),
@@ -179,20 +179,20 @@ fn strict_refuses_what_receivers_treat_differently() {
 }
 
 /// First fragments that some receiver discards, in the place of a good one.
-fn decoys(v6: bool) -> Vec<(&'static str, Part, DropReason)> {
+fn decoys(v6: bool) -> Vec<(&'static str, TestFragment, DropReason)> {
     use DropReason::{Unlike, Unsound};
     let head = || part(0, true, 16);
-    let options = |options: &[u8]| Part { options: options.to_vec(), ..head() };
+    let options = |options: &[u8]| TestFragment { options: options.to_vec(), ..head() };
     let mut all = vec![
-        ("another hardware address", Part { path: [8, 0], ..head() }, Unlike),
-        ("another tag", Part { path: [7, 1], ..head() }, Unlike),
-        ("a reserved bit", Part { reserved: true, ..head() }, Unsound),
-        ("ECN-capable beside others that are not", Part { tos: 3, ..head() }, Unlike),
+        ("another hardware address", TestFragment { path: [8, 0], ..head() }, Unlike),
+        ("another tag", TestFragment { path: [7, 1], ..head() }, Unlike),
+        ("a reserved bit", TestFragment { reserved: true, ..head() }, Unsound),
+        ("ECN-capable beside others that are not", TestFragment { tos: 3, ..head() }, Unlike),
     ];
     if v6 {
-        let hop_by_hop = |options: &[u8]| Part { first_extension: 0, ..self::decoy_options(options) };
-        fn decoy_of(first: u8, bytes: &[u8]) -> Part {
-            Part { first_extension: first, options: bytes.to_vec(), ..part(0, true, 16) }
+        let hop_by_hop = |options: &[u8]| TestFragment { first_extension: 0, ..self::decoy_options(options) };
+        fn decoy_of(first: u8, bytes: &[u8]) -> TestFragment {
+            TestFragment { first_extension: first, options: bytes.to_vec(), ..part(0, true, 16) }
         }
         all.extend([
             ("hop-by-hop options, discard", hop_by_hop(&[44, 0, 0x80, 4, 0, 0, 0, 0]), Unlike),
@@ -213,11 +213,11 @@ fn decoys(v6: bool) -> Vec<(&'static str, Part, DropReason)> {
                 decoy_of(60, &[0, 0, 1, 4, 0, 0, 0, 0, 44, 0, 1, 4, 0, 0, 0, 0]),
                 Unlike,
             ),
-            ("another next header", Part { next_header: 58, ..head() }, Unlike),
-            ("no whole TCP header", Part { next_header: 6, ..head() }, Unsound),
+            ("another next header", TestFragment { next_header: 58, ..head() }, Unlike),
+            ("no whole TCP header", TestFragment { next_header: 6, ..head() }, Unsound),
             (
                 "a header chain beyond the fragment",
-                Part {
+                TestFragment {
                     next_header: 60,
                     payload: vec![17, 9, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1],
                     ..head()
@@ -227,20 +227,20 @@ fn decoys(v6: bool) -> Vec<(&'static str, Part, DropReason)> {
         ]);
     } else {
         all.extend([
-            ("a bad checksum", Part { checksum_error: 1, ..head() }, Unsound),
+            ("a bad checksum", TestFragment { checksum_error: 1, ..head() }, Unsound),
             ("record route", options(&[7, 7, 4, 0, 0, 0, 0, 0]), Unlike),
             ("broken record route", options(&[7, 7, 9, 0, 0, 0, 0, 0]), Unlike),
             ("loose source route", options(&[0x83, 7, 4, 1, 1, 1, 1, 0]), Unlike),
             ("strict source route", options(&[0x89, 7, 4, 1, 1, 1, 1, 0]), Unlike),
             ("router alert", options(&[0x94, 4, 0, 0]), Unlike),
-            ("do not fragment", Part { flags: 0x40, ..head() }, Unlike),
+            ("do not fragment", TestFragment { flags: 0x40, ..head() }, Unlike),
         ]);
     }
     all
 }
 
-fn decoy_options(options: &[u8]) -> Part {
-    Part { options: options.to_vec(), ..part(0, true, 16) }
+fn decoy_options(options: &[u8]) -> TestFragment {
+    TestFragment { options: options.to_vec(), ..part(0, true, 16) }
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn fragments_that_differ_in_what_no_receiver_asks_for_are_one_datagram() {
         let k = key(v6, 5);
         // Congestion on the way, another code point, all with the same option.
         let option = if v6 { vec![44, 0, 1, 4, 0, 0, 0, 0] } else { vec![0x94, 4, 0, 0] };
-        let marked = |tos, p: Part| Part { tos, options: option.clone(), ..p };
+        let marked = |tos, p: TestFragment| TestFragment { tos, options: option.clone(), ..p };
         let mut d = strict(true);
         assert_eq!(hold(&mut d, &k, T0, &marked(2, part(16, false, 5)), 1), Ok(vec![]));
         assert_eq!(hold(&mut d, &k, T0, &marked(3, part(0, true, 8)), 2), Ok(vec![]));

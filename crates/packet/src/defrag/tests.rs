@@ -95,10 +95,10 @@ fn small() -> Defragmenter {
 }
 
 /// Offset, more, byte, length.
-type Sent = (u16, bool, u8, usize);
+type FragmentSpec = (u16, bool, u8, usize);
 
 /// Runs a sequence through a fresh instance.
-fn run(v6: bool, policy: OverlapPolicy, sequence: &[Sent]) -> (Option<Vec<u8>>, Vec<DefragOutcome>) {
+fn run(v6: bool, policy: OverlapPolicy, sequence: &[FragmentSpec]) -> (Option<Vec<u8>>, Vec<DefragOutcome>) {
     let mut d = small();
     let mut outcomes = Vec::new();
     for (offset, more, byte, len) in sequence {
@@ -118,7 +118,7 @@ fn letters(bytes: &[u8]) -> String {
 }
 
 /// The sequence of Novak's paper, with a letter for each fragment.
-const NOVAK: [Sent; 17] = [
+const NOVAK: [FragmentSpec; 17] = [
     (0, true, b'A', 24),
     (32, true, b'B', 16),
     (48, true, b'C', 24),
@@ -164,7 +164,7 @@ fn the_published_sequence_gives_each_policys_datagram() {
 #[test]
 fn further_known_sequences() {
     let (bsd, linux) = (OverlapPolicy::Bsd, OverlapPolicy::Linux);
-    let cases: [(OverlapPolicy, &[Sent], Option<&str>); 7] = [
+    let cases: [(OverlapPolicy, &[FragmentSpec], Option<&str>); 7] = [
         // Three overlapping fragments under Linux.
         (
             linux,

@@ -5,7 +5,7 @@
 //! Source: the description itself; IEEE 1800-2017 section 7.2.1 (the first member of a packed structure is
 //! its most significant one).
 
-use bartizan_base::Action;
+use bartizan_base::MetadataAction;
 use bartizan_packet::metadata::{EXTENDED_LEN, FIELDS, FLAGS, Field, GENERIC_LEN, Generic, LEN};
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ pub fn actions() -> Vec<(u8, String)> {
 }
 
 /// `ToCpu` as `TO_CPU`.
-fn name_of(action: Action) -> String {
+fn name_of(action: MetadataAction) -> String {
     let mut name = String::new();
     for letter in format!("{action:?}").chars() {
         if letter.is_ascii_uppercase() && !name.is_empty() {

@@ -2,7 +2,7 @@
 //! Helpers shared by the tests: the reader of the case files, and compilers for every available engine.
 #![allow(dead_code, reason = "each test program uses its part")]
 
-use bartizan_pattern::{Compiler, Config, Engine};
+use bartizan_pattern::{Compiler, Config, PatternEngine};
 
 /// A block of a case file: its lines as words (a string in quotes is one), the name first.
 pub struct Case {
@@ -75,13 +75,13 @@ pub fn number(word: &[u8]) -> u32 {
 }
 
 /// A compiler for each engine; libhs only if it is installed, otherwise with a message.
-pub fn compilers() -> Vec<(Engine, Compiler)> {
+pub fn compilers() -> Vec<(PatternEngine, Compiler)> {
     let mut list = Vec::new();
-    for engine in Engine::ALL {
+    for engine in PatternEngine::ALL {
         match Compiler::new(Config { engine, ..Config::default() }) {
             Ok(compiler) => list.push((engine, compiler)),
             Err(error) => {
-                assert_eq!(engine, Engine::Hyperscan);
+                assert_eq!(engine, PatternEngine::Hyperscan);
                 eprintln!("not tested: {error}");
             }
         }

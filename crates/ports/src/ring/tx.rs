@@ -6,8 +6,8 @@
 //! own head while slots say `SEND_REQUEST`, stops at the first that fails, and stays there). See [`super`]
 //! for soundness: the transmit part of a mapping is never leased, and there is one `TxRing` for it.
 
-use super::{Geometry, Mapping, Place};
-use crate::port::Sent;
+use super::{Geometry, Mapping, RingPosition};
+use crate::port::TransmitCounts;
 use crate::refusal::SendRefusal;
 use bartizan_packet::casts::cast_of;
 use std::mem::offset_of;
@@ -27,9 +27,9 @@ pub(crate) struct TxRing {
     start: usize,
     geometry: Geometry,
     /// The slot that the kernel reads next.
-    head: Place,
+    head: RingPosition,
     /// The slot that is filled next.
-    tail: Place,
+    tail: RingPosition,
     /// Slots from head to tail: filled, but not taken by the kernel.
     queued: usize,
 }
@@ -37,10 +37,17 @@ pub(crate) struct TxRing {
 impl TxRing {
     /// Writes to the ring that begins `start` bytes into `mapping`.
     pub(crate) fn new(mapping: Arc<Mapping>, start: usize, geometry: Geometry) -> Self {
-        Self { mapping, start, geometry, head: Place::default(), tail: Place::default(), queued: 0 }
+        Self {
+            mapping,
+            start,
+            geometry,
+            head: RingPosition::default(),
+            tail: RingPosition::default(),
+            queued: 0,
+        }
     }
 
-    fn slot(&self, place: Place) -> usize {
+    fn slot(&self, place: RingPosition) -> usize {
         self.start + place.offset(&self.geometry)
     }
 
@@ -81,8 +88,8 @@ impl TxRing {
     }
 
     /// Counts the frames that the kernel took by a `send` call.
-    pub(crate) fn reap(&mut self) -> Sent {
-        let mut sent = Sent::default();
+    pub(crate) fn reap(&mut self) -> TransmitCounts {
+        let mut sent = TransmitCounts::default();
         while self.queued > 0 {
             let slot = self.slot(self.head);
             if self.mapping.status(slot) & WAITING != 0 {

@@ -3,7 +3,7 @@
 //!
 //! Source: Linux `packet_mmap.rst`, `struct tpacket2_hdr`. See [`super`] for why handing out frames is sound.
 
-use super::{Geometry, Header, Mapping, Place, VNET_BYTES, vlan_tag};
+use super::{Geometry, Mapping, RingHeader, RingPosition, VNET_BYTES, vlan_tag};
 use crate::batch::Batch;
 use crate::frame::{FrameFlags, FrameInfo};
 use crate::port::{BACKLOG_PARTS, backlog_of};
@@ -65,7 +65,7 @@ impl Filled {
 pub(crate) struct RxV2 {
     mapping: Arc<Mapping>,
     geometry: Geometry,
-    next: Place,
+    next: RingPosition,
     /// Leave out frames that this host sent (for kernels without `PACKET_IGNORE_OUTGOING`).
     pub(crate) skip_outgoing: bool,
     /// The largest frame to fetch whole through the socket when it exceeds its slot.
@@ -77,7 +77,14 @@ pub(crate) struct RxV2 {
 impl RxV2 {
     /// Reads the ring at the start of `mapping`.
     pub(crate) fn new(mapping: Arc<Mapping>, geometry: Geometry, max_frame: usize) -> Self {
-        Self { mapping, geometry, next: Place::default(), skip_outgoing: false, max_frame, vnet: false }
+        Self {
+            mapping,
+            geometry,
+            next: RingPosition::default(),
+            skip_outgoing: false,
+            max_frame,
+            vnet: false,
+        }
     }
 
     /// Whether a frame waits.
@@ -175,9 +182,9 @@ impl RxV2 {
         }
     }
 
-    fn header(&self, start: usize, status: u32) -> Header {
+    fn header(&self, start: usize, status: u32) -> RingHeader {
         let m = &self.mapping;
-        Header {
+        RingHeader {
             status,
             length: m.load(start + offset_of!(libc::tpacket2_hdr, tp_len)),
             captured: m.load(start + offset_of!(libc::tpacket2_hdr, tp_snaplen)),
@@ -211,8 +218,8 @@ mod tests {
             for (number, first) in [0, 1, frames / 2, frames - 1].into_iter().enumerate() {
                 let mapping = in_file(&format!("slots-{frames}-{number}"), geometry.bytes(), &[]);
                 let mut ring = RxV2::new(Arc::clone(&mapping), geometry, 1_518);
-                ring.next = Place::default().behind(first, &geometry);
-                assert_eq!((0..first).fold(Place::default(), |at, _| at.next(&geometry)), ring.next);
+                ring.next = RingPosition::default().behind(first, &geometry);
+                assert_eq!((0..first).fold(RingPosition::default(), |at, _| at.next(&geometry)), ring.next);
                 assert_eq!(ring.backlog(), 0);
                 let mut slot = ring.next;
                 for waiting in 1..=frames {

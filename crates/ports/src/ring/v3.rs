@@ -6,7 +6,7 @@
 //! and returned with the last.
 
 use super::v2::Filled;
-use super::{Header, Mapping};
+use super::{Mapping, RingHeader};
 use crate::batch::Batch;
 use crate::frame::FrameFlags;
 use crate::port::{BACKLOG_PARTS, backlog_of};
@@ -132,7 +132,7 @@ impl RxV3 {
 
     fn take(&self, batch: &mut Batch, start: usize, size: usize, filled: &mut Filled) {
         let m = &self.mapping;
-        let header = Header {
+        let header = RingHeader {
             status: m.load(start + offset_of!(libc::tpacket3_hdr, tp_status)),
             length: m.load(start + offset_of!(libc::tpacket3_hdr, tp_len)),
             captured: m.load(start + offset_of!(libc::tpacket3_hdr, tp_snaplen)),

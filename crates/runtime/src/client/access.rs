@@ -26,7 +26,7 @@ pub struct Access {
 /// The user's file.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-struct Own {
+struct UserConfigFile {
     controller: Option<String>,
     token: Option<String>,
     token_file: Option<PathBuf>,
@@ -61,14 +61,14 @@ fn secret(path: &Path) -> Result<(), Failure> {
     )))
 }
 
-fn own() -> Result<Own, Failure> {
-    let Some(path) = own_path().filter(|path| path.exists()) else { return Ok(Own::default()) };
+fn own() -> Result<UserConfigFile, Failure> {
+    let Some(path) = own_path().filter(|path| path.exists()) else { return Ok(UserConfigFile::default()) };
     secret(&path)?;
     let text = input::read_text(&path, "settings")?;
     let text = String::from_utf8_lossy(&text);
     let node = yaml::parse(&text).map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
-    let mut own: Own = read::read(&node).map_err(|problems| {
-        let line = |problem: &read::Problem| {
+    let mut own: UserConfigFile = read::read(&node).map_err(|problems| {
+        let line = |problem: &read::ConfigProblem| {
             format!("{}:{}: {}", path.display(), problem.position.line, problem.message)
         };
         Failure::input(problems.iter().map(line).collect::<Vec<_>>().join("\n"))

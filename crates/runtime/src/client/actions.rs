@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::sync::OnceLock;
 
 /// An operation.
-pub struct Action {
+pub struct ResourceAction {
     /// The resource: a list of the API.
     pub resource: String,
     /// The verb.
@@ -53,7 +53,7 @@ pub enum FlagKind {
     Pairs,
 }
 
-impl Action {
+impl ResourceAction {
     /// The names in the path; of several routes, in the longest path.
     pub fn names(&self) -> Vec<&str> {
         let names = self.routes.iter().map(names);
@@ -107,14 +107,14 @@ pub fn names(route: &Route) -> Vec<&str> {
 }
 
 /// All operations, in the order of the route table.
-pub fn all() -> &'static [Action] {
-    static ALL: OnceLock<Vec<Action>> = OnceLock::new();
+pub fn all() -> &'static [ResourceAction] {
+    static ALL: OnceLock<Vec<ResourceAction>> = OnceLock::new();
     ALL.get_or_init(|| of(resources::routes()))
 }
 
-fn of(routes: Vec<Route>) -> Vec<Action> {
+fn of(routes: Vec<Route>) -> Vec<ResourceAction> {
     let document = openapi::document(&routes);
-    let mut actions: Vec<Action> = Vec::new();
+    let mut actions: Vec<ResourceAction> = Vec::new();
     for route in &routes {
         let (resource, verb) = words(route, &routes);
         match actions.iter_mut().find(|action| action.resource == resource && action.verb == verb) {
@@ -125,7 +125,7 @@ fn of(routes: Vec<Route>) -> Vec<Action> {
                 let direct = route.method == Method::Get
                     && !routes.iter().any(|other| other.path.contains(&beginning))
                     && !actions.iter().any(|action| action.resource == resource && action.direct);
-                actions.push(Action { resource, verb, routes: vec![route.clone()], flags, direct });
+                actions.push(ResourceAction { resource, verb, routes: vec![route.clone()], flags, direct });
             }
         }
     }

@@ -4,8 +4,8 @@
 //!
 //! Documents of the controller that the files lack are not removed. Not done: all changes as one.
 
-use super::document::{self, Document};
-use super::request::{self, JSON, Request, ask};
+use super::document::{self, LocalDocument};
+use super::request::{self, ClientRequest, JSON, ask};
 use crate::error::Failure;
 use bartizan_controller::client::Client;
 use bartizan_controller::rest::Method;
@@ -30,7 +30,7 @@ const KINDS: &[(&str, &str)] = &[
 
 /// A document to be put.
 pub struct DesiredDocument {
-    document: Document,
+    document: LocalDocument,
     order: usize,
     path: String,
     /// Its tenant, if its kind has one.
@@ -56,7 +56,7 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<DesiredDocument>, Failure> {
     }
     let mut wanted = Vec::new();
     for file in files {
-        for document in Document::all(&file.to_string_lossy())? {
+        for document in LocalDocument::all(&file.to_string_lossy())? {
             wanted.push(DesiredDocument::of(document)?);
         }
     }
@@ -83,7 +83,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 impl DesiredDocument {
-    fn of(document: Document) -> Result<Self, Failure> {
+    fn of(document: LocalDocument) -> Result<Self, Failure> {
         let text = |key: &str| document.body.get(key).and_then(Value::as_str).map(str::to_owned);
         let missing = |key: &str| {
             document.wrong("", &format!("`{key}` is missing; `bartizan ctl apply --help` shows the form"))
@@ -240,10 +240,10 @@ impl PlannedDocument {
             let body = Some((bytes, "text/plain"));
             let name = file_name(path).map(|name| format!("?file-name={name}")).unwrap_or_default();
             let path = format!("/v1/rule-files/{hash}{name}");
-            ask(client, Request { method: Method::Put, path, body, fields: Vec::new(), of: None })?;
+            ask(client, ClientRequest { method: Method::Put, path, body, fields: Vec::new(), of: None })?;
         }
         let query = if dry { "?dry-run=true" } else { "" };
-        let request = Request {
+        let request = ClientRequest {
             method: Method::Put,
             path: format!("{}{query}", self.wanted.path),
             body: Some((self.wanted.spec.to_string().into_bytes(), JSON)),

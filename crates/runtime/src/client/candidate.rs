@@ -3,13 +3,13 @@
 //! documents which are not put yet. The controller's own code renders it.
 
 use super::apply;
-use super::request::{self, Request, ask};
+use super::request::{self, ClientRequest, ask};
 use crate::error::Failure;
 use bartizan_controller::client::Client;
 use bartizan_controller::device::DeviceSpec;
 use bartizan_controller::model::Model;
 use bartizan_controller::render;
-use bartizan_controller::store::{Document, Loaded};
+use bartizan_controller::store::{Document, StoreContent};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// A device, and a client of its controller.
-pub struct Candidate {
+pub struct DeviceCandidate {
     client: Client,
     device: String,
     spec: DeviceSpec,
@@ -26,18 +26,18 @@ pub struct Candidate {
     libraries: Vec<(String, Value)>,
 }
 
-impl Candidate {
+impl DeviceCandidate {
     /// Reads the device.
     ///
     /// # Errors
     /// The controller refuses, or does not answer.
     pub fn new(mut client: Client, device: &str) -> Result<Self, Failure> {
         let path = format!("/v1/devices/{}", request::path_part(device));
-        let answer = ask(&mut client, Request::get(path))?;
+        let answer = ask(&mut client, ClientRequest::get(path))?;
         let spec = DeviceSpec::deserialize(answer.body.get("spec").unwrap_or(&Value::Null))
             .map_err(Failure::stopped)?;
         let running = answer.body.pointer("/status/running").and_then(Value::as_u64).unwrap_or(0);
-        Ok(Candidate { client, device: device.to_owned(), spec, running, libraries: Vec::new() })
+        Ok(DeviceCandidate { client, device: device.to_owned(), spec, running, libraries: Vec::new() })
     }
 
     /// The generation that the device runs; 0: none yet.
@@ -51,7 +51,7 @@ impl Candidate {
     /// The controller refuses, or does not answer.
     pub fn of_generation(&mut self, generation: u64) -> Result<Value, Failure> {
         let path = format!("/v1/devices/{}/policy?generation={generation}", request::path_part(&self.device));
-        let mut answer = ask(&mut self.client, Request::get(path))?;
+        let mut answer = ask(&mut self.client, ClientRequest::get(path))?;
         Ok(answer.body.get_mut("policy").map(Value::take).unwrap_or_default())
     }
 
@@ -60,7 +60,7 @@ impl Candidate {
     /// # Errors
     /// The controller refuses, or does not answer.
     pub fn newest(&mut self) -> Result<Value, Failure> {
-        let answer = ask(&mut self.client, Request::get("/v1/generations".to_owned()))?;
+        let answer = ask(&mut self.client, ClientRequest::get("/v1/generations".to_owned()))?;
         self.of_generation(answer.body.get("generation").and_then(Value::as_u64).unwrap_or(0))
     }
 
@@ -101,7 +101,7 @@ impl Candidate {
             documents.retain(|document| document.kind != kind || document.id != id);
             documents.push(Document { kind: kind.to_owned(), id, generation: 0, body: one.spec });
         }
-        let model = Model::of(Loaded { generation: 0, documents, status: Vec::new() });
+        let model = Model::of(StoreContent { generation: 0, documents, status: Vec::new() });
         Ok(render::policy_file(&model, |tenant| self.spec.serves(tenant)))
     }
 
@@ -124,7 +124,7 @@ impl Candidate {
             )));
         }
         let path = format!("/v1/libraries/{}/text", request::path_part(library));
-        let answer = ask(&mut self.client, Request::get(path))?;
+        let answer = ask(&mut self.client, ClientRequest::get(path))?;
         Ok(answer.body.as_str().unwrap_or_default().to_owned())
     }
 }
@@ -154,7 +154,7 @@ pub fn policies(
     folder: &Folder,
 ) -> Result<(PathBuf, Option<PathBuf>), Failure> {
     let device = choice.device;
-    let mut candidate = Candidate::new(client, device)?;
+    let mut candidate = DeviceCandidate::new(client, device)?;
     let policy = match (choice.generation, choice.with) {
         (Some(generation), _) => candidate.of_generation(generation)?,
         (None, []) => candidate.newest()?,
@@ -199,7 +199,12 @@ impl Folder {
     ///
     /// # Errors
     /// A file cannot be written, or the controller refuses.
-    pub fn put(&self, candidate: &mut Candidate, name: &str, policy: &Value) -> Result<PathBuf, Failure> {
+    pub fn put(
+        &self,
+        candidate: &mut DeviceCandidate,
+        name: &str,
+        policy: &Value,
+    ) -> Result<PathBuf, Failure> {
         let folder = self.0.join(name);
         let write = |path: &Path, text: &str| {
             let written = std::fs::write(path, text);

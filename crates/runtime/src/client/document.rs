@@ -11,7 +11,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 /// A document.
-pub struct Document {
+pub struct LocalDocument {
     /// The file, as the user named it.
     pub file: String,
     /// Lines of the file before the document.
@@ -40,14 +40,14 @@ pub fn bytes(path: &str) -> Result<Vec<u8>, Failure> {
     Ok(all)
 }
 
-impl Document {
+impl LocalDocument {
     /// The one document of a file.
     ///
     /// # Errors
     /// The file cannot be read, or is no YAML.
     pub fn read(path: &str) -> Result<Self, Failure> {
         let text = text(path)?;
-        Document::parse(path, &text, 0)
+        LocalDocument::parse(path, &text, 0)
     }
 
     /// All documents of a file, separated by `---`.
@@ -68,7 +68,7 @@ impl Document {
                     let has_content =
                         |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
                     if part.lines().any(has_content) {
-                        all.push(Document::parse(path, &part, begins)?);
+                        all.push(LocalDocument::parse(path, &part, begins)?);
                     }
                     part.clear();
                     begins = line.map_or(0, |(number, _)| number + 1);
@@ -88,7 +88,7 @@ impl Document {
             return Err(Failure::input(format!("{file}:{line}:{column}: {}", problem.message)));
         }
         let body = read::to_json(&node);
-        Ok(Document { file: file.to_owned(), before, node, body })
+        Ok(LocalDocument { file: file.to_owned(), before, node, body })
     }
 
     /// File, line and column of the part that a JSON pointer names, or of its deepest existing ancestor.

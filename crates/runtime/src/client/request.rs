@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests to a controller. A refusal becomes a failure with the place in the document, and the exit code.
 
-use super::document::Document;
+use super::document::LocalDocument;
 use crate::error::{Exit, Failure};
-use bartizan_controller::client::{Answer, Client};
+use bartizan_controller::client::{Client, ClientResponse};
 use bartizan_controller::rest::Method;
 use bartizan_controller::rest::route::PAGE_MAX;
 use serde_json::Value;
 
 /// A request.
-pub struct Request<'r> {
+pub struct ClientRequest<'r> {
     /// Method.
     pub method: Method,
     /// Path, with its query.
@@ -19,13 +19,13 @@ pub struct Request<'r> {
     /// Header fields.
     pub fields: Vec<(&'static str, String)>,
     /// Document of the body, and the pointer to the part that is the body.
-    pub of: Option<(&'r Document, &'r str)>,
+    pub of: Option<(&'r LocalDocument, &'r str)>,
 }
 
-impl Request<'_> {
+impl ClientRequest<'_> {
     /// A request to read.
     pub fn get(path: String) -> Self {
-        Request { method: Method::Get, path, body: None, fields: Vec::new(), of: None }
+        ClientRequest { method: Method::Get, path, body: None, fields: Vec::new(), of: None }
     }
 }
 
@@ -36,7 +36,7 @@ pub const JSON: &str = "application/json";
 ///
 /// # Errors
 /// The controller refuses, or does not answer.
-pub fn ask(client: &mut Client, request: Request<'_>) -> Result<Answer, Failure> {
+pub fn ask(client: &mut Client, request: ClientRequest<'_>) -> Result<ClientResponse, Failure> {
     let answer = try_ask(client, &request)?;
     if answer.done() { Ok(answer) } else { Err(refused(&answer, request.of)) }
 }
@@ -45,8 +45,8 @@ pub fn ask(client: &mut Client, request: Request<'_>) -> Result<Answer, Failure>
 ///
 /// # Errors
 /// The controller refuses for another reason, or does not answer.
-pub fn find(client: &mut Client, path: String) -> Result<Option<Answer>, Failure> {
-    let answer = try_ask(client, &Request::get(path))?;
+pub fn find(client: &mut Client, path: String) -> Result<Option<ClientResponse>, Failure> {
+    let answer = try_ask(client, &ClientRequest::get(path))?;
     match answer.status {
         404 => Ok(None),
         _ if answer.done() => Ok(Some(answer)),
@@ -54,7 +54,7 @@ pub fn find(client: &mut Client, path: String) -> Result<Option<Answer>, Failure
     }
 }
 
-fn try_ask(client: &mut Client, request: &Request<'_>) -> Result<Answer, Failure> {
+fn try_ask(client: &mut Client, request: &ClientRequest<'_>) -> Result<ClientResponse, Failure> {
     let mut fields: Vec<(&str, &str)> = request.fields.iter().map(|(n, v)| (*n, v.as_str())).collect();
     if let Some((_, kind)) = request.body {
         fields.push(("content-type", kind));
@@ -64,7 +64,7 @@ fn try_ask(client: &mut Client, request: &Request<'_>) -> Result<Answer, Failure
 }
 
 /// Converts a refusal to a failure.
-fn refused(answer: &Answer, of: Option<(&Document, &str)>) -> Failure {
+fn refused(answer: &ClientResponse, of: Option<(&LocalDocument, &str)>) -> Failure {
     let exit = if answer.status / 100 == 4 { Exit::Input } else { Exit::Stopped };
     let text =
         |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -102,7 +102,7 @@ pub fn items(client: &mut Client, path: &str, most: Option<usize>) -> Result<Vec
     loop {
         let left = most.map_or(usize::MAX, |most| most.saturating_sub(all.len()));
         let page = left.min(PAGE_MAX);
-        let mut answer = ask(client, Request::get(format!("{path}?limit={page}{cursor}")))?;
+        let mut answer = ask(client, ClientRequest::get(format!("{path}?limit={page}{cursor}")))?;
         if let Some(Value::Array(items)) = answer.body.get_mut("items").map(Value::take) {
             all.extend(items);
         }

@@ -5,12 +5,12 @@
 //! Choices are compared as text, except for the ids that they leave out: a tenant that leaves out other rules
 //! than earlier tenants has a rule set at once.
 
-use super::Compiled;
+use super::CompiledRuleSet;
 use bartizan_agent::joined::Library;
-use bartizan_detect::ruleset::Seen;
+use bartizan_detect::ruleset::VisibleRules;
 use bartizan_detect::visibility::Visibility;
 use bartizan_rules::RuleFile;
-use bartizan_rules::library::{Choice, Places, keep, places};
+use bartizan_rules::library::{Places, RuleSelector, keep, places};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use std::sync::Arc;
 const SPARE: usize = 1_000;
 
 /// The rules of one list of choices.
-struct Chosen {
-    choices: Vec<Choice>,
+struct LibrarySelection {
+    choices: Vec<RuleSelector>,
     /// The chosen rules, including those that are left out by id.
     places: Places,
     /// Ids that all libraries with these choices leave out: not in the set, unless other choices take them.
@@ -28,19 +28,19 @@ struct Chosen {
 }
 
 /// The rules to be compiled for some libraries.
-pub(super) struct Plan {
-    chosen: Vec<Chosen>,
+pub(super) struct UnionPlan {
+    chosen: Vec<LibrarySelection>,
     /// Choices that take another rule under an id that is in use: their libraries do not share the set.
-    apart: Vec<Vec<Choice>>,
+    apart: Vec<Vec<RuleSelector>>,
     has: Places,
 }
 
-impl Plan {
+impl UnionPlan {
     /// A plan for a library, and for all siblings that can share a set with it. `files`: their files, with
     /// all rules.
     pub(super) fn new(files: &[RuleFile], library: &Library, siblings: &[&Library]) -> Self {
-        let mut plan = Plan { chosen: Vec::new(), apart: Vec::new(), has: Places::new() };
-        let mut left_out: Vec<(&[Choice], BTreeSet<u32>)> = Vec::new();
+        let mut plan = UnionPlan { chosen: Vec::new(), apart: Vec::new(), has: Places::new() };
+        let mut left_out: Vec<(&[RuleSelector], BTreeSet<u32>)> = Vec::new();
         for one in [library].iter().chain(siblings) {
             match left_out.iter_mut().find(|(choices, _)| *choices == one.choices()) {
                 Some((_, ids)) => ids.retain(|id| one.except().contains(id)),
@@ -48,12 +48,16 @@ impl Plan {
             }
         }
         for (choices, left_out) in left_out {
-            plan.add(Chosen { choices: choices.to_vec(), places: places(files, choices), left_out });
+            plan.add(LibrarySelection {
+                choices: choices.to_vec(),
+                places: places(files, choices),
+                left_out,
+            });
         }
         plan
     }
 
-    fn add(&mut self, chosen: Chosen) {
+    fn add(&mut self, chosen: LibrarySelection) {
         let taken = || chosen.places.iter().filter(|(id, _)| !chosen.left_out.contains(id));
         if taken().any(|(id, place)| self.has.get(id).is_some_and(|other| other != place)) {
             self.apart.push(chosen.choices);
@@ -74,13 +78,13 @@ pub(super) struct Union {
     /// One of the libraries, which stands for the files of all.
     of: Library,
     variables: Value,
-    chosen: Vec<Chosen>,
-    apart: Vec<Vec<Choice>>,
-    pub(super) compiled: Compiled,
+    chosen: Vec<LibrarySelection>,
+    apart: Vec<Vec<RuleSelector>>,
+    pub(super) compiled: CompiledRuleSet,
 }
 
 impl Union {
-    pub(super) fn new(of: Library, variables: Value, plan: Plan, compiled: Compiled) -> Self {
+    pub(super) fn new(of: Library, variables: Value, plan: UnionPlan, compiled: CompiledRuleSet) -> Self {
         Union { of, variables, chosen: plan.chosen, apart: plan.apart, compiled }
     }
 
@@ -91,13 +95,13 @@ impl Union {
 
     /// Index in `chosen` of a library's choices.
     fn place(&self, library: &Library) -> Option<usize> {
-        let fits = |chosen: &Chosen| {
+        let fits = |chosen: &LibrarySelection| {
             chosen.choices == library.choices() && chosen.left_out.is_subset(library.except())
         };
         self.chosen.iter().position(fits)
     }
 
-    fn chosen(&self, library: &Library) -> Option<&Chosen> {
+    fn chosen(&self, library: &Library) -> Option<&LibrarySelection> {
         self.place(library).and_then(|place| self.chosen.get(place))
     }
 
@@ -123,12 +127,12 @@ impl Union {
     }
 
     /// The part of the set that a library sees. `None`: the set lacks rules that the library takes.
-    pub(super) fn seen(&self, library: &Library) -> Option<Seen> {
+    pub(super) fn seen(&self, library: &Library) -> Option<VisibleRules> {
         let chosen = self.chosen(library)?;
         let rules = &self.compiled.rules;
         let sees = |sid: &u32| chosen.places.contains_key(sid) && !library.except().contains(sid);
         let visible = Visibility::of(&rules.signatures, |rule| sees(&rule.id.sid));
         let visible = (visible.count() < rules.signatures.len()).then(|| Arc::new(visible));
-        Some(Seen { rules: Arc::clone(rules), visible })
+        Some(VisibleRules { rules: Arc::clone(rules), visible })
     }
 }

@@ -3,7 +3,7 @@
 
 use super::usual;
 use crate::error::Failure;
-use bartizan_api::control::{ANSWER_MAX, Messages, Reply, Request, hello};
+use bartizan_api::control::{ANSWER_MAX, ControlReply, ControlRequest, Messages, hello};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -14,7 +14,11 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// The program cannot be reached, or does not answer in time.
-pub fn ask(socket: Option<&Path>, patience: Duration, request: &Request) -> Result<(Reply, String), Failure> {
+pub fn ask(
+    socket: Option<&Path>,
+    patience: Duration,
+    request: &ControlRequest,
+) -> Result<(ControlReply, String), Failure> {
     let path = match socket {
         Some(path) => path.to_owned(),
         None => usual().ok_or_else(|| {
@@ -27,7 +31,7 @@ pub fn ask(socket: Option<&Path>, patience: Duration, request: &Request) -> Resu
     let mut stream = UnixStream::connect(&path).map_err(|error| unreachable(&path, &error))?;
     let mut messages = Messages::new(ANSWER_MAX);
     let lost = |what: String| Failure::stopped(format!("{}: {what}", path.display()));
-    let mut exchange = |message: &[u8]| -> Result<(Reply, String), Failure> {
+    let mut exchange = |message: &[u8]| -> Result<(ControlReply, String), Failure> {
         // A program that refuses all clients may have closed already: its answer can still be read.
         let sent = stream.write_all(message);
         let answer = read(&mut stream, &mut messages, end).map_err(lost)?;
@@ -37,7 +41,7 @@ pub fn ask(socket: Option<&Path>, patience: Duration, request: &Request) -> Resu
                 "the program has ended the connection without an answer{why}; see its log"
             )));
         };
-        let reply = Reply::parse(&answer).map_err(|error| lost(error.to_string()))?;
+        let reply = ControlReply::parse(&answer).map_err(|error| lost(error.to_string()))?;
         Ok((reply, String::from_utf8_lossy(&answer).into_owned()))
     };
     let (welcome, text) = exchange(&hello())?;

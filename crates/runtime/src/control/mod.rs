@@ -14,13 +14,13 @@ pub mod server;
 mod trace_words;
 mod translate;
 
-pub use place::{Place, Wanted, of_settings, usual};
-pub use server::Server;
+pub use place::{ControlSocketSpec, Place, of_settings, usual};
+pub use server::ControlServer;
 pub use translate::Desk;
 
 use crate::error::Failure;
-use bartizan_base::Settings;
-use place::Choice;
+use bartizan_base::SettingsMap;
+use place::SocketChoice;
 
 /// Result of opening the socket.
 pub enum Opened {
@@ -36,12 +36,12 @@ pub enum Opened {
 ///
 /// # Errors
 /// The socket is requested, and cannot be opened: problem, place, reason, remedy.
-pub fn open(wanted: &Wanted, settings: &Settings) -> Result<Opened, Failure> {
+pub fn open(wanted: &ControlSocketSpec, settings: &SettingsMap) -> Result<Opened, Failure> {
     let group = wanted.group_id().map_err(Failure::input)?;
     let (path, is_usual) = match wanted.choice(settings).map_err(Failure::setting(settings))? {
-        Choice::None => return Ok(Opened::None),
-        Choice::Named(path) => (path, false),
-        Choice::Usual(path) => (path, true),
+        SocketChoice::None => return Ok(Opened::None),
+        SocketChoice::Named(path) => (path, false),
+        SocketChoice::Usual(path) => (path, true),
     };
     match place::take(&path, group) {
         Ok(place) => Ok(Opened::Place(place)),

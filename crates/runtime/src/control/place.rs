@@ -8,7 +8,7 @@
 //! Source: unix(7).
 
 use crate::lock::{self, Lock};
-use bartizan_base::{SettingError, Settings, parse_bool};
+use bartizan_base::{SettingError, SettingsMap, parse_bool};
 use bartizan_events::output::{Rights, group_id};
 use std::fs::Permissions;
 use std::io::ErrorKind;
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Requested socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ControlSocketSpec {
     /// The path; `none` for no socket.
     pub socket: Option<PathBuf>,
     /// The group that may use it: a name or a number.
@@ -37,7 +37,7 @@ pub struct Wanted {
 
 /// The chosen path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum SocketChoice {
     /// No socket.
     None,
     /// The default path, without a request: the program can work without it.
@@ -55,7 +55,7 @@ pub fn usual() -> Option<PathBuf> {
 ///
 /// # Errors
 /// The settings are malformed.
-pub fn of_settings(settings: &Settings) -> Result<(Option<bool>, Option<&Path>), SettingError> {
+pub fn of_settings(settings: &SettingsMap) -> Result<(Option<bool>, Option<&Path>), SettingError> {
     let (enabled, name) = (settings.get("unix-command.enabled"), settings.get("unix-command.filename"));
     let on = match enabled.map(str::trim) {
         None | Some("auto" | "") => None,
@@ -68,25 +68,29 @@ pub fn of_settings(settings: &Settings) -> Result<(Option<bool>, Option<&Path>),
     Ok((on, name.map(str::trim).filter(|name| !name.is_empty()).map(Path::new)))
 }
 
-impl Wanted {
+impl ControlSocketSpec {
     /// The path: from the host file or the command line, else from Suricata's settings, else the default one.
-    pub fn choice(&self, settings: &Settings) -> Result<Choice, SettingError> {
+    pub fn choice(&self, settings: &SettingsMap) -> Result<SocketChoice, SettingError> {
         let (on, name) = of_settings(settings)?;
         if let Some(path) = &self.socket {
-            return Ok(if path == Path::new("none") { Choice::None } else { Choice::Named(path.clone()) });
+            return Ok(if path == Path::new("none") {
+                SocketChoice::None
+            } else {
+                SocketChoice::Named(path.clone())
+            });
         }
         if on == Some(false) {
-            return Ok(Choice::None);
+            return Ok(SocketChoice::None);
         }
         let folder = lock::runtime_folder();
         // A request without a runtime folder leads to an error about the folder.
         let wanted_in = || folder.clone().unwrap_or_else(|| PathBuf::from(lock::ROOTS_FOLDER));
         Ok(match (name, &folder) {
             // Suricata's paths are relative to its own folder in /var/run.
-            (Some(path), _) => Choice::Named(wanted_in().join(path)),
-            (None, _) if on == Some(true) => Choice::Named(wanted_in().join(NAME)),
-            (None, Some(folder)) => Choice::Usual(folder.join(NAME)),
-            (None, None) => Choice::None,
+            (Some(path), _) => SocketChoice::Named(wanted_in().join(path)),
+            (None, _) if on == Some(true) => SocketChoice::Named(wanted_in().join(NAME)),
+            (None, Some(folder)) => SocketChoice::Usual(folder.join(NAME)),
+            (None, None) => SocketChoice::None,
         })
     }
 
@@ -220,30 +224,30 @@ mod tests {
         path
     }
 
-    fn settings(pairs: &[(&str, &str)]) -> Settings {
-        let mut settings = Settings::new();
+    fn settings(pairs: &[(&str, &str)]) -> SettingsMap {
+        let mut settings = SettingsMap::new();
         pairs.iter().for_each(|(key, value)| settings.set(*key, *value));
         settings
     }
 
     #[test]
     fn the_path_is_that_of_who_says_most() {
-        let named = |socket: &str| Wanted { socket: Some(socket.into()), group: None };
+        let named = |socket: &str| ControlSocketSpec { socket: Some(socket.into()), group: None };
         let suricata = settings(&[("unix-command.enabled", "yes"), ("unix-command.filename", "/x/y.socket")]);
-        let choice = |wanted: &Wanted, settings: &Settings| wanted.choice(settings).unwrap();
-        assert_eq!(choice(&named("/a"), &suricata), Choice::Named("/a".into()));
-        assert_eq!(choice(&named("none"), &suricata), Choice::None);
-        let nobody = Wanted::default();
-        assert_eq!(choice(&nobody, &suricata), Choice::Named("/x/y.socket".into()));
+        let choice = |wanted: &ControlSocketSpec, settings: &SettingsMap| wanted.choice(settings).unwrap();
+        assert_eq!(choice(&named("/a"), &suricata), SocketChoice::Named("/a".into()));
+        assert_eq!(choice(&named("none"), &suricata), SocketChoice::None);
+        let nobody = ControlSocketSpec::default();
+        assert_eq!(choice(&nobody, &suricata), SocketChoice::Named("/x/y.socket".into()));
         assert!(suricata.unread().is_empty());
         let off = settings(&[("unix-command.enabled", "no"), ("unix-command.filename", "/x/y.socket")]);
-        assert_eq!(choice(&nobody, &off), Choice::None);
+        assert_eq!(choice(&nobody, &off), SocketChoice::None);
         if let Some(folder) = lock::runtime_folder() {
-            assert_eq!(choice(&nobody, &Settings::new()), Choice::Usual(folder.join(NAME)));
+            assert_eq!(choice(&nobody, &SettingsMap::new()), SocketChoice::Usual(folder.join(NAME)));
             let auto = settings(&[("unix-command.enabled", "auto")]);
-            assert_eq!(choice(&nobody, &auto), Choice::Usual(folder.join(NAME)));
+            assert_eq!(choice(&nobody, &auto), SocketChoice::Usual(folder.join(NAME)));
             let relative = settings(&[("unix-command.filename", "custom.socket")]);
-            assert_eq!(choice(&nobody, &relative), Choice::Named(folder.join("custom.socket")));
+            assert_eq!(choice(&nobody, &relative), SocketChoice::Named(folder.join("custom.socket")));
         }
         let error = nobody.choice(&settings(&[("unix-command.enabled", "perhaps")])).unwrap_err();
         assert!(error.to_string().contains("`perhaps` is not `auto`, `yes` or `no`"), "{error}");
@@ -251,9 +255,9 @@ mod tests {
 
     #[test]
     fn groups_are_those_of_the_machine() {
-        let of = |group: &str| Wanted { socket: None, group: Some(group.into()) }.group_id();
+        let of = |group: &str| ControlSocketSpec { socket: None, group: Some(group.into()) }.group_id();
         assert_eq!(
-            (of("root"), of("12"), Wanted::default().group_id()),
+            (of("root"), of("12"), ControlSocketSpec::default().group_id()),
             (Ok(Some(0)), Ok(Some(12)), Ok(None))
         );
         let error = of("no-such-group").unwrap_err();

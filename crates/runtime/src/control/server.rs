@@ -10,8 +10,8 @@ use super::place::Place;
 use super::translate::Desk;
 use crate::poll::{is_hung_up, wait_readable};
 use crate::traces::{ClientState, Traces};
-use bartizan_api::control::{self, Broken, MESSAGE_MAX, Messages, Reply, Version};
-use bartizan_ports::Peer;
+use bartizan_api::control::{self, Broken, ControlReply, MESSAGE_MAX, Messages, Version};
+use bartizan_ports::PeerProcess;
 use serde_json::json;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -38,7 +38,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Counters of the socket.
 #[derive(Debug, Default)]
-struct Counters {
+struct ControlSocketCounters {
     clients: AtomicU64,
     commands: AtomicU64,
     refused: AtomicU64,
@@ -55,10 +55,10 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-impl Counters {
-    fn reply(&self, now: usize, traces: &Traces) -> Reply {
+impl ControlSocketCounters {
+    fn reply(&self, now: usize, traces: &Traces) -> ControlReply {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Reply::ok(json!({
+        ControlReply::ok(json!({
             "clients": of(&self.clients),
             "clients_now": now,
             "commands": of(&self.commands),
@@ -79,7 +79,7 @@ impl Counters {
 }
 
 /// A client's place.
-struct Seat {
+struct ClientSlot {
     number: u64,
     /// Closes the connection from another thread.
     stream: UnixStream,
@@ -91,18 +91,18 @@ struct Seat {
 struct Shared {
     desk: Desk,
     stop: AtomicBool,
-    seats: Mutex<Vec<Seat>>,
-    counters: Counters,
+    seats: Mutex<Vec<ClientSlot>>,
+    counters: ControlSocketCounters,
 }
 
 /// A running server; dropping it ends it.
-pub struct Server {
+pub struct ControlServer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     place: Arc<Place>,
 }
 
-impl Server {
+impl ControlServer {
     /// Accepts clients of a socket, whose commands go to a desk.
     ///
     /// # Errors
@@ -111,12 +111,12 @@ impl Server {
         // The thread that was woken for a client which is gone again must not block on the next one.
         place.listener.set_nonblocking(true)?;
         let (stop, seats) = (AtomicBool::new(false), Mutex::default());
-        let shared = Arc::new(Shared { desk, stop, seats, counters: Counters::default() });
+        let shared = Arc::new(Shared { desk, stop, seats, counters: ControlSocketCounters::default() });
         let (place, all) = (Arc::new(place), Arc::clone(&shared));
         let taking = Arc::clone(&place);
         let thread =
             std::thread::Builder::new().name("control".to_owned()).spawn(move || accept(&taking, &all))?;
-        Ok(Server { shared, thread: Some(thread), place })
+        Ok(ControlServer { shared, thread: Some(thread), place })
     }
 
     /// Path of the socket.
@@ -125,7 +125,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ControlServer {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -140,7 +140,7 @@ impl Drop for Server {
 }
 
 impl Shared {
-    fn seats(&self) -> std::sync::MutexGuard<'_, Vec<Seat>> {
+    fn seats(&self) -> std::sync::MutexGuard<'_, Vec<ClientSlot>> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -154,7 +154,7 @@ impl Shared {
             let _ = seats.swap_remove(at).stream.shutdown(Shutdown::Both);
             count(&self.counters.gave_way);
         }
-        seats.push(Seat { number, stream, idle: Some(Instant::now()) });
+        seats.push(ClientSlot { number, stream, idle: Some(Instant::now()) });
         true
     }
 
@@ -166,9 +166,9 @@ impl Shared {
 }
 
 /// Frees a client's place when dropped.
-struct Leaves<'s>(&'s Shared, u64);
+struct ClientSlotGuard<'s>(&'s Shared, u64);
 
-impl Drop for Leaves<'_> {
+impl Drop for ClientSlotGuard<'_> {
     fn drop(&mut self) {
         self.0.seats().retain(|seat| seat.number != self.1);
     }
@@ -200,11 +200,11 @@ fn accept(place: &Place, shared: &Arc<Shared>) {
         }
         let own = Arc::clone(shared);
         let serve = move || {
-            let _leaves = Leaves(&own, number);
+            let _leaves = ClientSlotGuard(&own, number);
             serve(stream, number, &own);
         };
         if std::thread::Builder::new().name("control-client".to_owned()).spawn(serve).is_err() {
-            drop(Leaves(shared, number));
+            drop(ClientSlotGuard(shared, number));
         }
     }
 }
@@ -213,11 +213,11 @@ fn accept(place: &Place, shared: &Arc<Shared>) {
 fn refuse(mut stream: UnixStream) {
     let _ = stream.set_nonblocking(true);
     let why = format!("{CLIENTS_MAX} clients have commands under way; come again later");
-    let _ = stream.write_all(&Reply::refused(why).to_message(Version::V2));
+    let _ = stream.write_all(&ControlReply::refused(why).to_message(Version::V2));
 }
 
 /// Reasons why a client's connection ends.
-enum End {
+enum ControlDisconnect {
     /// The client is gone, or was silent for too long.
     Gone,
     /// The client receives this reason.
@@ -226,32 +226,34 @@ enum End {
 
 fn serve(mut stream: UnixStream, number: u64, shared: &Shared) {
     let _ = stream.set_nonblocking(false);
-    let Ok(peer) = Peer::of(&stream) else { return };
+    let Ok(peer) = PeerProcess::of(&stream) else { return };
     let mut messages = Messages::new(MESSAGE_MAX);
     let mut version = Version::V2;
-    if let Err(End::Told(why)) = converse(&mut stream, &mut messages, (&peer, number), shared, &mut version) {
+    if let Err(ControlDisconnect::Told(why)) =
+        converse(&mut stream, &mut messages, (&peer, number), shared, &mut version)
+    {
         info!("control: {peer} is let go: {why}");
-        let _ = send(&mut stream, &Reply::refused(why).to_message(version));
+        let _ = send(&mut stream, &ControlReply::refused(why).to_message(version));
     }
 }
 
 fn converse(
     stream: &mut UnixStream,
     messages: &mut Messages,
-    (peer, number): (&Peer, u64),
+    (peer, number): (&PeerProcess, u64),
     shared: &Shared,
     version: &mut Version,
-) -> Result<(), End> {
+) -> Result<(), ControlDisconnect> {
     let counters = &shared.counters;
     let malformed = |error: control::Malformed| {
         count(&counters.malformed);
-        End::Told(error.to_string())
+        ControlDisconnect::Told(error.to_string())
     };
     let first = read(stream, messages, PATIENCE, counters)?;
     *version = control::version(&first).map_err(malformed)?;
-    if !send(stream, &Reply::welcome().to_message(*version)) {
+    if !send(stream, &ControlReply::welcome().to_message(*version)) {
         count(&counters.not_taken);
-        return Err(End::Gone);
+        return Err(ControlDisconnect::Gone);
     }
     loop {
         let message = read(stream, messages, SILENCE, counters)?;
@@ -274,7 +276,7 @@ fn converse(
         shared.set_idle(number, Some(Instant::now()));
         if !sent {
             count(&counters.not_taken);
-            return Err(End::Gone);
+            return Err(ControlDisconnect::Gone);
         }
     }
 }
@@ -284,8 +286,8 @@ fn read(
     stream: &mut UnixStream,
     messages: &mut Messages,
     silence: Duration,
-    counters: &Counters,
-) -> Result<Vec<u8>, End> {
+    counters: &ControlSocketCounters,
+) -> Result<Vec<u8>, ControlDisconnect> {
     let mut chunk = [0u8; 4096];
     let mut end = Instant::now() + silence;
     let mut begun = false;
@@ -299,7 +301,7 @@ fn read(
                     Broken::NoObject(_) | Broken::Control(_) => &counters.malformed,
                 };
                 count(counter);
-                return Err(End::Told(broken.to_string()));
+                return Err(ControlDisconnect::Told(broken.to_string()));
             }
         }
         if !begun && messages.has_begun() {
@@ -310,10 +312,10 @@ fn read(
         if left.is_zero() {
             if !begun {
                 count(&counters.silent);
-                return Err(End::Gone);
+                return Err(ControlDisconnect::Gone);
             }
             count(&counters.too_slow);
-            return Err(End::Told(format!(
+            return Err(ControlDisconnect::Told(format!(
                 "a message began and was not whole within {} seconds",
                 PATIENCE.as_secs()
             )));
@@ -321,14 +323,14 @@ fn read(
         // The system refuses a time of zero.
         let _ = stream.set_read_timeout(Some(left.max(Duration::from_millis(1))));
         match stream.read(&mut chunk) {
-            Ok(0) => return Err(End::Gone),
+            Ok(0) => return Err(ControlDisconnect::Gone),
             Ok(read) => messages.push(chunk.get(..read).unwrap_or_default()),
             Err(error)
                 if matches!(
                     error.kind(),
                     ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut
                 ) => {}
-            Err(_) => return Err(End::Gone),
+            Err(_) => return Err(ControlDisconnect::Gone),
         }
     }
 }

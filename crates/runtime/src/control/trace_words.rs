@@ -3,7 +3,7 @@
 
 use super::flow_words;
 use crate::traces::{PACKETS, PACKETS_MAX, RuleNumber, SECONDS, SECONDS_MAX, TraceRequest, parse_sid};
-use bartizan_api::control::Request;
+use bartizan_api::control::ControlRequest;
 use bartizan_detect::explain::trace::{ATTEMPTS, ATTEMPTS_MAX};
 use serde_json::Value;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const ARGUMENTS: [&str; 6] = ["rule", "packets", "seconds", "attempts", "flow", 
 ///
 /// # Errors
 /// The wrong argument, and its valid values.
-pub fn parse(request: &Request) -> Result<TraceRequest, String> {
+pub fn parse(request: &ControlRequest) -> Result<TraceRequest, String> {
     if let Some(other) = request.arguments.keys().find(|name| !ARGUMENTS.contains(&name.as_str())) {
         return Err(format!("there is no argument `{other}`; there are {}", ARGUMENTS.join(", ")));
     }
@@ -37,7 +37,12 @@ pub fn parse(request: &Request) -> Result<TraceRequest, String> {
     })
 }
 
-fn number(request: &Request, name: &str, usual: u64, (least, most): (u64, u64)) -> Result<u64, String> {
+fn number(
+    request: &ControlRequest,
+    name: &str,
+    usual: u64,
+    (least, most): (u64, u64),
+) -> Result<u64, String> {
     if !request.arguments.contains_key(name) {
         return Ok(usual);
     }
@@ -53,7 +58,7 @@ mod tests {
 
     fn read(arguments: Value) -> Result<TraceRequest, String> {
         let arguments = arguments.as_object().cloned().unwrap_or_default();
-        parse(&Request { command: "trace".to_owned(), arguments })
+        parse(&ControlRequest { command: "trace".to_owned(), arguments })
     }
 
     #[test]

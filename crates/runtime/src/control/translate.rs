@@ -2,19 +2,19 @@
 //! Translates messages to commands, and results to answers in the form of Suricata's tools.
 
 use super::{flow_words, trace_words};
-use crate::channel::{Answer, Channel, Command, SetCommand, ValueCommand};
+use crate::channel::{Channel, CommandOutcome, ControlCommand, SetCommand, ValueCommand};
 use crate::functions::{self, Functions};
 use crate::traces::{ClientState, TraceError, TraceRequest, Traces};
-use crate::view::{Question, View};
-use bartizan_api::control::{COMMANDS, Reply, Request, command};
+use crate::view::{ControlQuery, View};
+use bartizan_api::control::{COMMANDS, ControlReply, ControlRequest, command};
 use bartizan_api::southbound::{FunctionOrder, FunctionState};
 use bartizan_dataplane::driver::inquiry::{self, Collector, FlowsWanted};
 use bartizan_dataplane::driver::{Counted, LiveFlow};
 use bartizan_dataplane::eve::RulesInForce;
 use bartizan_detect::ruleset::RefusedRule;
 use bartizan_events::SURICATA_VERSION;
-use bartizan_offload::Stays;
-use bartizan_ports::Peer;
+use bartizan_offload::OffloadDenied;
+use bartizan_ports::PeerProcess;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,56 +48,65 @@ impl Desk {
 
     /// Carries out a command, and logs the client. A lengthy command checks with `client` whether the client
     /// still waits.
-    pub fn carry_out(&self, request: &Request, peer: &Peer, client: &dyn Fn() -> ClientState) -> Reply {
+    pub fn carry_out(
+        &self,
+        request: &ControlRequest,
+        peer: &PeerProcess,
+        client: &dyn Fn() -> ClientState,
+    ) -> ControlReply {
         let name = request.command.as_str();
         let Some(spec) = command(name) else {
             let known: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
-            return Reply::refused(format!("unknown command; there are {}", known.join(", ")));
+            return ControlReply::refused(format!("unknown command; there are {}", known.join(", ")));
         };
         info!("control: {peer} asks for {}", spec.name);
         match spec.name {
             "command-list" | "help" => commands(),
-            "version" => Reply::ok(version()),
-            "running-mode" => Reply::ok("workers"),
-            "capture-mode" => Reply::ok("AF_PACKET_DEV"),
+            "version" => ControlReply::ok(version()),
+            "running-mode" => ControlReply::ok("workers"),
+            "capture-mode" => ControlReply::ok("AF_PACKET_DEV"),
             _ => match asked(request) {
-                Ok(Asked::Question(question)) => self.reply(name, self.view.tell(&question)),
-                Ok(Asked::List) => self.functions.list().map_or_else(Reply::refused, Reply::ok),
-                Ok(Asked::Order(order, function, settings)) => {
+                Ok(RequestDispatch::Question(question)) => self.reply(name, self.view.tell(&question)),
+                Ok(RequestDispatch::List) => {
+                    self.functions.list().map_or_else(ControlReply::refused, ControlReply::ok)
+                }
+                Ok(RequestDispatch::Order(order, function, settings)) => {
                     let reply = state(&self.functions.carry_out(order, &function, &settings));
                     match order {
                         FunctionOrder::Configure => reply.with(self.view.in_force.newest().told()),
                         _ => reply,
                     }
                 }
-                Ok(Asked::Command(command)) => {
-                    let reloads = command == Command::Reload;
+                Ok(RequestDispatch::Command(command)) => {
+                    let reloads = command == ControlCommand::Reload;
                     let reply = self.reply(name, self.channel.ask(command));
                     // The answer to a refused reload shows the generation that continues.
                     if reloads { reply.with(self.view.in_force.newest().told()) } else { reply }
                 }
-                Ok(Asked::Trace(wanted)) => self.trace(&wanted, client),
-                Err(why) => Reply::refused(format!("{why}; write `{}`", spec.usage())),
+                Ok(RequestDispatch::Trace(wanted)) => self.trace(&wanted, client),
+                Err(why) => ControlReply::refused(format!("{why}; write `{}`", spec.usage())),
             },
         }
     }
 
-    fn trace(&self, wanted: &TraceRequest, client: &dyn Fn() -> ClientState) -> Reply {
+    fn trace(&self, wanted: &TraceRequest, client: &dyn Fn() -> ClientState) -> ControlReply {
         match self.traces.trace(wanted, client) {
             Ok(answer) => match serde_json::to_value(&answer) {
-                Ok(told) => Reply::ok(told),
+                Ok(told) => ControlReply::ok(told),
                 Err(error) => {
-                    Reply::refused(format!("the trace cannot be written ({error}); please report it"))
+                    ControlReply::refused(format!("the trace cannot be written ({error}); please report it"))
                 }
             },
-            Err(TraceError::Other(why)) => Reply::refused(why),
-            Err(TraceError::Unknown(why)) => Reply::refused(self.left_out(wanted, why)),
+            Err(TraceError::Other(why)) => ControlReply::refused(why),
+            Err(TraceError::Unknown(why)) => ControlReply::refused(self.left_out(wanted, why)),
         }
     }
 
     /// The reason why a rule is not in force, if it was left out when rules were loaded.
     fn left_out(&self, wanted: &TraceRequest, why: String) -> String {
-        let Answer::FailedRules(failed, more) = self.channel.ask(Command::FailedRules) else { return why };
+        let CommandOutcome::FailedRules(failed, more) = self.channel.ask(ControlCommand::FailedRules) else {
+            return why;
+        };
         let rule = wanted.rule;
         let is_it = |failed: &&RefusedRule| {
             failed.id.is_some_and(|(gid, sid)| sid == rule.sid && rule.gid.is_none_or(|asked| asked == gid))
@@ -115,37 +124,39 @@ impl Desk {
         }
     }
 
-    fn reply(&self, name: &str, answer: Answer) -> Reply {
+    fn reply(&self, name: &str, answer: CommandOutcome) -> ControlReply {
         match answer {
-            Answer::Done => Reply::ok(match name {
+            CommandOutcome::Done => ControlReply::ok(match name {
                 "shutdown" => "Closing Bartizan",
                 "dataset-clear" => "dataset cleared",
                 "dataset-dump" => "datasets dump done",
                 _ => "done",
             }),
-            Answer::Reloaded(now) if self.view.wait_for(now.generation, WORKERS) => Reply::ok("done"),
-            Answer::Reloaded(now) => Reply::refused(format!(
+            CommandOutcome::Reloaded(now) if self.view.wait_for(now.generation, WORKERS) => {
+                ControlReply::ok("done")
+            }
+            CommandOutcome::Reloaded(now) => ControlReply::refused(format!(
                 "generation {} is loaded, and some worker does not run it yet; does it hang? See the log and bartizan_worker_late of the metrics",
                 now.generation.0
             )),
-            Answer::Refused(why) => Reply::refused(why),
-            Answer::Counters(event) => counters(&event),
-            Answer::Interface(stat) => Reply::ok(json!({
+            CommandOutcome::Refused(why) => ControlReply::refused(why),
+            CommandOutcome::Counters(event) => counters(&event),
+            CommandOutcome::Interface(stat) => ControlReply::ok(json!({
                 "pkts": stat.packets,
                 "invalid-checksums": stat.invalid_checksums,
                 "drop": stat.dropped,
                 "bypassed": stat.bypassed,
             })),
-            Answer::Names(names) => Reply::ok(json!({"count": names.len(), "ifaces": names})),
-            Answer::Rules(rules) => {
-                Reply::ok(self::rules(name, &rules)).with(self.view.in_force.newest().told())
+            CommandOutcome::Names(names) => ControlReply::ok(json!({"count": names.len(), "ifaces": names})),
+            CommandOutcome::Rules(rules) => {
+                ControlReply::ok(self::rules(name, &rules)).with(self.view.in_force.newest().told())
             }
-            Answer::FailedRules(rules, more) => failed(&rules, more),
-            Answer::Text(text) => Reply::ok(text),
-            Answer::Number(number) => Reply::ok(number),
-            Answer::Told(told) => Reply::ok(told),
-            Answer::NotBuilt(_) => Reply::refused("it cannot be built"),
-            Answer::Workers(mut collector) => {
+            CommandOutcome::FailedRules(rules, more) => failed(&rules, more),
+            CommandOutcome::Text(text) => ControlReply::ok(text),
+            CommandOutcome::Number(number) => ControlReply::ok(number),
+            CommandOutcome::Told(told) => ControlReply::ok(told),
+            CommandOutcome::NotBuilt(_) => ControlReply::refused("it cannot be built"),
+            CommandOutcome::Workers(mut collector) => {
                 let end = Instant::now() + WORKERS;
                 collector.collect(|| end.saturating_duration_since(Instant::now()));
                 match name {
@@ -157,11 +168,11 @@ impl Desk {
         }
     }
 
-    fn flows(&self, collector: Collector) -> Reply {
+    fn flows(&self, collector: Collector) -> ControlReply {
         let (answer, late) = collector.finish();
         let told: Vec<Value> = answer.flows.iter().filter_map(|flow| self.flow(flow)).collect();
         let late: Vec<u16> = late.iter().map(|worker| worker.0).collect();
-        Reply::ok(json!({
+        ControlReply::ok(json!({
             "count": told.len() as u64 + answer.omitted,
             "flows": told,
             "omitted": answer.omitted,
@@ -177,9 +188,9 @@ impl Desk {
     }
 }
 
-fn commands() -> Reply {
+fn commands() -> ControlReply {
     let names: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
-    Reply::ok(json!({"count": names.len(), "commands": names}))
+    ControlReply::ok(json!({"count": names.len(), "commands": names}))
 }
 
 /// Suricata's version first, which tools compare.
@@ -189,9 +200,9 @@ fn version() -> String {
 
 /// The recipient of a request: the supervisor, or state that can be read at once.
 #[derive(Debug, PartialEq)]
-enum Asked {
-    Command(Command),
-    Question(Question),
+enum RequestDispatch {
+    Command(ControlCommand),
+    Question(ControlQuery),
     /// List of all functions.
     List,
     /// An order about a function, with settings.
@@ -201,55 +212,55 @@ enum Asked {
 }
 
 /// The recipient and content of a request.
-fn asked(request: &Request) -> Result<Asked, String> {
+fn asked(request: &ControlRequest) -> Result<RequestDispatch, String> {
     let text = |name: &str| request.text(name).map(str::to_owned);
     let value = |what| {
         Ok::<_, String>(SetCommand::Value(what, text("setname")?, text("settype")?, text("datavalue")?))
     };
-    let order = |order, settings| Ok(Asked::Order(order, text("function")?, settings));
+    let order = |order, settings| Ok(RequestDispatch::Order(order, text("function")?, settings));
     let question = match request.command.as_str() {
-        "uptime" => Question::Uptime,
-        "dump-counters" => Question::Counters,
-        "iface-list" => Question::Interfaces,
-        "iface-stat" => Question::Interface(text("iface")?),
-        "ruleset-reload-time" | "ruleset-stats" => Question::Rules,
+        "uptime" => ControlQuery::Uptime,
+        "dump-counters" => ControlQuery::Counters,
+        "iface-list" => ControlQuery::Interfaces,
+        "iface-stat" => ControlQuery::Interface(text("iface")?),
+        "ruleset-reload-time" | "ruleset-stats" => ControlQuery::Rules,
         "get-flow-stats-by-id" => {
             let number = Some(request.number("flow_id")?);
-            Question::Flows(FlowsWanted { number, ..FlowsWanted::default() })
+            ControlQuery::Flows(FlowsWanted { number, ..FlowsWanted::default() })
         }
-        "trace" => return trace_words::parse(request).map(Asked::Trace),
-        "levels" => Question::Levels,
-        "status" => Question::Status,
-        "controller" => Question::Controller,
-        "function-list" => return Ok(Asked::List),
+        "trace" => return trace_words::parse(request).map(RequestDispatch::Trace),
+        "levels" => ControlQuery::Levels,
+        "status" => ControlQuery::Status,
+        "controller" => ControlQuery::Controller,
+        "function-list" => return Ok(RequestDispatch::List),
         "function-health" => return order(FunctionOrder::Health, Map::new()),
         "function-stop" => return order(FunctionOrder::Stop, Map::new()),
         "function-start" => return order(FunctionOrder::Start, Map::new()),
         "function-restart" => return order(FunctionOrder::Restart, Map::new()),
         "function-configure" => return order(FunctionOrder::Configure, settings_of(request)?),
-        "explain-flow" => Question::Flows(flow_words::parse(request.text("flow")?)?),
+        "explain-flow" => ControlQuery::Flows(flow_words::parse(request.text("flow")?)?),
         name => {
-            return Ok(Asked::Command(match name {
-                "conf-get" => Command::Setting(text("variable")?),
-                "reload-rules" | "ruleset-reload-rules" => Command::Reload,
-                "ruleset-reload-nonblocking" => Command::ReloadLater,
-                "ruleset-failed-rules" => Command::FailedRules,
-                "reopen-log-files" => Command::Reopen,
-                "dataset-add" => Command::Set(value(ValueCommand::Add)?),
-                "dataset-remove" => Command::Set(value(ValueCommand::Remove)?),
-                "dataset-lookup" => Command::Set(value(ValueCommand::Lookup)?),
-                "dataset-clear" => Command::Set(SetCommand::Clear(text("setname")?, text("settype")?)),
-                "dataset-dump" => Command::Set(SetCommand::Dump),
-                "shutdown" => Command::Stop,
+            return Ok(RequestDispatch::Command(match name {
+                "conf-get" => ControlCommand::Setting(text("variable")?),
+                "reload-rules" | "ruleset-reload-rules" => ControlCommand::Reload,
+                "ruleset-reload-nonblocking" => ControlCommand::ReloadLater,
+                "ruleset-failed-rules" => ControlCommand::FailedRules,
+                "reopen-log-files" => ControlCommand::Reopen,
+                "dataset-add" => ControlCommand::Set(value(ValueCommand::Add)?),
+                "dataset-remove" => ControlCommand::Set(value(ValueCommand::Remove)?),
+                "dataset-lookup" => ControlCommand::Set(value(ValueCommand::Lookup)?),
+                "dataset-clear" => ControlCommand::Set(SetCommand::Clear(text("setname")?, text("settype")?)),
+                "dataset-dump" => ControlCommand::Set(SetCommand::Dump),
+                "shutdown" => ControlCommand::Stop,
                 other => return Err(format!("`{other}` is not carried out here")),
             }));
         }
     };
-    Ok(Asked::Question(question))
+    Ok(RequestDispatch::Question(question))
 }
 
 /// Settings as an object, or as words of a command line.
-fn settings_of(request: &Request) -> Result<Map<String, Value>, String> {
+fn settings_of(request: &ControlRequest) -> Result<Map<String, Value>, String> {
     match request.arguments.get("settings") {
         Some(Value::Object(settings)) => Ok(settings.clone()),
         _ => functions::settings(request.text("settings")?),
@@ -257,24 +268,26 @@ fn settings_of(request: &Request) -> Result<Map<String, Value>, String> {
 }
 
 /// The health of a function. An order that was not carried out is a refusal.
-fn state(state: &FunctionState) -> Reply {
+fn state(state: &FunctionState) -> ControlReply {
     match state.done {
-        true => Reply::ok(json!({"function": state.function, "state": state.state, "reason": state.reason})),
-        false => Reply::refused(format!("`{}` is {}: {}", state.function, state.state, state.reason)),
+        true => ControlReply::ok(
+            json!({"function": state.function, "state": state.state, "reason": state.reason}),
+        ),
+        false => ControlReply::refused(format!("`{}` is {}: {}", state.function, state.state, state.reason)),
     }
 }
 
 /// Counters of a `stats` event, with those that Suricata does not have.
-fn counters(event: &[u8]) -> Reply {
+fn counters(event: &[u8]) -> ControlReply {
     let Ok(Value::Object(mut event)) = serde_json::from_slice(event) else {
-        return Reply::refused("the counters cannot be read; please report it");
+        return ControlReply::refused("the counters cannot be read; please report it");
     };
     let own = event.remove("bartizan").and_then(|mut own| own.get_mut("stats").map(Value::take));
     let Some(Value::Object(mut stats)) = event.remove("stats") else {
-        return Reply::refused("there are no counters; please report it");
+        return ControlReply::refused("there are no counters; please report it");
     };
     own.into_iter().for_each(|own| _ = stats.insert("bartizan".to_owned(), own));
-    Reply::ok(stats)
+    ControlReply::ok(stats)
 }
 
 fn rules(name: &str, rules: &RulesInForce) -> Value {
@@ -289,7 +302,7 @@ fn rules(name: &str, rules: &RulesInForce) -> Value {
     }])
 }
 
-fn failed(rules: &[RefusedRule], more: u64) -> Reply {
+fn failed(rules: &[RefusedRule], more: u64) -> ControlReply {
     let one = |rule: &RefusedRule| {
         let id = rule.id.map(|(gid, sid)| format!("{gid}:{sid}")).unwrap_or_default();
         json!({
@@ -304,18 +317,18 @@ fn failed(rules: &[RefusedRule], more: u64) -> Reply {
     if more > 0 {
         all.push(json!({"omitted": more}));
     }
-    Reply::ok(all)
+    ControlReply::ok(all)
 }
 
-fn levels(collector: Collector) -> Reply {
-    let (inquiry::Answer { levels, .. }, late) = collector.finish();
+fn levels(collector: Collector) -> ControlReply {
+    let (inquiry::WorkerReply { levels, .. }, late) = collector.finish();
     let mut stays = Map::new();
     for (code, flows) in &levels.stays {
-        let why = Stays::ALL.iter().find(|why| why.name() == *code).map_or("", |why| why.explained());
+        let why = OffloadDenied::ALL.iter().find(|why| why.name() == *code).map_or("", |why| why.explained());
         stays.insert((*code).to_owned(), json!({"flows": flows, "meaning": why}));
     }
     let late: Vec<u16> = late.iter().map(|worker| worker.0).collect();
-    Reply::ok(json!({
+    ControlReply::ok(json!({
         "flows": levels.flows,
         "levels": levels.levels,
         "moving": levels.moving,
@@ -326,11 +339,11 @@ fn levels(collector: Collector) -> Reply {
 }
 
 /// Packets and bytes at all levels together.
-fn flow_stats(collector: Collector) -> Reply {
+fn flow_stats(collector: Collector) -> ControlReply {
     let (answer, _) = collector.finish();
-    let Some(flow) = answer.flows.first() else { return Reply::refused("Not existing flow") };
+    let Some(flow) = answer.flows.first() else { return ControlReply::refused("Not existing flow") };
     let sum = |of: fn(&Counted) -> u64| flow.levels.values().map(of).fold(0, u64::saturating_add);
-    Reply::ok(json!({
+    ControlReply::ok(json!({
         "pkts_toclient": sum(|counted| counted.pkts_toclient),
         "pkts_toserver": sum(|counted| counted.pkts_toserver),
         "bytes_toclient": sum(|counted| counted.bytes_toclient),
@@ -363,7 +376,7 @@ mod tests {
             );
             assert_eq!(asked(&request).is_err(), here, "{}", spec.name);
             if !spec.arguments.is_empty() {
-                let request = Request { command: spec.name.to_owned(), arguments: Map::new() };
+                let request = ControlRequest { command: spec.name.to_owned(), arguments: Map::new() };
                 assert!(asked(&request).unwrap_err().contains("is missing"), "{}", spec.name);
             }
         }

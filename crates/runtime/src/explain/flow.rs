@@ -4,10 +4,10 @@
 use crate::captures::frames;
 use crate::error::Failure;
 use crate::offline::OfflineGeneration;
-use crate::tuple::{self, ANY_PORT, Tuple};
+use crate::tuple::{self, ANY_PORT, FlowTuple};
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, explain};
 use bartizan_base::{LinkId, TenantId};
-use bartizan_dataplane::explain::history::{FlowHistory, Histories, Select, Watcher, flow_of};
+use bartizan_dataplane::explain::history::{FlowHistory, Histories, HistoryFilter, Watcher, flow_of};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -28,7 +28,7 @@ pub struct FlowContext {
 /// A selection among the flows of a capture.
 pub enum CaptureFlow {
     /// The flows of a 5-tuple, with its text.
-    Tuple(Tuple, String),
+    Tuple(FlowTuple, String),
     /// The flow of a packet, by its number from 1.
     Packet(u64),
 }
@@ -80,7 +80,7 @@ pub struct ExplainedCapture {
 /// There is no policy, the policy does not have a name, or the destination port is missing.
 pub fn question(
     generation: &OfflineGeneration,
-    tuple: &Tuple,
+    tuple: &FlowTuple,
     context: &FlowContext,
 ) -> Result<FlowQuestion, Failure> {
     let tenant = generation.tenant(context.tenant.as_deref())?;
@@ -178,7 +178,7 @@ fn histories(
     let select = match wanted {
         None => None,
         Some(CaptureFlow::Tuple(tuple, _)) => {
-            Some(Select { protocol: Some(tuple.protocol), ends: [tuple.source, tuple.destination] })
+            Some(HistoryFilter { protocol: Some(tuple.protocol), ends: [tuple.source, tuple.destination] })
         }
         Some(CaptureFlow::Packet(number)) => Some(select_packet(generation, path, link, *number)?),
     };
@@ -232,7 +232,7 @@ fn select_packet(
     path: &Path,
     link: LinkId,
     number: u64,
-) -> Result<Select, Failure> {
+) -> Result<HistoryFilter, Failure> {
     let mut found = None;
     let mut count = 0;
     frames(path, link, |frame| {

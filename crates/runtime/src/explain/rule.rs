@@ -7,13 +7,13 @@ use crate::load;
 use crate::log::{Note, Report};
 use crate::view::lock;
 use bartizan_api::content::Contents;
-use bartizan_base::{FunctionId, Generation, LinkId, Settings};
+use bartizan_base::{FunctionId, Generation, LinkId, SettingsMap};
 use bartizan_dataplane::explain::first::Nobody;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_detect::builder::Origin;
 use bartizan_detect::explain::rule::{RuleExplanation, explain};
 use bartizan_detect::explain::trace::{
-    AppliedRule, Attempt, PacketTrace, Session, Summary, Trace, Traced, TracedRule,
+    AppliedRule, Attempt, AttemptSummary, PacketTrace, Trace, TraceSession, Traced, TracedRule,
 };
 use bartizan_detect::needs::Needs;
 use bartizan_detect::ruleset::{self, Loaded, RuleSet};
@@ -174,11 +174,11 @@ struct CaptureSession {
     kept: usize,
     /// Number of the current packet.
     packet: AtomicU64,
-    summary: Mutex<Summary>,
+    summary: Mutex<AttemptSummary>,
     panicked: Mutex<Option<Panicked>>,
 }
 
-impl Session for CaptureSession {
+impl TraceSession for CaptureSession {
     fn rule(&self, _: &PacketContext<'_>) -> Option<AppliedRule<'_>> {
         Some(AppliedRule { rule: &self.rule, prevention: false })
     }
@@ -203,13 +203,13 @@ impl Session for CaptureSession {
 /// Runs captures through detection, and evaluates the rule's conditions on every packet.
 fn trace(
     options: &RuleOptions,
-    settings: &Settings,
+    settings: &SettingsMap,
     rules: RuleSet,
     rule: &Rule,
     origins: Vec<Origin>,
 ) -> Result<Trace, Failure> {
     let rules = Arc::new(rules);
-    let engine = Arc::new(load::app_layer(settings, &Needs::of(&rules), load::Mode::Passive)?);
+    let engine = Arc::new(load::app_layer(settings, &Needs::of(&rules), load::EnforcementMode::Passive)?);
     let (engine_settings, _) =
         EngineSettings::from_settings(settings, false, [1, 2]).map_err(Failure::setting(settings))?;
     let Some(rule) = TracedRule::find(Arc::clone(&rules), rule.id(), origins) else {
@@ -219,11 +219,11 @@ fn trace(
         rule,
         kept: options.attempts,
         packet: AtomicU64::new(0),
-        summary: Mutex::new(Summary::keeping(options.attempts)),
+        summary: Mutex::new(AttemptSummary::keeping(options.attempts)),
         panicked: Mutex::default(),
     });
     let ids = Arc::new(Ids::new(FunctionId(0), Generation(1), rules, ALERTS_PER_PACKET));
-    let traced = Arc::new(Traced::new(ids, Arc::clone(&session) as Arc<dyn Session>));
+    let traced = Arc::new(Traced::new(ids, Arc::clone(&session) as Arc<dyn TraceSession>));
     let chains = Arc::new(Chains::one(Generation(1), vec![traced]));
     let mut worker = Worker::new(engine_settings, engine, chains).map_err(Failure::stopped)?;
     for path in &options.captures {
@@ -237,7 +237,7 @@ fn trace(
     if let Some(panicked) = lock(&session.panicked).take() {
         return Err(Failure::stopped(format!("tracing broke off, {panicked}: please report this")));
     }
-    let summary = core::mem::replace(&mut *lock(&session.summary), Summary::keeping(0));
+    let summary = core::mem::replace(&mut *lock(&session.summary), AttemptSummary::keeping(0));
     Ok(summary.finish())
 }
 

@@ -6,19 +6,19 @@ pub mod lookups;
 
 use crate::error::Failure;
 use crate::generation::{
-    BuildOptions, Builder, Policies, find_link, find_tenant, is_policy, reported, unnamed_link,
+    BuildOptions, Builder, PolicySelectors, find_link, find_tenant, is_policy, reported, unnamed_link,
 };
 use crate::input;
 use crate::log::Report;
 use bartizan_base::{Fid, LinkId, TenantId};
-use bartizan_classify::generate::{GenerateError, Statistics};
+use bartizan_classify::generate::{GenerateError, RuleSetStatistics};
 use bartizan_classify::trace::{Draw, draw_seeded};
 use bartizan_classify::{Header, HeaderRule, Net, RankedRule, classbench};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 /// Rules, with the tenant and the link of the looked-up headers.
-pub struct HeaderRules {
+pub struct HeaderRuleSet {
     /// Number of rules, or policies.
     pub count: usize,
     /// Entries of a classifier; the priority is the number of the rule or policy.
@@ -29,7 +29,7 @@ pub struct HeaderRules {
     link: LinkId,
 }
 
-impl HeaderRules {
+impl HeaderRuleSet {
     /// Reads a file. `tenant`, `link`: those of all headers of a trace; only policies use them.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl HeaderRules {
             priority: number,
             rule: *rule,
         };
-        Ok(HeaderRules {
+        Ok(HeaderRuleSet {
             count: rules.len(),
             entries: (0..).zip(&rules).map(entry).collect(),
             rules,
@@ -84,7 +84,7 @@ impl HeaderRules {
         let options =
             BuildOptions { policy: Some(path.to_owned()), cache, report, ..BuildOptions::default() };
         let mut builder = Builder::for_captures(&options, Path::new(""))?;
-        let Policies { count, entries, tenants, links } =
+        let PolicySelectors { count, entries, tenants, links } =
             reported(&mut builder, |builder| builder.policy_entries(path))?;
         let tenant = match tenant {
             Some(name) => find_tenant(&path.display().to_string(), &tenants, name)?,
@@ -100,7 +100,7 @@ impl HeaderRules {
         let default = HeaderRule::default();
         let rules = entries.iter().map(|entry| &entry.rule).filter(asked).chain([&default]);
         let rules = rules.flat_map(of_both_versions).collect();
-        Ok(HeaderRules { count, entries, rules, tenant, link })
+        Ok(HeaderRuleSet { count, entries, rules, tenant, link })
     }
 
     /// The headers of a trace, with the tenant and the link.
@@ -126,11 +126,14 @@ impl HeaderRules {
     /// The rules have no statistics to draw from.
     pub fn generate(&self, count: usize, version: Option<&str>, seed: u64) -> Result<String, GenerateError> {
         let rules = &self.rules;
-        let statistics = Statistics::measure(rules)?;
+        let statistics = RuleSetStatistics::measure(rules)?;
         let v6 = version.map_or(statistics.is_v6(), |version| version == "6");
         // Rules of the version itself are better statistics than widened ones.
-        let statistics =
-            if v6 { Statistics::measure_version(rules, true).unwrap_or(statistics) } else { statistics };
+        let statistics = if v6 {
+            RuleSetStatistics::measure_version(rules, true).unwrap_or(statistics)
+        } else {
+            statistics
+        };
         Ok(classbench::write(&statistics.draw(count, v6, seed)?))
     }
 

@@ -24,7 +24,7 @@ pub struct Summary {
     /// Rules.
     pub rules: Rules,
     /// Time that was taken.
-    pub seconds: Seconds,
+    pub seconds: InspectTimings,
     /// Workers.
     pub threads: u16,
     /// Packets that `--filter` left out; `packets` does not include them.
@@ -58,12 +58,12 @@ pub struct Refused {
     /// Whether the packets were dropped (prevention), or would have been (detection).
     pub dropped: bool,
     /// Counts by policy, function and reason.
-    pub by: Vec<RefusedBy>,
+    pub by: Vec<PolicyDropCount>,
 }
 
 /// Packets that one policy, function and reason refused.
 #[derive(Debug, Serialize)]
-pub struct RefusedBy {
+pub struct PolicyDropCount {
     /// Policy of the flow; absent for packets without a flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
@@ -77,8 +77,8 @@ pub struct RefusedBy {
 
 impl Refused {
     pub(super) fn of(recorder: &EveRecorder, prevention: bool) -> Self {
-        let by: Vec<RefusedBy> = (recorder.refusals().iter())
-            .map(|((policy, function, reason), packets)| RefusedBy {
+        let by: Vec<PolicyDropCount> = (recorder.refusals().iter())
+            .map(|((policy, function, reason), packets)| PolicyDropCount {
                 policy: policy.as_deref().map(str::to_owned),
                 function,
                 reason: reason.name(),
@@ -108,7 +108,7 @@ pub struct Rules {
 
 /// Wall-clock time.
 #[derive(Debug, Serialize)]
-pub struct Seconds {
+pub struct InspectTimings {
     /// Time to load rules and settings.
     pub load: f64,
     /// Time after that.

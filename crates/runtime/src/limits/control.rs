@@ -8,13 +8,13 @@ use crate::reload::FAILED_TOLD;
 use crate::traces::live::ATTEMPTS_WAITING;
 use crate::traces::{PACKETS, PACKETS_MAX, SECONDS, SECONDS_MAX, TRACES_MAX};
 use bartizan_base::PacketDuration;
-use bartizan_base::limit::Trace::Told;
-use bartizan_base::limit::{Limit, count, time};
+use bartizan_base::limit::LimitTrace::Told;
+use bartizan_base::limit::{LimitSpec, count, time};
 use bartizan_base::limits;
 use bartizan_stages::lifecycle::NEWS_MAX;
 
 /// All of the program's own.
-pub const LIMITS: &[Limit] = limits! {
+pub const LIMITS: &[LimitSpec] = limits! {
     Control "clients at once" = "{}" [count(CLIENTS_MAX)] in ["runtime/control/server.rs"],
         "who has been silent longest is let go for a newcomer; while all have a command under way it is refused", [Told("`gave_way`, `no_place` of `control-stats`")];
     Control "time for a message from its first byte on, and for its answer to be taken" = "{}" [span(PATIENCE)] in ["runtime/control/server.rs"],

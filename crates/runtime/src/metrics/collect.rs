@@ -4,7 +4,7 @@
 //! A scrape requests the workers' counters, waits briefly for their answers and reads the board; no worker
 //! waits for it.
 
-use crate::offload::{LevelCounters, LevelPort};
+use crate::offload::{LevelPort, LevelPortCounters};
 use crate::southbound::shown::Shown;
 use bartizan_base::{FunctionId, Timestamp};
 use bartizan_dataplane::board::{Board, DecisionKey, Snapshot};
@@ -17,8 +17,8 @@ use bartizan_packet::casts::{CAST_NAMES, Casts};
 use bartizan_packet::sizes::{SIZE_NAMES, Sizes};
 use bartizan_pattern::CacheCounters;
 use bartizan_rules::RuleSetReport;
-use bartizan_stages::lifecycle::Condition;
-use bartizan_stages::quotas::Used;
+use bartizan_stages::lifecycle::FunctionCondition;
+use bartizan_stages::quotas::QuotaUsage;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -37,7 +37,7 @@ pub struct Source {
     /// Names of functions by their bit, including those that no chain of the running generation has.
     functions: Vec<&'static str>,
     /// Counters of the level below, if there is one.
-    level: Option<LevelCounters>,
+    level: Option<LevelPortCounters>,
     rules: Mutex<RuleSetReport>,
     cache: Mutex<Option<CacheCounters>>,
     reloads: [AtomicU64; 2],
@@ -54,7 +54,7 @@ impl Source {
         links: Vec<String>,
         outputs: Vec<Arc<SinkWatch>>,
         functions: Vec<&'static str>,
-        level: Option<LevelCounters>,
+        level: Option<LevelPortCounters>,
     ) -> Self {
         Source {
             started: Instant::now(),
@@ -136,13 +136,14 @@ impl Source {
         let mut page = Exposition::default();
         let (mut limits, mut latest) = (BTreeMap::new(), Timestamp::ZERO);
         let mut hosts: BTreeMap<&str, HostCounters> = BTreeMap::new();
-        let mut tenants: BTreeMap<Arc<str>, Used> = BTreeMap::new();
+        let mut tenants: BTreeMap<Arc<str>, QuotaUsage> = BTreeMap::new();
         for (number, (snapshot, late)) in self.board.read().iter().enumerate() {
             let worker = number.to_string();
             let link = self.links.get(number).map_or("", String::as_str);
             page.add(&m::WORKER_LATE, &[&worker, link], u64::from(*late));
             let has_level = self.level_ports().any(|(port, _)| port.link == link);
-            Worker { name: &worker, link, snapshot, functions: &self.functions, has_level }.add(&mut page);
+            WorkerMetrics { name: &worker, link, snapshot, functions: &self.functions, has_level }
+                .add(&mut page);
             for (part, _, limit) in &snapshot.memory {
                 *limits.entry(*part).or_insert(0u64) += limit;
             }
@@ -181,7 +182,7 @@ impl Source {
     }
 
     fn level_ports(&self) -> impl Iterator<Item = (&LevelPort, PortCounters)> {
-        self.level.iter().flat_map(LevelCounters::ports)
+        self.level.iter().flat_map(LevelPortCounters::ports)
     }
 
     /// Adds the traffic of ports with a level: all of it, while the host sees only packets that come up.
@@ -198,7 +199,7 @@ impl Source {
         }
         // Named ports belong to no link: frames that workers of several links send by one are counted by
         // link, and frames that leave below are not known by link.
-        for (interface, counters) in self.level.iter().flat_map(LevelCounters::exits) {
+        for (interface, counters) in self.level.iter().flat_map(LevelPortCounters::exits) {
             add_octets(page, (interface, "out", ""), counters.out_bytes, &counters.out_casts());
         }
     }
@@ -265,7 +266,7 @@ fn add_sizes(page: &mut Exposition, (port, link): (&str, &str), sizes: &Sizes) {
 }
 
 /// Adds the use of a tenant with a quota.
-fn add_tenant(page: &mut Exposition, tenant: &str, used: &Used) {
+fn add_tenant(page: &mut Exposition, tenant: &str, used: &QuotaUsage) {
     page.add(&m::TENANT_FLOWS, &[tenant], used.flows);
     page.add(&m::TENANT_STATE, &[tenant], used.state);
     for (what, count) in [
@@ -297,7 +298,7 @@ fn add_hosts(page: &mut Exposition, function: &str, counters: &HostCounters) {
 }
 
 /// One worker's part of the page.
-struct Worker<'s> {
+struct WorkerMetrics<'s> {
     name: &'s str,
     /// Name of the worker's link.
     link: &'s str,
@@ -307,7 +308,7 @@ struct Worker<'s> {
     has_level: bool,
 }
 
-impl Worker<'_> {
+impl WorkerMetrics<'_> {
     fn add(&self, page: &mut Exposition) {
         self.packets(page);
         self.decisions(page);
@@ -378,7 +379,9 @@ impl Worker<'_> {
     /// Adds the counters of functions and of their rules.
     fn functions(&self, page: &mut Exposition) {
         for now in &self.snapshot.standing {
-            for condition in [Condition::Running, Condition::Stopped, Condition::Failed] {
+            for condition in
+                [FunctionCondition::Running, FunctionCondition::Stopped, FunctionCondition::Failed]
+            {
                 let is = u64::from(now.condition == condition);
                 page.add(&m::FUNCTION_STATE, &[now.function, condition.name(), self.name, self.link], is);
             }

@@ -28,28 +28,28 @@ const LINGER: (u64, Duration) = (64 * 1024, Duration::from_millis(300));
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Makes the page.
-pub type Page = dyn Fn() -> String + Send + Sync;
+pub type MetricsPage = dyn Fn() -> String + Send + Sync;
 
 /// A running server; dropping it ends it.
-pub struct Server {
+pub struct MetricsServer {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl MetricsServer {
     /// Serves the page on a listener.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(listener: TcpListener, page: Arc<Page>) -> std::io::Result<Self> {
+    pub fn start(listener: TcpListener, page: Arc<MetricsPage>) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("metrics".to_owned())
             .spawn(move || accept(&listener, &page, &stopped))?;
-        Ok(Server { address, stop, thread: Some(thread) })
+        Ok(MetricsServer { address, stop, thread: Some(thread) })
     }
 
     /// Address of the listener.
@@ -58,7 +58,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for MetricsServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         // A connection wakes the thread.
@@ -78,23 +78,23 @@ impl Drop for Server {
 }
 
 /// A place among the open connections, freed when dropped.
-struct Seat(Arc<AtomicUsize>);
+struct MetricsPermit(Arc<AtomicUsize>);
 
-impl Seat {
+impl MetricsPermit {
     fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
         let before = open.fetch_add(1, Ordering::AcqRel);
-        let seat = Seat(Arc::clone(open));
+        let seat = MetricsPermit(Arc::clone(open));
         (before < CONNECTIONS_MAX).then_some(seat)
     }
 }
 
-impl Drop for Seat {
+impl Drop for MetricsPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-fn accept(listener: &TcpListener, page: &Arc<Page>, stop: &AtomicBool) {
+fn accept(listener: &TcpListener, page: &Arc<MetricsPage>, stop: &AtomicBool) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
         let accepted = listener.accept();
@@ -109,7 +109,7 @@ fn accept(listener: &TcpListener, page: &Arc<Page>, stop: &AtomicBool) {
                 continue;
             }
         };
-        let Some(seat) = Seat::take(&open) else {
+        let Some(seat) = MetricsPermit::take(&open) else {
             refuse(stream);
             continue;
         };
@@ -129,7 +129,7 @@ fn refuse(mut stream: TcpStream) {
     let _ = stream.write_all(&answer("503 Service Unavailable", "Retry-After: 5\r\n", "busy\n", true));
 }
 
-fn serve(mut stream: TcpStream, page: &Arc<Page>) {
+fn serve(mut stream: TcpStream, page: &Arc<MetricsPage>) {
     let _ = stream.set_write_timeout(Some(PATIENCE));
     if let Some(bytes) = respond(&mut stream, page, Instant::now()) {
         let _ = stream.write_all(&bytes);
@@ -138,7 +138,7 @@ fn serve(mut stream: TcpStream, page: &Arc<Page>) {
 }
 
 /// The answer to a client's request; `None` if the client sent nothing.
-fn respond(stream: &mut TcpStream, page: &Arc<Page>, begun: Instant) -> Option<Vec<u8>> {
+fn respond(stream: &mut TcpStream, page: &Arc<MetricsPage>, begun: Instant) -> Option<Vec<u8>> {
     let head = match read_head(stream, begun) {
         Ok(head) => head,
         Err(Trouble::Gone) => return None,
@@ -155,19 +155,19 @@ fn respond(stream: &mut TcpStream, page: &Arc<Page>, begun: Instant) -> Option<V
         }
     };
     Some(match judge(&head) {
-        Asked::Page { body } => answer("200 OK", "", &page(), body),
-        Asked::Other => answer("404 Not Found", "", "the metrics are at /metrics\n", true),
-        Asked::Method => {
+        MetricsRequest::Page { body } => answer("200 OK", "", &page(), body),
+        MetricsRequest::Other => answer("404 Not Found", "", "the metrics are at /metrics\n", true),
+        MetricsRequest::Method => {
             answer("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "only GET and HEAD\n", true)
         }
-        Asked::Version => answer("505 HTTP Version Not Supported", "", "only HTTP/1\n", true),
-        Asked::Garbage => answer("400 Bad Request", "", "this is no HTTP request\n", true),
+        MetricsRequest::Version => answer("505 HTTP Version Not Supported", "", "only HTTP/1\n", true),
+        MetricsRequest::Garbage => answer("400 Bad Request", "", "this is no HTTP request\n", true),
     })
 }
 
 /// The content of a request.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum MetricsRequest {
     Page { body: bool },
     Other,
     Method,
@@ -175,30 +175,30 @@ enum Asked {
     Garbage,
 }
 
-fn judge(head: &[u8]) -> Asked {
+fn judge(head: &[u8]) -> MetricsRequest {
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let Ok(line) = core::str::from_utf8(line) else { return Asked::Garbage };
+    let Ok(line) = core::str::from_utf8(line) else { return MetricsRequest::Garbage };
     let mut words = line.split(' ');
     let (Some(method), Some(target), Some(version), None) =
         (words.next(), words.next(), words.next(), words.next())
     else {
-        return Asked::Garbage;
+        return MetricsRequest::Garbage;
     };
     let is_token =
         |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-');
     if !is_token(method) || !version.starts_with("HTTP/") {
-        return Asked::Garbage;
+        return MetricsRequest::Garbage;
     }
     if !matches!(version, "HTTP/1.0" | "HTTP/1.1") {
-        return Asked::Version;
+        return MetricsRequest::Version;
     }
     let path = target.split(['?', '#']).next().unwrap_or_default();
     match (path, method) {
-        ("/metrics", "GET") => Asked::Page { body: true },
-        ("/metrics", "HEAD") => Asked::Page { body: false },
-        (_, "GET" | "HEAD") => Asked::Other,
-        _ => Asked::Method,
+        ("/metrics", "GET") => MetricsRequest::Page { body: true },
+        ("/metrics", "HEAD") => MetricsRequest::Page { body: false },
+        (_, "GET" | "HEAD") => MetricsRequest::Other,
+        _ => MetricsRequest::Method,
     }
 }
 

@@ -5,7 +5,7 @@ pub mod collect;
 pub mod http;
 
 pub use collect::Source;
-pub use http::Server;
+pub use http::MetricsServer;
 
 use crate::error::Failure;
 use std::io::ErrorKind;
@@ -28,7 +28,7 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 /// Serves the metrics of a run.
-pub fn serve(listener: TcpListener, source: Arc<Source>) -> Result<Server, Failure> {
-    Server::start(listener, Arc::new(move || source.page()))
+pub fn serve(listener: TcpListener, source: Arc<Source>) -> Result<MetricsServer, Failure> {
+    MetricsServer::start(listener, Arc::new(move || source.page()))
         .map_err(|error| Failure::stopped(format!("cannot serve metrics: {error}; leave them out")))
 }

@@ -11,7 +11,7 @@ use bartizan_classify::early::{EarlyReach, OnLink, Unknown};
 use bartizan_function::HandsUp;
 use bartizan_offload::level::{Fail, LevelView, Watch};
 use bartizan_stages::chain::Chains;
-use bartizan_stages::early::{Early, NotBelow, Origin};
+use bartizan_stages::early::{Early, EarlyOrigin, NotBelow};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,7 +30,7 @@ struct OfLink {
 }
 
 /// Evaluated rules of a generation's early table, by link.
-type Rules = (u64, BTreeMap<LinkId, RulesAtLevel>);
+type LinkLevelRules = (u64, BTreeMap<LinkId, RulesAtLevel>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -40,7 +40,7 @@ struct Inner {
     /// Links that lack interfaces: whether all, and the reason.
     away: BTreeMap<String, (bool, String)>,
     /// Rules of the enforced generation and of the next one: one entry per table.
-    rules: [Option<Rules>; 2],
+    rules: [Option<LinkLevelRules>; 2],
 }
 
 /// The states of all levels; see the module. Copies share one state.
@@ -107,7 +107,7 @@ impl LevelsStand {
         let links: Vec<LinkId> = self.inner().links.values().filter_map(|of| Some(of.early?.0)).collect();
         let none = Early::default();
         let early = chains.early.as_deref().unwrap_or(&none);
-        let list = List { early, chains, names, reach };
+        let list = EarlyRuleList { early, chains, names, reach };
         let rules = links.into_iter().map(|link| (link, list.on(link))).collect();
         let generation = chains.generation.0;
         if let Some(place) = self.inner().rules.get_mut(usize::from(generation % 2 == 1)) {
@@ -167,7 +167,7 @@ impl OfLink {
 }
 
 /// An early list, and the part of it that the level's table has.
-struct List<'l> {
+struct EarlyRuleList<'l> {
     early: &'l Early,
     chains: &'l Chains,
     /// Names of the functions by their bit.
@@ -175,7 +175,7 @@ struct List<'l> {
     reach: EarlyReach,
 }
 
-impl List<'_> {
+impl EarlyRuleList<'_> {
     /// The outcome of the rules that can match packets of a link.
     fn on(&self, link: LinkId) -> RulesAtLevel {
         let mut rules = RulesAtLevel::default();
@@ -208,7 +208,7 @@ impl List<'_> {
 
 /// The reason why a level does not evaluate a rule itself, if it does not. Packets that a rule lets pass go
 /// up to become a flow: such a rule counts as evaluated.
-fn why_not(origin: &Origin, unknown: Option<Unknown>, is_held: bool) -> Option<&'static str> {
+fn why_not(origin: &EarlyOrigin, unknown: Option<Unknown>, is_held: bool) -> Option<&'static str> {
     Some(match (origin.up, unknown) {
         _ if !is_held => "the level has no room for it and those behind it",
         (Some(NotBelow::GoesOnWithout), _) => {
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_a_rule_asks_for_beyond_its_level_is_the_reason() {
-        let origin = |up| Origin { fid: Fid(1), function: Some(FunctionId(0)), rule: None, up };
+        let origin = |up| EarlyOrigin { fid: Fid(1), function: Some(FunctionId(0)), rule: None, up };
         let of = |hands_up| Some(NotBelow::Function(hands_up));
         let why = |up, unknown, held| why_not(&origin(up), unknown, held).unwrap_or_default();
         assert_eq!(why_not(&origin(None), None, true), None);

@@ -3,21 +3,21 @@
 //! the common channel.
 
 use super::in_force::InForce;
-use crate::channel::{Answer, Asking, Channel, Command};
+use crate::channel::{Asking, Channel, CommandOutcome, ControlCommand};
 use crate::functions::Functions;
-use crate::generation::BuildError;
+use crate::generation::GenerationError;
 use crate::offload::stand::{LevelNow, LevelsStand};
-use crate::plan::{LinkPlan, Plan};
-use bartizan_agent::joined::{Joined, Joiner};
+use crate::plan::{LinkPlan, RunPlan};
+use bartizan_agent::joined::{JoinedPolicy, Joiner};
 use bartizan_agent::session::Candidate;
-use bartizan_agent::session::client::Device;
+use bartizan_agent::session::client::AgentDevice;
 use bartizan_api::content::ContentHashes;
 use bartizan_api::southbound::{
-    Diagnostic, FunctionOrder, FunctionState, Interfaces, LevelStands, LevelState, LocalContent, Refusal,
-    RefusalCode, Stands, WorkerRuns,
+    FunctionOrder, FunctionState, GenerationRefusal, GenerationRefusalCode, Interfaces, LevelStands,
+    LevelState, LevelStatus, LocalContent, PolicyDiagnostic, WorkerRuns,
 };
 use bartizan_base::{Generation, WorkerId};
-use bartizan_config::policy::{PolicyError, Problem};
+use bartizan_config::policy::{ConfigProblem, PolicyError};
 use bartizan_dataplane::driver::Control;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -45,14 +45,14 @@ pub struct Workers {
 }
 
 /// A link, the number of a worker on the link, and its number among the workers of all links.
-type Place<'w> = (&'w str, u16, WorkerId);
+type WorkerLocation<'w> = (&'w str, u16, WorkerId);
 
 /// Name of the level below in messages to controllers.
 const BELOW: &str = "xdp";
 
 impl Workers {
     /// The workers of a run's links.
-    pub fn new(control: &Arc<Control>, in_force: &Arc<InForce>, plan: &Plan, levels: LevelsStand) -> Self {
+    pub fn new(control: &Arc<Control>, in_force: &Arc<InForce>, plan: &RunPlan, levels: LevelsStand) -> Self {
         let of = |link: &LinkPlan| (link.name.clone(), link.workers);
         let links = plan.links.iter().map(of).collect();
         let ports = plan.exits.iter().map(|port| port.name.clone()).collect();
@@ -65,7 +65,7 @@ impl Workers {
         Interfaces { links, ports: self.ports.clone() }
     }
 
-    fn places(&self) -> impl Iterator<Item = Place<'_>> {
+    fn places(&self) -> impl Iterator<Item = WorkerLocation<'_>> {
         let places =
             self.links.iter().flat_map(|(link, workers)| (0..*workers).map(move |worker| (link, worker)));
         (0u16..).zip(places).map(|(number, (link, worker))| (link.as_str(), worker, WorkerId(number)))
@@ -83,7 +83,7 @@ impl Workers {
 
     /// The present generation of each worker, and that of the levels that packets of its link pass before it.
     pub fn runs(&self) -> Vec<WorkerRuns> {
-        let one = |(link, worker, number): Place<'_>| {
+        let one = |(link, worker, number): WorkerLocation<'_>| {
             let mut levels = BTreeMap::from([("host".to_owned(), self.running_in(number))]);
             let below = self.levels.below(link).filter(|level| level.generation.is_some());
             levels.extend(below.map(|level| (BELOW.to_owned(), self.acting(&level))));
@@ -93,7 +93,7 @@ impl Workers {
     }
 
     /// The present states of each link's levels, and the rules that are not evaluated.
-    pub fn stands(&self) -> Stands {
+    pub fn stands(&self) -> LevelStatus {
         let mut levels = Vec::new();
         for (link, _) in &self.links {
             levels.push(self.host(link));
@@ -108,7 +108,7 @@ impl Workers {
         }
         let ContentHashes { lists, settings, .. } = self.in_force.newest().content;
         let content = Some(LocalContent { lists, settings });
-        Stands { levels, left_out: self.in_force.left_out(), content }
+        LevelStatus { levels, left_out: self.in_force.left_out(), content }
     }
 
     /// The state of the host level: the oldest generation among its workers.
@@ -139,7 +139,7 @@ pub struct SteeredDevice {
 }
 
 /// A generation that is being built, or the refusal of its parts.
-type Begun = Result<(Arc<Joined>, Asking), Refusal>;
+type Begun = Result<(Arc<JoinedPolicy>, Asking), GenerationRefusal>;
 
 impl SteeredDevice {
     /// The access through a run's channel, its workers and its functions.
@@ -151,38 +151,42 @@ impl SteeredDevice {
         let joined = self
             .joiner
             .join(&candidate.held, candidate.manifest)
-            .map_err(|wrong| refusal(RefusalCode::Policy, wrong))?;
+            .map_err(|wrong| refusal(GenerationRefusalCode::Policy, wrong))?;
         let joined = Arc::new(joined);
-        let asking = self.channel.begin(Command::Build(Arc::clone(&joined)));
+        let asking = self.channel.begin(ControlCommand::Build(Arc::clone(&joined)));
         Ok((joined, asking))
     }
 }
 
 /// A refusal of this kind.
-fn refusal(code: RefusalCode, diagnostics: Vec<Diagnostic>) -> Refusal {
-    Refusal { code, diagnostics, more: 0 }
+fn refusal(code: GenerationRefusalCode, diagnostics: Vec<PolicyDiagnostic>) -> GenerationRefusal {
+    GenerationRefusal { code, diagnostics, more: 0 }
 }
 
 /// A diagnostic about no particular object of a generation.
-fn whole(joined: &Joined, message: String) -> Diagnostic {
-    joined.diagnostic(&Problem { position: Default::default(), path: String::new(), message })
+fn whole(joined: &JoinedPolicy, message: String) -> PolicyDiagnostic {
+    joined.diagnostic(&ConfigProblem { position: Default::default(), path: String::new(), message })
 }
 
 /// The errors of a generation, assigned to its objects.
-pub fn refused(joined: &Joined, error: BuildError) -> Refusal {
-    let problem = |message: String| Problem { position: Default::default(), path: String::new(), message };
+pub fn refused(joined: &JoinedPolicy, error: GenerationError) -> GenerationRefusal {
+    let problem =
+        |message: String| ConfigProblem { position: Default::default(), path: String::new(), message };
     let problems = match error {
-        BuildError::Policy(PolicyError::Wrong { problems, .. }) => problems,
-        BuildError::Policy(error) => vec![problem(error.to_string())],
-        BuildError::Other(failure) => vec![problem(failure.to_string())],
+        GenerationError::Policy(PolicyError::Wrong { problems, .. }) => problems,
+        GenerationError::Policy(error) => vec![problem(error.to_string())],
+        GenerationError::Other(failure) => vec![problem(failure.to_string())],
     };
-    refusal(RefusalCode::Policy, problems.iter().map(|problem| joined.diagnostic(problem)).collect())
+    refusal(
+        GenerationRefusalCode::Policy,
+        problems.iter().map(|problem| joined.diagnostic(problem)).collect(),
+    )
 }
 
 /// A refusal as readable lines.
-pub fn told(refusal: &Refusal) -> String {
+pub fn told(refusal: &GenerationRefusal) -> String {
     const SHOWN: usize = 10;
-    let said = |d: &Diagnostic| match d.line {
+    let said = |d: &PolicyDiagnostic| match d.line {
         0 => format!("\n  {} {}: {}", d.object.as_str(), d.pointer, d.message),
         line => format!("\n  {} {line}:{}: {}", d.object.as_str(), d.column, d.message),
     };
@@ -194,20 +198,22 @@ pub fn told(refusal: &Refusal) -> String {
     text
 }
 
-impl Device for SteeredDevice {
+impl AgentDevice for SteeredDevice {
     fn begin(&mut self, candidate: &Candidate) {
         self.begun = Some(self.begun(candidate));
     }
 
-    fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
+    fn build(&mut self, candidate: &Candidate) -> Result<(), GenerationRefusal> {
         let number = candidate.held.generation;
         let begun = self.begun.take().unwrap_or_else(|| self.begun(candidate));
         let built = begun.and_then(|(joined, asking)| match asking.wait() {
-            Answer::Done => Ok(()),
-            Answer::NotBuilt(refusal) => Err(*refusal),
+            CommandOutcome::Done => Ok(()),
+            CommandOutcome::NotBuilt(refusal) => Err(*refusal),
             // The run is about to end, or too many commands wait: the generation may be accepted later.
-            Answer::Refused(why) => Err(refusal(RefusalCode::Store, vec![whole(&joined, why)])),
-            _ => Err(refusal(RefusalCode::Store, Vec::new())),
+            CommandOutcome::Refused(why) => {
+                Err(refusal(GenerationRefusalCode::Store, vec![whole(&joined, why)]))
+            }
+            _ => Err(refusal(GenerationRefusalCode::Store, Vec::new())),
         });
         if let Err(refusal) = &built {
             let content = self.workers.in_force.newest().content;
@@ -223,14 +229,14 @@ impl Device for SteeredDevice {
         if std::mem::take(&mut self.unstored) {
             info!("controller: generations are stored again");
         }
-        if let Answer::Reloaded(now) = self.channel.ask(Command::Swap) {
+        if let CommandOutcome::Reloaded(now) = self.channel.ask(ControlCommand::Swap) {
             // Workers that are late are reported with their present generation.
             let _ = self.workers.control.wait_running(now.generation, WORKERS);
         }
         self.workers.runs()
     }
 
-    fn stands(&mut self) -> Option<Stands> {
+    fn stands(&mut self) -> Option<LevelStatus> {
         Some(self.workers.stands())
     }
 
@@ -241,7 +247,7 @@ impl Device for SteeredDevice {
                 "a generation of the controller cannot be stored, what runs goes on: {why}; make room there, it is tried again by itself"
             );
         }
-        let _ = self.channel.ask(Command::Abandon);
+        let _ = self.channel.ask(ControlCommand::Abandon);
     }
 
     fn order(

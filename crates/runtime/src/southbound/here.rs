@@ -5,7 +5,7 @@ use crate::error::Failure;
 use crate::plane;
 use bartizan_agent::session::client::{self, wall_clock};
 use bartizan_api::southbound::DeviceId;
-use bartizan_channel::identity::Identity;
+use bartizan_channel::identity::DeviceIdentity;
 use bartizan_config::host::{self, Here};
 use bartizan_controller::southbound::ServerConfig;
 use bartizan_controller::start::{Plane, Southbound};
@@ -18,7 +18,7 @@ use tracing::info;
 ///
 /// # Errors
 /// The controller cannot be started, or the device not enrolled.
-pub fn start(config: Option<&mut host::Controller>) -> Result<Option<Plane>, Failure> {
+pub fn start(config: Option<&mut host::ControllerSection>) -> Result<Option<Plane>, Failure> {
     let Some(config) = config else { return Ok(None) };
     let Some(here) = config.here.clone() else { return Ok(None) };
     let southbound = Southbound {
@@ -47,7 +47,7 @@ fn join(plane: &Plane, here: &Here, identity: &Path, address: &str) -> Result<()
     let device = DeviceId::new(name)
         .map_err(|error| Failure::input(format!("controller/here/device: `{name}`: {error}")))?;
     plane.controller.has_device(name).map_err(Failure::stopped)?;
-    if Identity::load(identity).is_ok() {
+    if DeviceIdentity::load(identity).is_ok() {
         return Ok(());
     }
     let failed = |error: String| {

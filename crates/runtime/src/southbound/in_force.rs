@@ -3,7 +3,7 @@
 //! themselves, anew with each start.
 
 use crate::channel::RunningGeneration;
-use bartizan_agent::joined::Joined;
+use bartizan_agent::joined::JoinedPolicy;
 use bartizan_api::southbound::LeftOut;
 use bartizan_base::{Generation, TenantId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -37,7 +37,7 @@ impl InForce {
     pub fn note(
         &self,
         newest: RunningGeneration,
-        held: Option<&Joined>,
+        held: Option<&JoinedPolicy>,
         tenants: &[(String, TenantId)],
         left_out: LeftOut,
     ) {
@@ -79,7 +79,7 @@ impl InForce {
 mod tests {
     use super::*;
     use bartizan_agent::joined::join;
-    use bartizan_agent::session::Held;
+    use bartizan_agent::session::ControllerGeneration;
 
     #[test]
     fn numbers_are_those_of_the_controller() {
@@ -87,7 +87,7 @@ mod tests {
         let own =
             |number| RunningGeneration { generation: Generation(number), ..RunningGeneration::default() };
         let joined = |generation, tenant: u16| {
-            let mut joined = join(&Held::default()).unwrap();
+            let mut joined = join(&ControllerGeneration::default()).unwrap();
             joined.generation = generation;
             joined.tenants = vec![("acme".to_owned(), tenant), ("gone".to_owned(), 9)].into();
             joined

@@ -29,14 +29,14 @@ use crate::generation::{Builder, Built, reported};
 use crate::lock;
 use crate::metrics::Source;
 use crate::stats::Statistics;
-use bartizan_agent::joined::{Joined, Joiner};
-use bartizan_agent::session::client::{Client, ClientConfig, wall_clock};
-use bartizan_agent::session::store::{FileStore, Store};
-use bartizan_agent::session::{Held, SessionConfig};
-use bartizan_api::southbound::{DeviceId, Refusal, RefusalCode};
+use bartizan_agent::joined::{JoinedPolicy, Joiner};
+use bartizan_agent::session::client::{AgentClient, ClientConfig, wall_clock};
+use bartizan_agent::session::store::{FileStore, GenerationStore};
+use bartizan_agent::session::{ControllerGeneration, SessionConfig};
+use bartizan_api::southbound::{DeviceId, GenerationRefusal, GenerationRefusalCode};
 use bartizan_base::Generation;
-use bartizan_channel::identity::Identity;
-use bartizan_config::host::Controller;
+use bartizan_channel::identity::DeviceIdentity;
+use bartizan_config::host::ControllerSection;
 use bartizan_config::policy::Seconds;
 use bartizan_dataplane::eve::AlertTap;
 use device::SteeredDevice;
@@ -47,12 +47,12 @@ use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
 /// State of a controller's configuration before it is reached.
-pub struct Opened {
-    config: Controller,
+pub struct SouthboundSetup {
+    config: ControllerSection,
     device: Result<DeviceId, String>,
     store: FileStore,
-    held: Held,
-    joined: Option<Arc<Joined>>,
+    held: ControllerGeneration,
+    joined: Option<Arc<JoinedPolicy>>,
     joiner: Joiner,
     /// The reason why the stored generation cannot be used.
     trouble: Option<String>,
@@ -64,7 +64,7 @@ pub struct Opened {
 ///
 /// # Errors
 /// The generation cannot be built.
-pub fn first(controller: Option<&mut Opened>, builder: &mut Builder) -> Result<Built, Failure> {
+pub fn first(controller: Option<&mut SouthboundSetup>, builder: &mut Builder) -> Result<Built, Failure> {
     match controller {
         Some(controller) => controller.build(builder),
         None => reported(builder, |builder| builder.build(Generation(1))),
@@ -72,7 +72,7 @@ pub fn first(controller: Option<&mut Opened>, builder: &mut Builder) -> Result<B
 }
 
 /// The client's access to a run: the supervisor's channel, the workers, and the functions.
-type Way = (Channel, Workers, Functions);
+type RunHandles = (Channel, Workers, Functions);
 
 /// Starts the client of a controller, if one is configured. `None` as well if the device has no identity; the
 /// stored generation runs then.
@@ -80,9 +80,9 @@ type Way = (Channel, Workers, Functions);
 /// # Errors
 /// The system cannot start a thread.
 pub fn start(
-    controller: Option<Opened>,
+    controller: Option<SouthboundSetup>,
     alerts: Option<Alerts>,
-    way: Way,
+    way: RunHandles,
     (source, statistics): (&Arc<Source>, &Arc<Mutex<Statistics>>),
 ) -> Result<Option<Running>, Failure> {
     let Some((controller, alerts)) = controller.zip(alerts) else { return Ok(None) };
@@ -98,30 +98,40 @@ fn device_of(folder: &Path) -> Result<DeviceId, String> {
             folder.display()
         )
     };
-    let identity = Identity::load(folder).map_err(|error| format!("{error}; {}", advice()))?;
+    let identity = DeviceIdentity::load(folder).map_err(|error| format!("{error}; {}", advice()))?;
     let device = identity.facts().map_err(|error| format!("{error}; {}", advice()))?.device;
     let device = device
         .ok_or_else(|| format!("the certificate in {} is no device's; {}", folder.display(), advice()))?;
     DeviceId::new(device).map_err(|error| error.to_string())
 }
 
-impl Opened {
+impl SouthboundSetup {
     /// Reads the stored generation.
     ///
     /// # Errors
     /// The folder cannot be used, or has neither an identity nor a stored generation.
-    pub fn open(config: &Controller) -> Result<Self, Failure> {
+    pub fn open(config: &ControllerSection) -> Result<Self, Failure> {
         let state = &config.state;
         let lock = lock::state(state)?;
         let mut store = FileStore::new(state);
         let (held, trouble) = match store.load() {
             Ok(held) => (held, None),
-            Err(error) => (Held::default(), Some(format!("what was stored cannot be read: {error}"))),
+            Err(error) => {
+                (ControllerGeneration::default(), Some(format!("what was stored cannot be read: {error}")))
+            }
         };
         let (device, joiner) = (device_of(&config.identity), Joiner::default());
         let joined = None;
-        let mut opened =
-            Opened { config: config.clone(), device, store, held, joined, joiner, trouble, _lock: lock };
+        let mut opened = SouthboundSetup {
+            config: config.clone(),
+            device,
+            store,
+            held,
+            joined,
+            joiner,
+            trouble,
+            _lock: lock,
+        };
         if opened.held.generation > 0 {
             opened.look_through();
         }
@@ -143,7 +153,7 @@ impl Opened {
         match self.joiner.join(&self.held, self.held.manifest().hash()) {
             Ok(whole) => self.joined = Some(Arc::new(whole)),
             Err(diagnostics) => {
-                let wrong = Refusal { code: RefusalCode::Policy, diagnostics, more: 0 };
+                let wrong = GenerationRefusal { code: GenerationRefusalCode::Policy, diagnostics, more: 0 };
                 self.step_back(unusable(&self.held, &wrong));
             }
         }
@@ -157,7 +167,7 @@ impl Opened {
         let before = before
             .and_then(|before| Some((self.joiner.join(&before, before.manifest().hash()).ok()?, before)));
         let Some((joined, before)) = before else {
-            self.held = Held::default();
+            self.held = ControllerGeneration::default();
             return;
         };
         // The next stored generation replaces it in any case.
@@ -196,7 +206,11 @@ impl Opened {
         }
     }
 
-    fn start(self, (channel, workers, functions): Way, sources: Sources) -> Result<Option<Running>, Failure> {
+    fn start(
+        self,
+        (channel, workers, functions): RunHandles,
+        sources: Sources,
+    ) -> Result<Option<Running>, Failure> {
         let device = match self.device {
             Ok(device) => device,
             Err(error) => {
@@ -221,7 +235,8 @@ impl Opened {
             clock: wall_clock(),
         };
         let steered = SteeredDevice::new(channel, workers.clone(), functions, self.joiner);
-        let client = Client::resume(config, self.store, steered, self.held, self.trouble).map_err(stopped)?;
+        let client =
+            AgentClient::resume(config, self.store, steered, self.held, self.trouble).map_err(stopped)?;
         let handle = client.handle();
         let source = Arc::clone(&sources.source);
         let Seconds(every) =
@@ -242,7 +257,7 @@ impl Opened {
     }
 }
 
-fn unusable(held: &Held, refusal: &Refusal) -> String {
+fn unusable(held: &ControllerGeneration, refusal: &GenerationRefusal) -> String {
     format!("generation {} was stored, and cannot be used:{}", held.generation, device::told(refusal))
 }
 
@@ -250,7 +265,7 @@ fn unusable(held: &Held, refusal: &Refusal) -> String {
 pub struct Running {
     shown: Shown,
     client: Option<JoinHandle<()>>,
-    reports: Option<reports::Running>,
+    reports: Option<reports::ReporterThread>,
     _lock: lock::Lock,
 }
 
@@ -263,7 +278,7 @@ impl Drop for Running {
 }
 
 /// The tap for alerts of workers and its receiver, if a controller is to receive alerts.
-pub fn tap(plan: Option<&Controller>) -> (Option<AlertTap>, Option<Alerts>) {
+pub fn tap(plan: Option<&ControllerSection>) -> (Option<AlertTap>, Option<Alerts>) {
     match plan {
         Some(_) => {
             let (tap, alerts) = AlertTap::open();

@@ -7,10 +7,10 @@
 use super::device::Workers;
 use super::in_force::InForce;
 use crate::metrics::Source;
-use crate::stats::{ANSWER, Seen, Statistics, Sums};
+use crate::stats::{ANSWER, Statistics, Sums, TrafficStat};
 use crate::view;
 use bartizan_agent::session::client::ClientHandle;
-use bartizan_api::southbound::{Alert, Delta, Stands, WorkerRuns};
+use bartizan_api::southbound::{AlertAggregate, Delta, LevelStatus, WorkerRuns};
 use bartizan_base::Generation;
 use bartizan_dataplane::eve::Tapped;
 pub use bartizan_dataplane::eve::TappedAlerts as Alerts;
@@ -43,19 +43,19 @@ pub struct Reporter {
     workers: Workers,
     sources: Sources,
     every: Duration,
-    sent: Counted,
+    sent: CounterSample,
     /// Generations of workers and states of levels, as last reported.
-    runs: (Vec<WorkerRuns>, Stands),
-    said: Said,
+    runs: (Vec<WorkerRuns>, LevelStatus),
+    said: ControllerLogState,
 }
 
 /// A reporter's thread; dropping it ends it.
-pub struct Running {
+pub struct ReporterThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Running {
+impl Drop for ReporterThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         let _ = self.thread.take().map(JoinHandle::join);
@@ -65,21 +65,29 @@ impl Drop for Running {
 impl Reporter {
     /// A reporter for a client. `every`: interval of counter messages.
     pub fn new(handle: ClientHandle, workers: Workers, sources: Sources, every: Duration) -> Self {
-        let sent = Counted { from: unix_nanos(), counters: BTreeMap::new() };
-        Reporter { handle, workers, sources, every, sent, runs: Default::default(), said: Said::default() }
+        let sent = CounterSample { from: unix_nanos(), counters: BTreeMap::new() };
+        Reporter {
+            handle,
+            workers,
+            sources,
+            every,
+            sent,
+            runs: Default::default(),
+            said: ControllerLogState::default(),
+        }
     }
 
     /// Starts the thread.
     ///
     /// # Errors
     /// The system cannot start a thread.
-    pub fn start(mut self) -> std::io::Result<Running> {
+    pub fn start(mut self) -> std::io::Result<ReporterThread> {
         let stop = Arc::<AtomicBool>::default();
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("southbound-reports".to_owned())
             .spawn(move || self.run(&stopped))?;
-        Ok(Running { stop, thread: Some(thread) })
+        Ok(ReporterThread { stop, thread: Some(thread) })
     }
 
     fn run(&mut self, stop: &AtomicBool) {
@@ -133,7 +141,7 @@ impl Reporter {
         while !source.have_workers_shown() && asked.elapsed() < ANSWER {
             std::thread::sleep(Duration::from_millis(2));
         }
-        let now = Counted::of(view::lock(statistics).sums());
+        let now = CounterSample::of(view::lock(statistics).sums());
         let delta = now.since(&self.sent);
         if delta.counters.is_empty() || self.handle.statistics(delta) {
             self.sent = now;
@@ -143,13 +151,13 @@ impl Reporter {
 
 /// Logged state of the connection to the controller: each change is a line of the log, attempts are not.
 #[derive(Default)]
-struct Said {
+struct ControllerLogState {
     in_step: bool,
     /// The last logged problem.
     why: Option<String>,
 }
 
-impl Said {
+impl ControllerLogState {
     /// The line to be logged now, if any.
     fn news(&mut self, in_step: bool, last_end: Option<&str>) -> Option<String> {
         let before = std::mem::replace(&mut self.in_step, in_step);
@@ -168,13 +176,13 @@ impl Said {
 }
 
 /// Counter values at a time.
-struct Counted {
+struct CounterSample {
     /// Nanoseconds since 1970.
     from: u64,
     counters: BTreeMap<String, u64>,
 }
 
-impl Counted {
+impl CounterSample {
     fn of(sums: Sums) -> Self {
         let rising = sums.totals.iter().filter(|(name, _)| !is_level(name));
         let mut counters: BTreeMap<String, u64> =
@@ -196,10 +204,10 @@ impl Counted {
             let what = if *would { "@would-refuse" } else { "@refused" };
             *counters.entry(format!("tenant/{tenant}/{what}/{function}/{reason}")).or_default() += packets;
         }
-        Counted { from: unix_nanos(), counters }
+        CounterSample { from: unix_nanos(), counters }
     }
 
-    fn since(&self, before: &Counted) -> Delta {
+    fn since(&self, before: &CounterSample) -> Delta {
         let risen = |(name, value): (&String, &u64)| {
             let by = value.saturating_sub(before.counters.get(name).copied().unwrap_or(0));
             (by > 0).then(|| (name.clone(), by))
@@ -209,7 +217,7 @@ impl Counted {
     }
 }
 
-fn add(counters: &mut BTreeMap<String, u64>, owner: &str, seen: &Seen) {
+fn add(counters: &mut BTreeMap<String, u64>, owner: &str, seen: &TrafficStat) {
     for (name, value) in [
         ("packets", seen.packets),
         ("bytes", seen.bytes),
@@ -237,13 +245,13 @@ fn unix_nanos() -> u64 {
 }
 
 /// An alert in the form of the southbound protocol.
-fn alert(tapped: Tapped, in_force: &InForce) -> Alert {
+fn alert(tapped: Tapped, in_force: &InForce) -> AlertAggregate {
     let Tapped { key, message, count, first, last, event } = tapped;
     let tenant = in_force.tenant(key.tenant);
     let address =
         |address: Option<std::net::IpAddr>| address.map_or_else(|| "-".to_owned(), |a| a.to_string());
     let text = format!("{tenant}/{}/{}/{}", key.rule, address(key.source), address(key.destination));
-    Alert {
+    AlertAggregate {
         key: text,
         tenant,
         rule: key.rule.to_string(),
@@ -268,7 +276,7 @@ mod tests {
     use super::*;
     use crate::channel::RunningGeneration;
     use bartizan_agent::joined::join;
-    use bartizan_agent::session::Held;
+    use bartizan_agent::session::ControllerGeneration;
     use bartizan_api::southbound::LeftOut;
     use bartizan_base::{RuleId, TenantId, Timestamp};
     use bartizan_dataplane::eve::AlertKey;
@@ -289,11 +297,11 @@ mod tests {
                 (("default".to_owned(), false, "pfw", "pfw_default"), 7),
             ]),
         };
-        fn seen(packets: u64) -> Seen {
-            Seen { packets, bytes: packets * 60, alerts: 2, ..Seen::default() }
+        fn seen(packets: u64) -> TrafficStat {
+            TrafficStat { packets, bytes: packets * 60, alerts: 2, ..TrafficStat::default() }
         }
-        let (first, second) = (Counted::of(sums(10)), Counted::of(sums(15)));
-        let all = first.since(&Counted { from: 1, counters: BTreeMap::new() });
+        let (first, second) = (CounterSample::of(sums(10)), CounterSample::of(sums(15)));
+        let all = first.since(&CounterSample { from: 1, counters: BTreeMap::new() });
         assert_eq!((all.from, all.counters["tcp.syn"], all.counters["policy/default/alerts"]), (1, 3, 2));
         assert_eq!(all.counters["tenant/acme/@refused/pfw/pfw_default"], 11);
         assert_eq!(all.counters["tenant/acme/@would-refuse/sfw/sfw_state"], 2);
@@ -312,7 +320,7 @@ mod tests {
 
     #[test]
     fn turns_of_the_way_are_said_and_attempts_are_not() {
-        let mut said = Said::default();
+        let mut said = ControllerLogState::default();
         assert_eq!(said.news(false, None), None, "nothing was tried yet");
         assert!(
             said.news(false, Some("refused")).is_some_and(|line| line.starts_with("no session: refused;"))
@@ -330,7 +338,7 @@ mod tests {
     #[test]
     fn alerts_have_the_numbers_of_the_controller() {
         let in_force = InForce::default();
-        let mut joined = join(&Held::default()).unwrap();
+        let mut joined = join(&ControllerGeneration::default()).unwrap();
         joined.tenants = vec![("acme".to_owned(), 33)].into();
         in_force.note(
             RunningGeneration::default(),

@@ -2,10 +2,10 @@
 //! A trace in progress: workers evaluate the rule on their packets and pass the outcome on; they never wait
 //! for the thread that collects it.
 
-use super::plan::Plan;
+use super::plan::TracePlan;
 use bartizan_base::{Generation, TenantId, WorkerId};
 use bartizan_dataplane::driver::inquiry::FlowsWanted;
-use bartizan_detect::explain::trace::{AppliedRule, Attempt, LiveOrigin, PacketTrace, Session, Traced};
+use bartizan_detect::explain::trace::{AppliedRule, Attempt, LiveOrigin, PacketTrace, TraceSession, Traced};
 use bartizan_events::time_text;
 use bartizan_function::contain::Panicked;
 use bartizan_function::{Function, PacketContext};
@@ -21,14 +21,14 @@ const GENERATIONS: usize = 2;
 
 /// Selection of the packets of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scope {
+pub struct TraceScope {
     /// Packets of these flows; `None`: all, also packets without a flow.
     pub flows: Option<FlowsWanted>,
     /// Packets of this tenant.
     pub tenant: Option<TenantId>,
 }
 
-impl Scope {
+impl TraceScope {
     fn fits(&self, context: &PacketContext<'_>) -> bool {
         let is_meant = |flows: &FlowsWanted| {
             context.flow.is_some_and(|flow| {
@@ -43,7 +43,7 @@ impl Scope {
 
 /// Reasons for the end of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EndReason {
+pub enum TraceEndReason {
     /// The rule's head has held for the requested number of packets.
     Packets,
     /// The rule is not in a new generation, for this reason.
@@ -53,7 +53,7 @@ pub enum EndReason {
 }
 
 /// A part of the outcome on its way from a worker.
-pub enum Report {
+pub enum TraceReport {
     /// An attempt.
     Attempt(Attempt),
     /// Alerts of a packet.
@@ -62,18 +62,18 @@ pub enum Report {
 
 /// The queue of reports to the collecting thread. Workers never wait for it.
 struct Reports {
-    to: SyncSender<Report>,
+    to: SyncSender<TraceReport>,
     /// Attempts for which there was no room.
     lost: AtomicU64,
 }
 
 impl Reports {
-    fn open() -> (Self, Receiver<Report>) {
+    fn open() -> (Self, Receiver<TraceReport>) {
         let (to, from) = sync_channel(ATTEMPTS_WAITING);
         (Reports { to, lost: AtomicU64::new(0) }, from)
     }
 
-    fn send(&self, report: Report) {
+    fn send(&self, report: TraceReport) {
         if self.to.try_send(report).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -82,7 +82,7 @@ impl Reports {
 
 /// Counters of a trace at the workers.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct TraceTally {
     /// Packets on which the rule was evaluated.
     pub packets: AtomicU64,
     /// Packets on which the rule's head held.
@@ -93,30 +93,34 @@ pub struct Counts {
 
 /// The trace; see the module.
 pub struct LiveTrace {
-    scope: Scope,
+    scope: TraceScope,
     /// Number of packets with a matching head after which the trace ends.
     most: u64,
     /// Most attempts of a kind that fail at the head and that workers describe.
     kept: usize,
-    plans: Mutex<Vec<Arc<Plan>>>,
+    plans: Mutex<Vec<Arc<TracePlan>>>,
     is_over: AtomicBool,
-    end: Mutex<Option<EndReason>>,
+    end: Mutex<Option<TraceEndReason>>,
     reports: Reports,
     /// Counters of the workers.
-    pub counts: Counts,
+    pub counts: TraceTally,
 }
 
 impl LiveTrace {
     /// A trace that begins in a generation, and the receiver of its reports.
-    pub fn new(plan: Plan, scope: Scope, (most, kept): (u64, usize)) -> (Self, Receiver<Report>) {
+    pub fn new(
+        plan: TracePlan,
+        scope: TraceScope,
+        (most, kept): (u64, usize),
+    ) -> (Self, Receiver<TraceReport>) {
         let (reports, from) = Reports::open();
         let plans = Mutex::new(vec![Arc::new(plan)]);
-        let (is_over, end, counts) = (AtomicBool::new(false), Mutex::default(), Counts::default());
+        let (is_over, end, counts) = (AtomicBool::new(false), Mutex::default(), TraceTally::default());
         (LiveTrace { scope, most, kept, plans, is_over, end, reports, counts }, from)
     }
 
     /// Ends the trace; the first reason counts.
-    pub fn end(&self, why: Option<EndReason>) {
+    pub fn end(&self, why: Option<TraceEndReason>) {
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_over.swap(true, Ordering::AcqRel) {
             *end = why;
@@ -129,16 +133,16 @@ impl LiveTrace {
     }
 
     /// The reason why the trace has ended by itself.
-    pub fn ended(&self) -> Option<EndReason> {
+    pub fn ended(&self) -> Option<TraceEndReason> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn plans(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Plan>>> {
+    fn plans(&self) -> std::sync::MutexGuard<'_, Vec<Arc<TracePlan>>> {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Continues in a new generation.
-    pub fn enter(&self, plan: Plan) {
+    pub fn enter(&self, plan: TracePlan) {
         let mut plans = self.plans();
         plans.push(Arc::new(plan));
         let old = plans.len().saturating_sub(GENERATIONS);
@@ -146,11 +150,11 @@ impl LiveTrace {
     }
 
     /// The plans, the latest last.
-    pub fn all_plans(&self) -> Vec<Arc<Plan>> {
+    pub fn all_plans(&self) -> Vec<Arc<TracePlan>> {
         self.plans().clone()
     }
 
-    fn plan(&self, generation: Generation) -> Option<Arc<Plan>> {
+    fn plan(&self, generation: Generation) -> Option<Arc<TracePlan>> {
         self.plans().iter().find(|plan| plan.generation == generation).cloned()
     }
 
@@ -179,13 +183,13 @@ impl FunctionObserver for TraceObserver {
 /// A trace on one worker, in one generation.
 struct WorkerSession {
     trace: Arc<LiveTrace>,
-    plan: Arc<Plan>,
+    plan: Arc<TracePlan>,
     worker: WorkerId,
     /// Number of the packet in hand.
     packet: AtomicU64,
 }
 
-impl Session for WorkerSession {
+impl TraceSession for WorkerSession {
     fn rule(&self, context: &PacketContext<'_>) -> Option<AppliedRule<'_>> {
         if self.trace.is_over() || !self.trace.scope.fits(context) {
             return None;
@@ -207,7 +211,7 @@ impl Session for WorkerSession {
                 return;
             }
             if before + 1 == self.trace.most {
-                self.trace.end(Some(EndReason::Packets));
+                self.trace.end(Some(TraceEndReason::Packets));
             }
         }
         if !context.again {
@@ -218,7 +222,7 @@ impl Session for WorkerSession {
         }
         let packet = self.packet.load(Ordering::Relaxed);
         if outcome.alerts > 0 {
-            self.trace.reports.send(Report::Alerts(packet, outcome.alerts));
+            self.trace.reports.send(TraceReport::Alerts(packet, outcome.alerts));
         }
         for attempt in outcome.attempts {
             let live = Some(LiveOrigin {
@@ -228,12 +232,12 @@ impl Session for WorkerSession {
                 flow_id: context.flow.map(|flow| flow.id),
                 rule: asked.rule.signature().map(|s| s.id.to_string()).unwrap_or_default(),
             });
-            self.trace.reports.send(Report::Attempt(Attempt { packet, live, ..attempt }));
+            self.trace.reports.send(TraceReport::Attempt(Attempt { packet, live, ..attempt }));
         }
     }
 
     fn fail(&self, panicked: &Panicked) {
-        self.trace.end(Some(EndReason::Failed(panicked.to_string())));
+        self.trace.end(Some(TraceEndReason::Failed(panicked.to_string())));
     }
 }
 
@@ -245,11 +249,11 @@ mod tests {
     fn what_nobody_collects_is_counted_and_waited_for_by_nobody() {
         let (reports, from) = Reports::open();
         for packet in 0..ATTEMPTS_WAITING as u64 + 7 {
-            reports.send(Report::Alerts(packet, 1));
+            reports.send(TraceReport::Alerts(packet, 1));
         }
         assert_eq!(reports.lost.load(Ordering::Relaxed), 7);
         assert_eq!(from.try_iter().count(), ATTEMPTS_WAITING);
-        reports.send(Report::Alerts(0, 1));
+        reports.send(TraceReport::Alerts(0, 1));
         assert_eq!((from.try_iter().count(), reports.lost.load(Ordering::Relaxed)), (1, 7));
     }
 }

@@ -16,11 +16,11 @@ use bartizan_base::TenantId;
 use bartizan_config::policy::did_you_mean;
 use bartizan_dataplane::driver::Control;
 use bartizan_dataplane::driver::inquiry::{Collector, FlowsWanted, Question};
-use bartizan_detect::explain::trace::{Summary, Trace};
+use bartizan_detect::explain::trace::{AttemptSummary, Trace};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::observers::{FunctionObserver, Observers};
-use live::{EndReason, LiveTrace, Report, Scope, TraceObserver};
-use plan::{NoRule, Plan};
+use live::{LiveTrace, TraceEndReason, TraceObserver, TraceReport, TraceScope};
+use plan::{NoRule, TracePlan};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,12 +120,12 @@ pub struct TraceCounters {
 pub struct Traces {
     control: Arc<Control>,
     keywords: Keywords,
-    state: Mutex<State>,
+    state: Mutex<TraceRegistry>,
     /// The counters.
     pub counters: TraceCounters,
 }
 
-struct State {
+struct TraceRegistry {
     /// The chains that run, or that workers are about to enter.
     chains: Arc<Chains>,
     /// Numbers of the tenants, by name.
@@ -141,7 +141,7 @@ impl Traces {
         chains: &Arc<Chains>,
         tenants: Vec<(String, TenantId)>,
     ) -> Self {
-        let state = State { chains: Arc::clone(chains), tenants, active: Vec::new() };
+        let state = TraceRegistry { chains: Arc::clone(chains), tenants, active: Vec::new() };
         Traces {
             control: Arc::clone(control),
             keywords,
@@ -156,9 +156,9 @@ impl Traces {
         (state.chains, state.tenants) = (Arc::clone(chains), tenants);
         for trace in &state.active {
             let Some(rule) = trace.all_plans().last().map(|plan| plan.wanted) else { continue };
-            match Plan::new(chains, rule, &self.keywords) {
+            match TracePlan::new(chains, rule, &self.keywords) {
                 Ok(plan) => trace.enter(plan),
-                Err(why) => trace.end(Some(EndReason::RuleGone(chains.generation, why_not(rule, &why)))),
+                Err(why) => trace.end(Some(TraceEndReason::RuleGone(chains.generation, why_not(rule, &why)))),
             }
         }
     }
@@ -176,7 +176,7 @@ impl Traces {
     ) -> Result<TraceAnswer, TraceError> {
         let (trace, from, begun) = self.begin(wanted)?;
         let ends = TraceGuard(self, &trace);
-        let mut summary = Summary::keeping(wanted.attempts);
+        let mut summary = AttemptSummary::keeping(wanted.attempts);
         let (ended, reason) = collect(&trace, &from, (wanted, client), &mut summary);
         drop(ends);
         let late_workers = late(begun);
@@ -203,7 +203,7 @@ impl Traces {
     fn begin(
         &self,
         wanted: &TraceRequest,
-    ) -> Result<(Arc<LiveTrace>, Receiver<Report>, Collector), TraceError> {
+    ) -> Result<(Arc<LiveTrace>, Receiver<TraceReport>, Collector), TraceError> {
         let mut state = lock(&self.state);
         let other = TraceError::Other;
         if state.active.len() >= TRACES_MAX {
@@ -213,8 +213,8 @@ impl Traces {
             )));
         }
         let tenant = wanted.tenant.as_deref().map(|name| tenant(&state.tenants, name));
-        let scope = Scope { flows: wanted.flows, tenant: tenant.transpose().map_err(other)? };
-        let plan = Plan::new(&state.chains, wanted.rule, &self.keywords).map_err(|why| {
+        let scope = TraceScope { flows: wanted.flows, tenant: tenant.transpose().map_err(other)? };
+        let plan = TracePlan::new(&state.chains, wanted.rule, &self.keywords).map_err(|why| {
             let said = why_not(wanted.rule, &why);
             match why {
                 NoRule::Unknown(..) => TraceError::Unknown(said),
@@ -234,7 +234,7 @@ impl Traces {
 
     /// Puts the active traces around detection on the workers. `None`: their queues of queries are full; an
     /// ended trace evaluates nothing there any more, and is removed with the next change or generation.
-    fn install(&self, state: &State) -> Option<Collector> {
+    fn install(&self, state: &TraceRegistry) -> Option<Collector> {
         let observer =
             |trace: &Arc<LiveTrace>| Arc::new(TraceObserver(Arc::clone(trace))) as Arc<dyn FunctionObserver>;
         let observers = Observers::new(state.active.iter().map(observer).collect());
@@ -275,9 +275,9 @@ fn tenant(known: &[(String, TenantId)], name: &str) -> Result<TenantId, String> 
 /// Takes reports until a trace has ended. Returns the reason, as a word and a sentence.
 fn collect(
     trace: &LiveTrace,
-    from: &Receiver<Report>,
+    from: &Receiver<TraceReport>,
     (wanted, client): (&TraceRequest, &dyn Fn() -> ClientState),
-    summary: &mut Summary,
+    summary: &mut AttemptSummary,
 ) -> (&'static str, String) {
     let end = Instant::now() + wanted.time;
     let mut looked = Instant::now();
@@ -306,23 +306,25 @@ fn collect(
     }
 }
 
-fn words(end: Option<EndReason>) -> (&'static str, String) {
+fn words(end: Option<TraceEndReason>) -> (&'static str, String) {
     match end {
-        Some(EndReason::Packets) => {
+        Some(TraceEndReason::Packets) => {
             ("packets", "the rule's head has held for as many packets as were asked for".to_owned())
         }
-        Some(EndReason::RuleGone(generation, why)) => {
+        Some(TraceEndReason::RuleGone(generation, why)) => {
             ("rule_gone", format!("generation {} does not have the rule: {why}", generation.0))
         }
-        Some(EndReason::Failed(what)) => ("failed", format!("tracing broke off, {what}: please report this")),
+        Some(TraceEndReason::Failed(what)) => {
+            ("failed", format!("tracing broke off, {what}: please report this"))
+        }
         None => ("shutdown", "the trace was ended".to_owned()),
     }
 }
 
-fn add(summary: &mut Summary, report: Report) {
+fn add(summary: &mut AttemptSummary, report: TraceReport) {
     match report {
-        Report::Attempt(attempt) => summary.add(attempt),
-        Report::Alerts(packet, alerts) => summary.add_alerts(packet, alerts),
+        TraceReport::Attempt(attempt) => summary.add(attempt),
+        TraceReport::Alerts(packet, alerts) => summary.add_alerts(packet, alerts),
     }
 }
 

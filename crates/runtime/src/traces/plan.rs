@@ -2,7 +2,7 @@
 //! The rule of a trace in a generation: the rule set that has it, and the classes of flows that use it.
 
 use crate::load;
-use bartizan_base::{Generation, Settings};
+use bartizan_base::{Generation, SettingsMap};
 use bartizan_detect::builder::Origin;
 use bartizan_detect::explain::trace::{AppliedRule, TracedRule};
 use bartizan_detect::ruleset::{RuleSet, origins};
@@ -58,7 +58,7 @@ pub struct Keywords {
     /// The base that rules are compiled with.
     pub base: Arc<load::Base>,
     /// The settings that rules are compiled with.
-    pub settings: Settings,
+    pub settings: SettingsMap,
 }
 
 impl Keywords {
@@ -73,7 +73,7 @@ impl Keywords {
 }
 
 /// The traced rule of each rule set of a generation.
-pub struct Plan {
+pub struct TracePlan {
     /// The requested rule.
     pub wanted: RuleNumber,
     /// The generation.
@@ -83,7 +83,7 @@ pub struct Plan {
     rules: Vec<Option<Arc<TracedRule>>>,
 }
 
-impl Plan {
+impl TracePlan {
     /// Finds the rule in the rule sets of a generation.
     pub fn new(chains: &Chains, rule: RuleNumber, keywords: &Keywords) -> Result<Self, NoRule> {
         let sets = chains.functions.iter().find_map(|function| SetsInUse::of(function.as_ref()));
@@ -98,7 +98,7 @@ impl Plan {
                 let (count, nearest) = nearest(sets.sets(), rule.sid);
                 Err(NoRule::Unknown(count, nearest))
             }
-            1 => Ok(Plan { wanted: rule, generation: chains.generation, sets, rules }),
+            1 => Ok(TracePlan { wanted: rule, generation: chains.generation, sets, rules }),
             _ => Err(NoRule::Ambiguous(gids.iter().map(|gid| format!("{gid}:{}", rule.sid)).collect())),
         }
     }

@@ -13,11 +13,11 @@
 use super::Intake;
 use super::joined::Joined;
 use crate::chain::Chains;
-use crate::context::Context;
+use crate::context::FrameContext;
 use crate::frame::Frame;
-use crate::identity::Whence;
+use crate::identity::PacketOrigin;
 use crate::normaliser;
-use crate::record::{Fate, Occasion};
+use crate::record::{EventContext, PacketVerdict};
 use crate::settings::EngineSettings;
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, TenantId, Timestamp, Verdict};
 use bartizan_flow::EspFlows;
@@ -73,7 +73,7 @@ impl Intake {
         }
         // A fragment has no ports, and no SPI.
         let esp_flows = EspFlows::default();
-        let whence = Whence { tenant, link: frame.link, arrived_by: self.arrived_by, esp_flows };
+        let whence = PacketOrigin { tenant, link: frame.link, arrived_by: self.arrived_by, esp_flows };
         let Some((key, fragment)) = fragment_of(settings, &whence, bytes, packet) else {
             return refused(Reason::Defrag);
         };
@@ -112,7 +112,7 @@ impl Intake {
     /// with the frame; an incomplete one holds the frame.
     pub fn settle(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         chains: &Chains,
         frame: &Frame<'_>,
         decision: Decision,
@@ -158,7 +158,7 @@ impl Intake {
     /// checksum of an outer tunnel header that the sender left to hardware.
     fn attach(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         datagram: DatagramId,
         frame: &Frame<'_>,
     ) -> Result<Attached, Reason> {
@@ -175,7 +175,7 @@ impl Intake {
             cx.leaving.reuse(change);
         }
         let attached = if fits {
-            let note = Note::of(frame, self.arrived_by).to_bytes();
+            let note = HeldFrameMeta::of(frame, self.arrived_by).to_bytes();
             self.defrag.attach(datagram, &note, bytes, frame.now).map_err(|reason| reason.reason())
         } else {
             self.defrag.refuse(datagram);
@@ -198,13 +198,13 @@ impl Intake {
     }
 
     /// Refuses the datagrams of a frame that cannot be handed over.
-    pub fn unsettle(&mut self, cx: &mut Context<'_>, chains: &Chains, joined: Joined) {
+    pub fn unsettle(&mut self, cx: &mut FrameContext<'_>, chains: &Chains, joined: Joined) {
         joined.whole.into_iter().flatten().chain(joined.waiting).for_each(|id| self.defrag.refuse(id));
         self.discard(cx, chains, Reason::HandOverRing.into_decision());
     }
 
     /// Counts and records the held frames that are dropped; those of evicted datagrams have their own reason.
-    pub fn discard(&mut self, cx: &mut Context<'_>, chains: &Chains, decision: Decision) {
+    pub fn discard(&mut self, cx: &mut FrameContext<'_>, chains: &Chains, decision: Decision) {
         if !self.defrag.has_discarded() {
             return;
         }
@@ -219,7 +219,7 @@ impl Intake {
                 },
             };
             let (note, frame) = bytes.split_at_checked(length).unwrap_or_default();
-            let frame = Note::from_bytes(note).frame(frame);
+            let frame = HeldFrameMeta::from_bytes(note).frame(frame);
             self.record_refused(cx, chains, &frame, decision);
             cx.decided(&decision);
         }
@@ -227,13 +227,13 @@ impl Intake {
     }
 
     /// Gives up fragments that have timed out.
-    pub fn expire_fragments(&mut self, cx: &mut Context<'_>, chains: &Chains, now: Timestamp) {
+    pub fn expire_fragments(&mut self, cx: &mut FrameContext<'_>, chains: &Chains, now: Timestamp) {
         self.forget_fragments(now);
         self.discard(cx, chains, Reason::Defrag.into_decision());
     }
 
     /// Gives up all held fragments.
-    pub fn discard_all(&mut self, cx: &mut Context<'_>, chains: &Chains) {
+    pub fn discard_all(&mut self, cx: &mut FrameContext<'_>, chains: &Chains) {
         self.defrag.clear();
         self.discard(cx, chains, Reason::Defrag.into_decision());
     }
@@ -241,14 +241,14 @@ impl Intake {
     /// The next frame of a datagram that may leave: the port on which it arrived, and its time.
     pub fn take_released(&mut self, bytes: &mut Vec<u8>) -> Option<(u32, Timestamp)> {
         let length = self.defrag.pop_outgoing(bytes)?;
-        let note = Note::from_bytes(bytes.get(..length).unwrap_or_default());
+        let note = HeldFrameMeta::from_bytes(bytes.get(..length).unwrap_or_default());
         bytes.drain(..length);
         Some((note.arrived_by, note.now))
     }
 
     fn refuse_frame(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         chains: &Chains,
         frame: &Frame<'_>,
         reason: Reason,
@@ -261,18 +261,23 @@ impl Intake {
     /// Records that a frame is dropped.
     fn record_refused(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         chains: &Chains,
         frame: &Frame<'_>,
         decision: Decision,
     ) {
         self.occasion_of(chains, frame, |occasion| {
-            cx.recorder.refused(occasion, None, &Fate { decision, reject: None }, &[]);
+            cx.recorder.refused(occasion, None, &PacketVerdict { decision, reject: None }, &[]);
         });
     }
 
     /// Decodes the outermost packet of a held frame again, to record the decision on it.
-    pub fn occasion_of(&mut self, chains: &Chains, frame: &Frame<'_>, record: impl FnOnce(&Occasion<'_>)) {
+    pub fn occasion_of(
+        &mut self,
+        chains: &Chains,
+        frame: &Frame<'_>,
+        record: impl FnOnce(&EventContext<'_>),
+    ) {
         let mut output = DecodeOutput::new();
         // The frame was counted when it arrived.
         let counters = self.decoder.counters().clone();
@@ -280,7 +285,7 @@ impl Intake {
         *self.decoder.counters_mut() = counters;
         let Some(packet) = output.outer() else { return };
         let view = PacketView::new(frame.bytes, packet);
-        record(&Occasion::of(&view, frame.number, frame.now, chains.generation));
+        record(&EventContext::of(&view, frame.number, frame.now, chains.generation));
     }
 }
 
@@ -311,7 +316,7 @@ impl IntoDecision for Reason {
 
 /// The data of a held frame: all of [`Frame`] but the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Note {
+struct HeldFrameMeta {
     now: Timestamp,
     number: Option<u64>,
     wire_len: u32,
@@ -320,12 +325,12 @@ struct Note {
     link: LinkId,
 }
 
-impl Note {
+impl HeldFrameMeta {
     const LEN: usize = 32;
 
-    const fn of(frame: &Frame<'_>, arrived_by: u32) -> Note {
+    const fn of(frame: &Frame<'_>, arrived_by: u32) -> HeldFrameMeta {
         let Frame { now, bytes: _, wire_len, link_type, link, number } = *frame;
-        Note { now, number, wire_len, arrived_by, link_type, link }
+        HeldFrameMeta { now, number, wire_len, arrived_by, link_type, link }
     }
 
     fn to_bytes(self) -> [u8; Self::LEN] {
@@ -343,13 +348,13 @@ impl Note {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8]) -> Note {
+    fn from_bytes(bytes: &[u8]) -> HeldFrameMeta {
         let word = |at: usize| -> u32 {
             let part = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
             part.map_or(0, |part| u32::from_le_bytes(*part))
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at.saturating_add(4))) << 32;
-        Note {
+        HeldFrameMeta {
             now: Timestamp::from_nanos(long(0)),
             // Frames of a capture count from 1.
             number: Some(long(8)).filter(|number| *number != 0),
@@ -361,7 +366,7 @@ impl Note {
     }
 
     const fn frame(self, bytes: &[u8]) -> Frame<'_> {
-        let Note { now, number, wire_len, arrived_by: _, link_type, link } = self;
+        let HeldFrameMeta { now, number, wire_len, arrived_by: _, link_type, link } = self;
         Frame { now, bytes, wire_len, link_type, link, number }
     }
 }
@@ -378,7 +383,7 @@ fn path_of(arrived_by: u32, view: &PacketView<'_>) -> [u64; 2] {
 
 fn fragment_of<'b>(
     settings: &EngineSettings,
-    whence: &Whence,
+    whence: &PacketOrigin,
     bytes: &'b [u8],
     packet: &'b Decoded,
 ) -> Option<(FragmentKey, Fragment<'b>)> {
@@ -443,7 +448,7 @@ mod tests {
 
     #[test]
     fn a_note_comes_back_as_it_was() {
-        let note = Note {
+        let note = HeldFrameMeta {
             now: Timestamp::from_nanos(1 << 60 | 5),
             number: Some(1 << 40),
             wire_len: 70_000,
@@ -451,8 +456,8 @@ mod tests {
             link_type: LinkType::ETHERNET,
             link: LinkId(9),
         };
-        assert_eq!(Note::from_bytes(&note.to_bytes()), note);
-        let none = Note { number: None, ..note };
-        assert_eq!(Note::from_bytes(&none.to_bytes()), none);
+        assert_eq!(HeldFrameMeta::from_bytes(&note.to_bytes()), note);
+        let none = HeldFrameMeta { number: None, ..note };
+        assert_eq!(HeldFrameMeta::from_bytes(&none.to_bytes()), none);
     }
 }

@@ -6,7 +6,7 @@
 //! unknown: they are answered unless their frame is a broadcast as well, as it is on the receiver's own link.
 
 use super::{NormaliserCounters, l4_checksum, put_checksum};
-use bartizan_packet::{Decoded, InternetChecksum, Network, PacketView, TcpFlags, Transport};
+use bartizan_packet::{Decoded, InternetChecksum, Network, PacketView, TcpFlags, TransportLayer};
 use core::net::IpAddr;
 
 /// The reason why a rejected packet is not answered.
@@ -95,12 +95,12 @@ fn silence(view: &PacketView<'_>) -> Option<Silence> {
         _ if to_group || !is_host(dst) => Some(Silence::Group),
         _ if from_group || !is_host(src) => Some(Silence::NoHost),
         _ if is_later_fragment => Some(Silence::Fragment),
-        Transport::Tcp(tcp) if tcp.flags.contains(TcpFlags::RST) => Some(Silence::Reset),
-        Transport::Icmp(_) if packet.is_icmpv4_error() => Some(Silence::IcmpError),
-        Transport::Icmpv6(icmp) if icmp.kind < 128 || icmp.kind == ICMPV6_REDIRECT => {
+        TransportLayer::Tcp(tcp) if tcp.flags.contains(TcpFlags::RST) => Some(Silence::Reset),
+        TransportLayer::Icmp(_) if packet.is_icmpv4_error() => Some(Silence::IcmpError),
+        TransportLayer::Icmpv6(icmp) if icmp.kind < 128 || icmp.kind == ICMPV6_REDIRECT => {
             Some(Silence::IcmpError)
         }
-        Transport::Icmp(_) | Transport::Icmpv6(_) => None,
+        TransportLayer::Icmp(_) | TransportLayer::Icmpv6(_) => None,
         _ if matches!(packet.proto(), Some(1 | 58)) => Some(Silence::IcmpError),
         _ => None,
     }
@@ -125,7 +125,7 @@ fn answer(view: &PacketView<'_>) -> Option<Vec<u8>> {
     let packet = view.decoded();
     let (src, dst) = (packet.src()?, packet.dst()?);
     let (protocol, body) = match &packet.transport {
-        Transport::Tcp(tcp) => (6, reset(view, tcp, src, dst)?),
+        TransportLayer::Tcp(tcp) => (6, reset(view, tcp, src, dst)?),
         _ => unreachable_message(view, src, dst)?,
     };
     let mut frame = link_header(view, packet)?;
@@ -335,7 +335,7 @@ mod tests {
         decode(&made, |view| {
             assert_eq!(view.ip_checksum_ok(), Some(true));
             assert_eq!(view.l4_checksum_ok(), Some(true));
-            let Transport::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
+            let TransportLayer::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
             assert_eq!((tcp.sport, tcp.dport, tcp.ack), (80, 0x1000, 10));
             assert_eq!(tcp.flags, TcpFlags::RST | TcpFlags::ACK);
             assert_eq!(view.mac_addresses(), Some(([2; 6], [4; 6])));
@@ -355,7 +355,8 @@ mod tests {
             decode(&frame, |view| made = rejection(view, &mut counters).unwrap());
             decode(&made, |view| {
                 assert_eq!(view.l4_checksum_ok(), Some(true));
-                let (Transport::Icmp(icmp) | Transport::Icmpv6(icmp)) = &view.decoded().transport else {
+                let (TransportLayer::Icmp(icmp) | TransportLayer::Icmpv6(icmp)) = &view.decoded().transport
+                else {
                     panic!("no ICMP")
                 };
                 assert_eq!((icmp.kind, icmp.code), (kind, code));

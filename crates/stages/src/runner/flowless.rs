@@ -4,18 +4,18 @@
 
 use super::Runner;
 use super::functions::is_would_be;
-use super::lifecycle::{Fallen, Said, Wanting, fate_without};
-use super::sight::{Hands, Sight, context};
+use super::lifecycle::{Checkpoint, FailedFunction, Wanting, fate_without};
+use super::sight::{FunctionInputs, FunctionOutputs, context};
 use crate::account::UNKNOWN;
-use crate::chain::Matches;
-use crate::context::Context;
-use crate::identity::Whence;
+use crate::chain::HeaderRuleMatches;
+use crate::context::FrameContext;
+use crate::identity::PacketOrigin;
 use crate::notice::QuotaKind;
-use crate::record::{Entry, Fate, Occasion};
+use crate::record::{Entry, EventContext, PacketVerdict};
 use bartizan_base::{Decision, Fid, Path, TenantId, Timestamp};
 use bartizan_function::contain::contained;
 use bartizan_function::header::header_of_packet;
-use bartizan_function::{Function, Model, Notes};
+use bartizan_function::{ChainResults, Function, FunctionModel};
 use bartizan_packet::{Decoded, PacketView};
 use std::sync::Arc;
 
@@ -23,16 +23,17 @@ use std::sync::Arc;
 struct AloneClass<'a> {
     fid: Fid,
     /// The rules of packet filters that the packet matches.
-    matches: &'a Matches,
+    matches: &'a HeaderRuleMatches,
     /// Selects the functions that judge the packet.
     judges: &'a dyn Fn(&dyn Function) -> bool,
 }
 
 impl Runner {
     /// The class of a packet without a flow, by its own header.
-    pub fn class_of(&self, whence: &Whence, packet: &Decoded, now: Timestamp) -> Fid {
+    pub fn class_of(&self, whence: &PacketOrigin, packet: &Decoded, now: Timestamp) -> Fid {
         let header = header_of_packet(packet, whence.tenant, whence.link);
-        let class = header.map(|header| self.chains.classifier.classify(&header, now, &mut Matches::new()));
+        let class =
+            header.map(|header| self.chains.classifier.classify(&header, now, &mut HeaderRuleMatches::new()));
         class.map_or(UNKNOWN, |class| class.fid)
     }
 
@@ -42,21 +43,21 @@ impl Runner {
     /// datagram is that of its last fragment.
     pub fn without_flow(
         &mut self,
-        cx: &mut Context<'_>,
-        whence: &Whence,
-        (view, occasion): (&PacketView<'_>, &Occasion<'_>),
+        cx: &mut FrameContext<'_>,
+        whence: &PacketOrigin,
+        (view, occasion): (&PacketView<'_>, &EventContext<'_>),
     ) -> Decision {
         let chains = Arc::clone(&self.chains);
         let packet = view.decoded();
         // The packet's own header decides, even for an ICMP error about an unknown flow: the quoted packet
         // can be forged.
-        let mut matches = Matches::new();
+        let mut matches = HeaderRuleMatches::new();
         let header = header_of_packet(packet, whence.tenant, whence.link);
         let class = header.map(|header| chains.classifier.classify(&header, occasion.now, &mut matches));
         let headers = class.is_some() && !packet.is_fragment();
         let judges = |function: &dyn Function| {
             class.is_none_or(|class| class.path.contains(function.id()))
-                && (headers || function.spec().model == Model::Payload)
+                && (headers || function.spec().model == FunctionModel::Payload)
         };
         let fid = class.map(|c| c.fid).unwrap_or_default();
         cx.account.fid = class.map_or(UNKNOWN, |class| class.fid);
@@ -68,9 +69,9 @@ impl Runner {
     /// for a packet without a flow.
     pub fn payload_alone(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &Entry,
-        (view, occasion): (&PacketView<'_>, &Occasion<'_>),
+        (view, occasion): (&PacketView<'_>, &EventContext<'_>),
     ) -> Decision {
         let own = self.chains.payload_part(entry.path);
         let matches = entry.ext.matches.clone();
@@ -83,9 +84,9 @@ impl Runner {
     /// Calls functions for a packet without its flow. `judges` selects the functions.
     fn judge_alone(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         tenant: TenantId,
-        (view, occasion): (&PacketView<'_>, &Occasion<'_>),
+        (view, occasion): (&PacketView<'_>, &EventContext<'_>),
         class: &AloneClass<'_>,
     ) -> Decision {
         let &AloneClass { fid, matches, judges } = class;
@@ -93,7 +94,7 @@ impl Runner {
         let packet = view.decoded();
         let related = packet.about().map(|_| false);
         let waits = packet.is_fragment() && cx.settings.defrag.hold && chains.enforces_something();
-        let mut notes = Notes { fid, tenant, related, waits, matches, ..Notes::default() };
+        let mut notes = ChainResults { fid, tenant, related, waits, matches, ..ChainResults::default() };
         let mut reject = None;
         self.findings.clear();
         self.edits.clear();
@@ -116,8 +117,8 @@ impl Runner {
             }
             let Some(worker) = self.states.get_mut(usize::from(id.0)) else { continue };
             let (mut slot, mut staged) = (None, 0);
-            let said = Said::before(&self.findings, &self.edits, reject);
-            let hands = Hands {
+            let said = Checkpoint::before(&self.findings, &self.edits, reject);
+            let hands = FunctionOutputs {
                 worker,
                 slot: &mut slot,
                 staged: &mut staged,
@@ -125,11 +126,12 @@ impl Runner {
                 findings: &mut self.findings,
                 edits: &mut self.edits,
             };
-            let mut context = context(Sight::of(occasion, None, &[]), &notes, hands, cx.settings.prevention);
+            let mut context =
+                context(FunctionInputs::of(occasion, None, &[]), &notes, hands, cx.settings.prevention);
             let called = contained(|| {
                 let decision = function.packet(&mut context);
                 match function.spec().model {
-                    Model::Payload => decision.strictest(function.payload(&mut context)),
+                    FunctionModel::Payload => decision.strictest(function.payload(&mut context)),
                     _ => decision,
                 }
             });
@@ -137,13 +139,17 @@ impl Runner {
                 said.restore(&mut self.findings, &mut self.edits, &mut reject);
                 self.lifecycle.leave(id);
                 let fate = fate_without(&chains, id, (cx.settings.prevention, fid));
-                self.fallen.push(Fallen { id, panicked, would_refuse: is_would_be(&notes.decision, &fate) });
+                self.fallen.push(FailedFunction {
+                    id,
+                    panicked,
+                    would_refuse: is_would_be(&notes.decision, &fate),
+                });
                 fate
             });
             notes.decision = notes.decision.strictest(decision);
         }
         self.settle_fallen(cx, occasion, None);
-        let fate = Fate { decision: notes.decision, reject };
+        let fate = PacketVerdict { decision: notes.decision, reject };
         for finding in self.findings.iter().filter(|finding| finding.action.is_alert()) {
             cx.account.alert(finding.action);
             if !chains.quotas.writes_alert(tenant, occasion.now) {

@@ -3,26 +3,26 @@
 //! payload halves; records their findings.
 
 use super::Runner;
-use super::in_hand::{Detection, InHand, PacketHandling, PayloadScope};
-use super::lifecycle::{Fallen, Said, clear, fate_without};
+use super::in_hand::{Detection, PacketHandling, PacketInspection, PayloadScope};
+use super::lifecycle::{Checkpoint, FailedFunction, clear, fate_without};
 use super::parts::{FlowParts, view};
-use super::sight::{Hands, Sight, context};
+use super::sight::{FunctionInputs, FunctionOutputs, context};
 use crate::chain::Enforcement;
-use crate::context::Context;
+use crate::context::FrameContext;
 use crate::leaving::{has_multipath_to_clear, has_urgent_to_clear, restore};
 use crate::normaliser::{self, Resize};
 use crate::notice::QuotaKind;
-use crate::record::{Cause, Entry, Fate, Occasion};
+use crate::record::{Cause, Entry, EventContext, PacketVerdict};
 use crate::settings::EngineSettings;
-use crate::standing::Done;
-use bartizan_applayer::flow::{AppLayer, AppSummary, Hold};
+use crate::standing::ChainCompletion;
+use bartizan_applayer::flow::{AppLayer, AppSummary, HoldDecision};
 use bartizan_base::{Decision, Direction, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent};
 use bartizan_function::contain::contained;
-use bartizan_function::{Below, FindingAction, Notes, Together};
-use bartizan_offload::Stays;
-use bartizan_packet::{Decoded, PacketFlags, PacketView, TcpFlags, Transport};
+use bartizan_function::{ChainResults, FindingAction, OffloadRequirement, Together};
+use bartizan_offload::OffloadDenied;
+use bartizan_packet::{Decoded, PacketFlags, PacketView, TcpFlags, TransportLayer};
 use smallvec::SmallVec;
 
 impl Runner {
@@ -31,9 +31,9 @@ impl Runner {
     /// table.
     pub fn functions(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         tcp: Option<&Outcome>,
         events: &[StreamEvent],
         handling: PacketHandling,
@@ -46,7 +46,7 @@ impl Runner {
         let stream = entry.ext.streams.as_deref().map(|pair| pair.stream(occasion.direction));
         let decision = if stream.is_some_and(|stream| restore(packet, stream, &mut bytes)) {
             let packet = PacketView::new(&bytes, packet.decoded());
-            let occasion = Occasion { cause: Cause::Packet(&packet), ..*occasion };
+            let occasion = EventContext { cause: Cause::Packet(&packet), ..*occasion };
             let handling = PacketHandling { restored: true, ..handling };
             self.functions_on(cx, entry, &occasion, tcp, events, handling)
         } else {
@@ -58,9 +58,9 @@ impl Runner {
 
     fn functions_on(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         tcp: Option<&Outcome>,
         events: &[StreamEvent],
         handling: PacketHandling,
@@ -93,23 +93,23 @@ impl Runner {
     /// Collects the state of a flow for a packet.
     fn take_up<'h>(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        occasion: &Occasion<'h>,
+        occasion: &EventContext<'h>,
         tcp: Option<&'h Outcome>,
         events: &'h [StreamEvent],
         handling: PacketHandling,
-    ) -> InHand<'h> {
+    ) -> PacketInspection<'h> {
         cx.account.fid = entry.fid;
         self.findings.clear();
         self.edits.clear();
-        let mut notes = Notes {
+        let mut notes = ChainResults {
             tcp,
             fid: entry.fid,
             tenant: entry.key().tenant(),
             related: handling.related,
             decision: entry.ext.standing.goes_on(),
-            ..Notes::default()
+            ..ChainResults::default()
         };
         if let Some((outcome, reason)) = unexplained(cx.settings, tcp, handling)
             && self.protects(entry, occasion, outcome)
@@ -125,7 +125,7 @@ impl Runner {
         }
         self.renew_slots(&mut entry.ext);
         let parts = FlowParts::take(&mut entry.ext);
-        InHand {
+        PacketInspection {
             occasion: *occasion,
             tcp,
             events,
@@ -144,7 +144,7 @@ impl Runner {
     /// that judge by headers decide, as they do over captures and at levels below. What may open another
     /// connection of these ports stays with the engine while payload functions judge new ones. A policy on
     /// urgent data holds behind every chain that is not empty.
-    fn protects(&self, entry: &Entry, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
+    fn protects(&self, entry: &Entry, occasion: &EventContext<'_>, outcome: &Outcome) -> bool {
         let opens = || occasion.decoded().is_some_and(opens);
         self.chains.wants_payload(entry.path)
             || entry.ext.by_content && opens()
@@ -153,7 +153,12 @@ impl Runner {
 
     /// Queues a segment for the one that follows it, if both may be inspected together. Functions that want
     /// each packet see it now.
-    fn lets_wait(&mut self, cx: &mut Context<'_>, entry: &mut Entry, hand: &mut InHand<'_>) -> bool {
+    fn lets_wait(
+        &mut self,
+        cx: &mut FrameContext<'_>,
+        entry: &mut Entry,
+        hand: &mut PacketInspection<'_>,
+    ) -> bool {
         if hand.notes.decision != Decision::CONTINUE
             || !self.findings.is_empty()
             || !self.may_wait(entry, &hand.occasion, hand.tcp, hand.handling, &hand.parts)
@@ -170,7 +175,7 @@ impl Runner {
         }
         self.wait(cx, entry, &hand.occasion, core::mem::take(&mut hand.parts), hand.handling);
         if !self.findings.is_empty() {
-            let fate = Fate { decision: hand.notes.decision, reject: hand.reject };
+            let fate = PacketVerdict { decision: hand.notes.decision, reject: hand.reject };
             self.record(cx, entry, &hand.occasion, &fate, true);
         }
         true
@@ -180,9 +185,9 @@ impl Runner {
     /// that the flow holds may have changed.
     fn inspect(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        hand: &mut InHand<'_>,
+        hand: &mut PacketInspection<'_>,
         wants_payload: bool,
     ) -> bool {
         let (tcp, handling) = (hand.tcp, hand.handling);
@@ -215,12 +220,12 @@ impl Runner {
     /// queued before it.
     fn read_and_show(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        hand: &mut InHand<'_>,
+        hand: &mut PacketInspection<'_>,
         waiting: Option<Direction>,
     ) {
-        let InHand { tcp, handling, .. } = *hand;
+        let PacketInspection { tcp, handling, .. } = *hand;
         let readable = tcp.map(|o| {
             let mut readable = o.readable;
             waiting.into_iter().for_each(|direction| readable[direction] = true);
@@ -268,14 +273,14 @@ impl Runner {
     /// Notes the changes to the packet before it leaves; if a change is impossible, the packet is dropped.
     fn note_changes(
         &self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        hand: &mut InHand<'_>,
+        hand: &mut PacketInspection<'_>,
         wants_payload: bool,
     ) {
         // A policy that does not enforce refusals changes no packet either.
         let enforces = self.chains.policies().enforcement(entry.fid) == Enforcement::Enforced;
-        let InHand { occasion, tcp, notes, .. } = hand;
+        let PacketInspection { occasion, tcp, notes, .. } = hand;
         let Some(packet) = occasion.packet() else { return };
         let goes_on = notes.decision.verdict.forwards();
         let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && goes_on;
@@ -285,12 +290,12 @@ impl Runner {
             notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
         }
         self.note_resize(cx, entry, hand, enforces);
-        let InHand { occasion, handling, parts, notes, .. } = hand;
+        let PacketInspection { occasion, handling, parts, notes, .. } = hand;
         if !enforces || !notes.decision.verdict.forwards() {
             return;
         }
         if rewrite
-            && let Transport::Tcp(tcp) = &packet.decoded().transport
+            && let TransportLayer::Tcp(tcp) = &packet.decoded().transport
             && let Some(pair) = parts.streams.as_deref()
         {
             let stream = pair.stream(occasion.direction);
@@ -308,8 +313,14 @@ impl Runner {
 
     /// Notes that the packet leaves with another beginning, if the stream engine advises so; if this is
     /// impossible, the packet is dropped.
-    fn note_resize(&self, cx: &mut Context<'_>, entry: &mut Entry, hand: &mut InHand<'_>, enforces: bool) {
-        let InHand { occasion, tcp, handling, parts, notes, .. } = hand;
+    fn note_resize(
+        &self,
+        cx: &mut FrameContext<'_>,
+        entry: &mut Entry,
+        hand: &mut PacketInspection<'_>,
+        enforces: bool,
+    ) {
+        let PacketInspection { occasion, tcp, handling, parts, notes, .. } = hand;
         let (Some(packet), Some(outcome)) = (occasion.packet(), tcp) else { return };
         if !notes.decision.verdict.forwards() || !cx.settings.prevention || handling.spared {
             return;
@@ -334,15 +345,15 @@ impl Runner {
     /// Finishes a packet of a flow: records its findings and frees stream data that is no longer needed.
     fn put_down(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        hand: InHand<'_>,
+        hand: PacketInspection<'_>,
         mut touched: bool,
     ) -> Decision {
-        let InHand { occasion, handling, parts, notes, reject, bypass, .. } = hand;
+        let PacketInspection { occasion, handling, parts, notes, reject, bypass, .. } = hand;
         let decision = notes.decision;
         parts.put_back(&mut entry.ext);
-        self.record(cx, entry, &occasion, &Fate { decision, reject }, handling.inspect);
+        self.record(cx, entry, &occasion, &PacketVerdict { decision, reject }, handling.inspect);
         if let Some(pair) = entry.ext.streams.as_deref_mut() {
             let before = pair.held();
             pair.settle(occasion.direction, occasion.payload(), &mut self.budget);
@@ -373,47 +384,58 @@ impl Runner {
         &self,
         settings: &EngineSettings,
         entry: &Entry,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         parts: &mut FlowParts,
         handling: PacketHandling,
-    ) -> Hold {
+    ) -> HoldDecision {
         if !settings.prevention
             || settings.hold.bytes == 0
             || !handling.inspect
             || occasion.payload().is_empty()
             || !self.chains.waits_for_protocol(entry.path.and_not(self.lifecycle.away()))
         {
-            return Hold::No;
+            return HoldDecision::No;
         }
         let bounds = &settings.hold;
-        parts.app.as_deref_mut().map_or(Hold::No, |app| app.hold(occasion.direction, occasion.now, bounds))
+        parts
+            .app
+            .as_deref_mut()
+            .map_or(HoldDecision::No, |app| app.hold(occasion.direction, occasion.now, bounds))
     }
 
     /// The part of a flow that a level below must be able to judge, so that it forwards nothing which a
     /// function of the path would refuse. Payload functions need every packet on the host.
-    pub fn below(&self, entry: &Entry) -> Below {
+    pub fn below(&self, entry: &Entry) -> OffloadRequirement {
         // The decisions of a function that is away cannot be foreseen.
         if self.chains.wants_payload(entry.path) || !entry.path.and(self.lifecycle.away()).is_empty() {
-            return Below::Judges;
+            return OffloadRequirement::Judges;
         }
         let flow = view(entry, AppSummary::default(), entry.both_seen());
         let needs = |bit: FunctionId| {
             let function = self.chains.function(bit)?;
             let slot = entry.ext.slots.get(usize::from(bit.0))?;
             // A function that panics here sees the next packet and judges that.
-            Some(contained(|| function.below(&flow, entry.fid, &slot.own)).unwrap_or(Below::Judges))
+            Some(
+                contained(|| function.below(&flow, entry.fid, &slot.own))
+                    .unwrap_or(OffloadRequirement::Judges),
+            )
         };
-        entry.path.functions().map(|bit| needs(bit).unwrap_or_default()).max().unwrap_or(Below::Nothing)
+        entry
+            .path
+            .functions()
+            .map(|bit| needs(bit).unwrap_or_default())
+            .max()
+            .unwrap_or(OffloadRequirement::Nothing)
     }
 
     /// The reason why a flow was not offered to a level below.
-    pub fn why_not_offered(&self, entry: &Entry) -> Stays {
-        let decided = entry.ext.standing.is_refused() || self.below(entry) != Below::Judges;
-        if decided { Stays::Short } else { Stays::Judged }
+    pub fn why_not_offered(&self, entry: &Entry) -> OffloadDenied {
+        let decided = entry.ext.standing.is_refused() || self.below(entry) != OffloadRequirement::Judges;
+        if decided { OffloadDenied::Short } else { OffloadDenied::Judged }
     }
 
     /// Runs the header halves, in the order of the path.
-    fn run_headers(&mut self, cx: &Context<'_>, entry: &mut Entry, hand: &mut InHand<'_>) {
+    fn run_headers(&mut self, cx: &FrameContext<'_>, entry: &mut Entry, hand: &mut PacketInspection<'_>) {
         let chains = &self.chains;
         let own = chains.header_part(entry.path);
         if own.is_empty() {
@@ -422,14 +444,14 @@ impl Runner {
         let away = self.lifecycle.away();
         let refusing =
             if own.and(away).is_empty() { Path::EMPTY } else { self.refusing_now(cx, hand, entry.fid) };
-        let InHand { occasion, events, handling, parts, notes, .. } = hand;
+        let PacketInspection { occasion, events, handling, parts, notes, .. } = hand;
         let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
         let flow = view(entry, summary, handling.established);
         let mut path = entry.path;
-        let mut done = Done::default();
+        let mut done = ChainCompletion::default();
         let mut reject = None;
         let mut would_be = None;
-        let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
+        let mut noted = ChainResults { matches: &entry.ext.matches, ..*notes };
         for bit in own.functions() {
             if away.contains(bit) {
                 if refusing.contains(bit) {
@@ -442,9 +464,9 @@ impl Runner {
             let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
                 continue;
             };
-            let said = Said::before(&self.findings, &self.edits, reject);
-            let sight = Sight::of(occasion, Some(&flow), events);
-            let hands = Hands::of(state, slot, &mut reject, (&mut self.findings, &mut self.edits));
+            let said = Checkpoint::before(&self.findings, &self.edits, reject);
+            let sight = FunctionInputs::of(occasion, Some(&flow), events);
+            let hands = FunctionOutputs::of(state, slot, &mut reject, (&mut self.findings, &mut self.edits));
             let mut context = context(sight, &noted, hands, cx.settings.prevention);
             let called = contained(|| function.packet(&mut context));
             let fell = called.is_err();
@@ -453,7 +475,7 @@ impl Runner {
                 clear(slot);
                 self.lifecycle.leave(bit);
                 let fate = fate_without(chains, bit, (cx.settings.prevention, entry.fid));
-                self.fallen.push(Fallen {
+                self.fallen.push(FailedFunction {
                     id: bit,
                     panicked,
                     would_refuse: is_would_be(&noted.decision, &fate),
@@ -490,18 +512,18 @@ impl Runner {
     /// Records the events of the packet.
     fn record(
         &self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        occasion: &Occasion<'_>,
-        fate: &Fate,
+        occasion: &EventContext<'_>,
+        fate: &PacketVerdict,
         inspected: bool,
     ) {
         let findings = &self.findings;
         let variables = findings.iter().map(|finding| &*finding.variables).find(|set| !set.is_empty());
-        let occasion = &Occasion { variables: variables.unwrap_or_default(), ..*occasion };
+        let occasion = &EventContext { variables: variables.unwrap_or_default(), ..*occasion };
         let decision = &fate.decision;
         // A packet that a staged policy forwards is recorded as forwarded.
-        let goes_on = Fate::from(Decision::CONTINUE);
+        let goes_on = PacketVerdict::from(Decision::CONTINUE);
         let shown = if decision.verdict.forwards() || cx.enforces(&self.chains) { fate } else { &goes_on };
         let readers = if inspected { self.chains.payload_part(entry.path) } else { Path::EMPTY };
         if findings.iter().any(|f| f.action.is_alert()) {
@@ -659,14 +681,14 @@ pub const fn verdict_of(policy: ExceptionPolicy) -> Verdict {
 }
 
 /// Applies the result of holding to the flow and returns the decision on the packet, if it is refused.
-fn held(settings: &EngineSettings, entry: &mut Entry, hold: Hold) -> Option<Decision> {
+fn held(settings: &EngineSettings, entry: &mut Entry, hold: HoldDecision) -> Option<Decision> {
     let refused = Decision::refuse(Verdict::Drop, Reason::ProtocolOpen, FunctionId::ENGINE);
     match hold {
-        Hold::Yes => Some(refused),
-        Hold::Over if settings.hold_refuses => {
+        HoldDecision::Yes => Some(refused),
+        HoldDecision::Over if settings.hold_refuses => {
             entry.ext.standing.refuse_by_exception(&refused);
             Some(refused)
         }
-        Hold::Over | Hold::No => None,
+        HoldDecision::Over | HoldDecision::No => None,
     }
 }

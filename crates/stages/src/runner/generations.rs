@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 /// Counters by function and name.
-type Counted = BTreeMap<(&'static str, &'static str), u64>;
+type FunctionCounterMap = BTreeMap<(&'static str, &'static str), u64>;
 
 /// Packets counted for rules, by function and name, without rules that counted none. Their number is that of
 /// the operators' rules, so a lookup must not visit all.
@@ -39,9 +39,9 @@ impl CountedRules {
 
 /// Counts and states of earlier generations.
 #[derive(Default)]
-pub struct Past {
+pub struct OldGenerations {
     /// Counters of states that no longer exist.
-    counters: Counted,
+    counters: FunctionCounterMap,
     /// Counters of rules from states that no longer exist; once a generation is entered, only of its rules.
     rules: CountedRules,
     /// States of another generation, for frames that other workers began in that generation.
@@ -51,15 +51,15 @@ pub struct Past {
 }
 
 /// A worker's own generation, while it works in another one.
-pub struct Visit {
+pub struct HomeGeneration {
     chains: Arc<Chains>,
     states: Vec<WorkerState>,
     /// Counts of the other generation's states at the beginning of the visit.
-    before: Counted,
+    before: FunctionCounterMap,
     before_rules: CountedRules,
 }
 
-impl Past {
+impl OldGenerations {
     fn add(&mut self, function: &'static str, name: &'static str, value: u64) {
         // Most rules never count anything.
         if value > 0 {
@@ -154,7 +154,7 @@ impl Runner {
     }
 
     /// Works in another generation until [`Runner::end_visit`]. `None`: that generation is running already.
-    pub fn begin_visit(&mut self, chains: &Arc<Chains>, tally: &mut Tally) -> Option<Visit> {
+    pub fn begin_visit(&mut self, chains: &Arc<Chains>, tally: &mut Tally) -> Option<HomeGeneration> {
         if chains.generation == self.chains.generation {
             return None;
         }
@@ -163,7 +163,7 @@ impl Runner {
             _ => chains.worker_states(),
         };
         // The counts so far are part of the past, or 0.
-        let mut before = Counted::new();
+        let mut before = FunctionCounterMap::new();
         visit(chains, &states, &mut |function, name, value| {
             if value > 0 {
                 before.entry((function, name)).or_insert(value);
@@ -176,7 +176,7 @@ impl Runner {
         tally.enter(chains);
         tally.discount(chains, &states);
         self.past.visiting = true;
-        Some(Visit {
+        Some(HomeGeneration {
             before,
             before_rules,
             chains: core::mem::replace(&mut self.chains, Arc::clone(chains)),
@@ -185,7 +185,7 @@ impl Runner {
     }
 
     /// Returns to the worker's own generation.
-    pub fn end_visit(&mut self, own: Visit, tally: &mut Tally) {
+    pub fn end_visit(&mut self, own: HomeGeneration, tally: &mut Tally) {
         self.past.visiting = false;
         let chains = core::mem::replace(&mut self.chains, own.chains);
         let states = core::mem::replace(&mut self.states, own.states);

@@ -2,19 +2,19 @@
 //! The state of the chain runner for one packet of a flow.
 
 use super::parts::FlowParts;
-use crate::record::Occasion;
+use crate::record::EventContext;
 use crate::settings::EngineSettings;
 use bartizan_applayer::event::EventCode;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_base::{FlowId, FunctionId};
 use bartizan_flow::tcp::{Outcome, StreamEvent, TcpState};
-use bartizan_function::{Notes, RejectTo};
+use bartizan_function::{ChainResults, RejectTo};
 use smallvec::SmallVec;
 
 /// The packet, its flow's parts, and the decision so far.
-pub(super) struct InHand<'h> {
+pub(super) struct PacketInspection<'h> {
     /// The packet; its direction may be swapped.
-    pub occasion: Occasion<'h>,
+    pub occasion: EventContext<'h>,
     /// The result of tracking.
     pub tcp: Option<&'h Outcome>,
     pub events: &'h [StreamEvent],
@@ -22,7 +22,7 @@ pub(super) struct InHand<'h> {
     /// Parts taken out of the flow's entry.
     pub parts: FlowParts,
     /// Results that functions see, among them the decision so far.
-    pub notes: Notes<'h>,
+    pub notes: ChainResults<'h>,
     /// The sides that get an answer if the packet is rejected.
     pub reject: Option<RejectTo>,
     /// The rest of the payload needs no inspection.
@@ -68,7 +68,7 @@ impl PacketHandling {
 /// Whether a packet of the handshake brings data that functions inspect and that its receiver may take at
 /// once, with real receivers (Fast Open, RFC 7413; a server can be configured to take data of any SYN). Rules
 /// for established flows apply to such data.
-pub fn is_shown_early(settings: &EngineSettings, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
+pub fn is_shown_early(settings: &EngineSettings, occasion: &EventContext<'_>, outcome: &Outcome) -> bool {
     settings.has_real_receivers()
         && outcome.stored
         && outcome.state < TcpState::Established
@@ -111,7 +111,7 @@ impl Detection {
         Detection { seen: app.map_or(0, |a| a.events.as_slice().len()), ..Detection::default() }
     }
 
-    pub(super) fn after(mut self, app: Option<&mut AppLayer>, occasion: &Occasion<'_>) -> Self {
+    pub(super) fn after(mut self, app: Option<&mut AppLayer>, occasion: &EventContext<'_>) -> Self {
         let Some(app) = app else { return self };
         self.events.extend(app.events.as_slice().iter().skip(self.seen).copied());
         let decoded = occasion.decoded();

@@ -7,13 +7,13 @@
 //! back when it is started.
 
 use super::Runner;
-use super::in_hand::InHand;
+use super::in_hand::PacketInspection;
 use crate::chain::Chains;
-use crate::context::Context;
+use crate::context::FrameContext;
 use crate::flow_ext::{FlowExt, FunctionSlot};
-use crate::lifecycle::{Act, FunctionNow};
+use crate::lifecycle::{FunctionNow, LifecycleCommand};
 use crate::notice::{Notice, QuotaKind};
-use crate::record::{Cause, Entry, Occasion};
+use crate::record::{Cause, Entry, EventContext};
 use crate::tally::Tally;
 use bartizan_base::{Decision, Fid, FunctionId, Path, Reason, TenantId, Timestamp, Verdict};
 use bartizan_function::contain::{Panicked, contained, throw_away};
@@ -21,7 +21,7 @@ use bartizan_function::{Edit, Finding, RejectTo};
 use bartizan_packet::Decoded;
 
 /// A function that has panicked with the packet in hand.
-pub(super) struct Fallen {
+pub(super) struct FailedFunction {
     pub id: FunctionId,
     pub panicked: Box<Panicked>,
     /// A staged policy would refuse the packet for this reason.
@@ -49,15 +49,15 @@ impl Wanting {
 
 /// The results of functions for a packet before one more is called: if that function panics, its own results
 /// are discarded.
-pub(super) struct Said {
+pub(super) struct Checkpoint {
     findings: usize,
     edits: usize,
     reject: Option<RejectTo>,
 }
 
-impl Said {
+impl Checkpoint {
     pub(super) fn before(findings: &[Finding], edits: &[Edit], reject: Option<RejectTo>) -> Self {
-        Said { findings: findings.len(), edits: edits.len(), reject }
+        Checkpoint { findings: findings.len(), edits: edits.len(), reject }
     }
 
     #[cold]
@@ -127,7 +127,7 @@ impl Runner {
 
     /// As [`Runner::refusing`] for the packet in hand. At the end of a flow nothing can be refused any more.
     #[cold]
-    pub(super) fn refusing_now(&self, cx: &Context<'_>, hand: &InHand<'_>, fid: Fid) -> Path {
+    pub(super) fn refusing_now(&self, cx: &FrameContext<'_>, hand: &PacketInspection<'_>, fid: Fid) -> Path {
         let refuses = cx.settings.prevention && !matches!(hand.occasion.cause, Cause::FlowEnd);
         self.refusing(refuses, fid)
     }
@@ -137,8 +137,8 @@ impl Runner {
     #[inline]
     pub(super) fn settle_fallen(
         &mut self,
-        cx: &mut Context<'_>,
-        occasion: &Occasion<'_>,
+        cx: &mut FrameContext<'_>,
+        occasion: &EventContext<'_>,
         entry: Option<&mut Entry>,
     ) {
         if !self.fallen.is_empty() {
@@ -147,8 +147,13 @@ impl Runner {
     }
 
     #[cold]
-    fn bury(&mut self, cx: &mut Context<'_>, occasion: &Occasion<'_>, mut entry: Option<&mut Entry>) {
-        for Fallen { id, panicked, would_refuse } in core::mem::take(&mut self.fallen) {
+    fn bury(
+        &mut self,
+        cx: &mut FrameContext<'_>,
+        occasion: &EventContext<'_>,
+        mut entry: Option<&mut Entry>,
+    ) {
+        for FailedFunction { id, panicked, would_refuse } in core::mem::take(&mut self.fallen) {
             if would_refuse {
                 let refused = Decision::refuse(Verdict::Drop, Reason::FunctionFailed, id);
                 self.would_refuse_for_want(cx, occasion, entry.as_deref_mut(), &refused);
@@ -165,8 +170,8 @@ impl Runner {
     #[cold]
     pub fn would_refuse_for_want(
         &self,
-        cx: &mut Context<'_>,
-        occasion: &Occasion<'_>,
+        cx: &mut FrameContext<'_>,
+        occasion: &EventContext<'_>,
         entry: Option<&mut Entry>,
         refused: &Decision,
     ) {
@@ -178,7 +183,7 @@ impl Runner {
 
     /// Reports that a tenant's quota has caused a refusal, omission or eviction; at most once per interval.
     #[cold]
-    pub fn tell_exceeded(&self, cx: &mut Context<'_>, tenant: TenantId, quota: QuotaKind) {
+    pub fn tell_exceeded(&self, cx: &mut FrameContext<'_>, tenant: TenantId, quota: QuotaKind) {
         let now = cx.position.clock;
         if let Some(exceeded) = self.chains.quotas.exceeded(tenant, quota, now) {
             cx.recorder.notice(now, self.generation(), Notice::Quota(&exceeded));
@@ -259,19 +264,25 @@ impl Runner {
 
     /// Carries out an order, between two frames. The flows that a lower level handles for the function are to
     /// be recalled where `effects.left` says so. `None`: no chain of the running generation has the function.
-    pub fn order(&mut self, name: &str, act: Act, now: Timestamp, tally: &mut Tally) -> Option<FunctionNow> {
+    pub fn order(
+        &mut self,
+        name: &str,
+        act: LifecycleCommand,
+        now: Timestamp,
+        tally: &mut Tally,
+    ) -> Option<FunctionNow> {
         let (id, name) =
             self.chains.functions.iter().map(|f| (f.id(), f.spec().name)).find(|(_, n)| *n == name)?;
         let is_away = self.lifecycle.away().contains(id);
         match act {
-            Act::Start if !is_away => {}
-            Act::Stop if self.lifecycle.is_stopped(id) => {}
-            Act::Stop => {
+            LifecycleCommand::Start if !is_away => {}
+            LifecycleCommand::Stop if self.lifecycle.is_stopped(id) => {}
+            LifecycleCommand::Stop => {
                 self.lay_down(id, tally);
                 self.lifecycle.stopped((id, name), now);
                 self.effects.left = self.effects.left.with(id);
             }
-            Act::Start | Act::Restart => {
+            LifecycleCommand::Start | LifecycleCommand::Restart => {
                 self.start(id, (now, tally), true);
                 self.effects.left = self.effects.left.with(id);
             }

@@ -30,8 +30,8 @@ use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{StreamCounters, TcpSession};
 use bartizan_function::contain::{contained, note_places};
 use bartizan_function::{Edit, Finding, Marks, WorkerState};
-use generations::Past;
-use lifecycle::Fallen;
+use generations::OldGenerations;
+use lifecycle::FailedFunction;
 use std::sync::Arc;
 
 pub use functions::{apply_policy, verdict_of};
@@ -55,7 +55,7 @@ pub struct Effects {
 pub struct Runner {
     chains: Arc<Chains>,
     states: Vec<WorkerState>,
-    past: Past,
+    past: OldGenerations,
     engine: Arc<Engine>,
     /// Memory of streams.
     budget: MemoryBudget,
@@ -74,7 +74,7 @@ pub struct Runner {
     /// The conditions of the functions.
     pub lifecycle: Lifecycle,
     /// Functions that panicked with the packet in hand.
-    fallen: Vec<Fallen>,
+    fallen: Vec<FailedFunction>,
     /// The observers of functions, if there are any.
     observation: Option<Box<Observation>>,
     /// Segments queued for those that follow.
@@ -87,7 +87,7 @@ impl Runner {
         note_places();
         Runner {
             states: chains.worker_states(),
-            past: Past::default(),
+            past: OldGenerations::default(),
             chains,
             engine,
             budget: MemoryBudget::new(settings.stream.reassembly.memcap),
@@ -129,7 +129,7 @@ impl Runner {
             && let Err(panicked) = contained(|| function.repeated(state, fid, decision, packets))
         {
             self.lifecycle.leave(decision.function);
-            self.fallen.push(Fallen { id: decision.function, panicked, would_refuse: false });
+            self.fallen.push(FailedFunction { id: decision.function, panicked, would_refuse: false });
         }
     }
 

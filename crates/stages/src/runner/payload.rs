@@ -4,19 +4,19 @@
 
 use super::Runner;
 use super::functions::is_would_be;
-use super::in_hand::{Detection, InHand, PayloadScope, is_shown_early};
-use super::lifecycle::{Fallen, Said, clear, fate_without};
+use super::in_hand::{Detection, PacketInspection, PayloadScope, is_shown_early};
+use super::lifecycle::{Checkpoint, FailedFunction, clear, fate_without};
 use super::parts::view;
-use super::sight::{Hands, Sight, context};
-use crate::context::Context;
-use crate::record::{Cause, Entry, Occasion};
-use crate::standing::Done;
+use super::sight::{FunctionInputs, FunctionOutputs, context};
+use crate::context::FrameContext;
+use crate::record::{Cause, Entry, EventContext};
+use crate::standing::ChainCompletion;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_base::{Path, Verdict};
 use bartizan_flow::stream::{RawChunk, StreamPair};
 use bartizan_flow::tcp::{PacketKind, Seq, TcpState};
 use bartizan_function::contain::contained;
-use bartizan_function::{Notes, Showing, StreamNews};
+use bartizan_function::{ChainResults, StreamNews, TransactionRound};
 use bartizan_packet::{Tcp, TcpFlags};
 
 /// The relation of a packet to its stream.
@@ -31,15 +31,15 @@ struct Reading {
 }
 
 /// A piece of the stream, and its end if inspecting the piece advances the reader.
-type Piece<'a> = (StreamNews<'a>, Option<u64>);
+type StreamPiece<'a> = (StreamNews<'a>, Option<u64>);
 
 impl Runner {
     /// Runs the payload halves, in the order of the path.
     pub(super) fn run_payload(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        hand: &mut InHand<'_>,
+        hand: &mut PacketInspection<'_>,
         detection: &Detection,
     ) {
         let mut pair = hand.parts.streams.take();
@@ -48,9 +48,9 @@ impl Runner {
         let mut joined = core::mem::take(&mut self.joined);
         // Transactions are inspected with the first piece and accompany the others. Includes the functions
         // that saw them.
-        let mut shown: Option<(Showing, Path)> = None;
+        let mut shown: Option<(TransactionRound, Path)> = None;
         loop {
-            let mut piece: Option<Piece<'_>> = pair
+            let mut piece: Option<StreamPiece<'_>> = pair
                 .as_deref_mut()
                 .filter(|_| reading.streams)
                 .and_then(|pair| pair.stream_mut(hand.occasion.direction).raw(hand.occasion.payload()))
@@ -66,8 +66,8 @@ impl Runner {
             let (showing, looked) = match shown.take() {
                 Some((showing, looked)) => (showing, Some(looked)),
                 None => match app.as_deref_mut().filter(|_| hand.scope.shows_stream()) {
-                    Some(app) => (Showing::begin(app, direction), None),
-                    None => (Showing::nothing(direction), None),
+                    Some(app) => (TransactionRound::begin(app, direction), None),
+                    None => (TransactionRound::nothing(direction), None),
                 },
             };
             let view = (app.as_deref(), &showing, looked.is_some());
@@ -94,8 +94,8 @@ impl Runner {
     }
 
     /// The relation of a packet to its stream.
-    fn reading(&self, cx: &Context<'_>, hand: &InHand<'_>) -> Reading {
-        let InHand { occasion, tcp, scope, .. } = hand;
+    fn reading(&self, cx: &FrameContext<'_>, hand: &PacketInspection<'_>) -> Reading {
+        let PacketInspection { occasion, tcp, scope, .. } = hand;
         // Before the handshake is complete, rules look at packets, not at the stream. Data with a SYN that
         // leaves may be read at once by its server: no later packet could be refused.
         let shown = tcp.is_some_and(|o| is_shown_early(cx.settings, occasion, o));
@@ -118,10 +118,10 @@ impl Runner {
     /// beside them. Returns the functions that ran.
     fn show(
         &mut self,
-        cx: &Context<'_>,
+        cx: &FrameContext<'_>,
         entry: &mut Entry,
-        hand: &mut InHand<'_>,
-        (app, showing, again): (Option<&AppLayer>, &Showing, bool),
+        hand: &mut PacketInspection<'_>,
+        (app, showing, again): (Option<&AppLayer>, &TransactionRound, bool),
         news: Option<StreamNews<'_>>,
         (reading, detection): (Reading, &Detection),
     ) -> Path {
@@ -139,7 +139,7 @@ impl Runner {
         }
         // A function that is away counts as done with the data.
         let idle = chains.idle_part(functions).or(away);
-        let InHand { occasion, tcp, events, handling, parts, notes, reject, scope, .. } = hand;
+        let PacketInspection { occasion, tcp, events, handling, parts, notes, reject, scope, .. } = hand;
         // Transactions are not done with a packet whose checksum is wrong.
         if let Some(layer) = shown.filter(|_| tcp.is_some_and(|tcp| tcp.checksum_invalid)) {
             idle.functions().for_each(|bit| showing.view(layer, bit, &mut self.marks).later());
@@ -151,16 +151,16 @@ impl Runner {
         let summary = app.map(AppLayer::summary).unwrap_or_default();
         let flow = view(entry, summary, handling.established);
         let first = reading.first;
-        let mut done = Done::default();
+        let mut done = ChainCompletion::default();
         let mut would_be = None;
-        let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
+        let mut noted = ChainResults { matches: &entry.ext.matches, ..*notes };
         for bit in looking.functions() {
             let Some(function) = chains.function(bit) else { continue };
             let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
                 continue;
             };
-            let said = Said::before(&self.findings, &self.edits, *reject);
-            let sight = Sight {
+            let said = Checkpoint::before(&self.findings, &self.edits, *reject);
+            let sight = FunctionInputs {
                 occasion,
                 flow: Some(&flow),
                 app: shown.map(|layer| match again {
@@ -175,7 +175,7 @@ impl Runner {
                 again: !first,
                 detection_done: first && detection.done,
             };
-            let hands = Hands::of(state, slot, reject, (&mut self.findings, &mut self.edits));
+            let hands = FunctionOutputs::of(state, slot, reject, (&mut self.findings, &mut self.edits));
             let mut context = context(sight, &noted, hands, cx.settings.prevention);
             let called = contained(|| function.payload(&mut context));
             let fell = called.is_err();
@@ -187,7 +187,7 @@ impl Runner {
                 // At the end of a flow nothing can be refused any more.
                 let refuses = cx.settings.prevention && !matches!(occasion.cause, Cause::FlowEnd);
                 let fate = fate_without(chains, bit, (refuses, entry.fid));
-                self.fallen.push(Fallen {
+                self.fallen.push(FailedFunction {
                     id: bit,
                     panicked,
                     would_refuse: is_would_be(&noted.decision, &fate),
@@ -217,16 +217,16 @@ impl Runner {
 }
 
 /// The TCP header of the packet in hand.
-fn segment_of<'a>(occasion: &Occasion<'a>) -> Option<&'a Tcp> {
+fn segment_of<'a>(occasion: &EventContext<'a>) -> Option<&'a Tcp> {
     occasion.decoded()?.transport.tcp()
 }
 
 /// The stream around a packet that brought nothing new for rules.
 fn about<'a>(
     pair: Option<&'a StreamPair>,
-    occasion: &Occasion<'a>,
+    occasion: &EventContext<'a>,
     joined: &'a mut Vec<u8>,
-) -> Option<Piece<'a>> {
+) -> Option<StreamPiece<'a>> {
     let tcp = segment_of(occasion)?;
     // Data of a SYN begins one number after it.
     let seq = Seq(tcp.seq).plus(u32::from(tcp.flags.contains(TcpFlags::SYN)));

@@ -9,7 +9,7 @@ use bartizan_flow::stream::{AppChunk, Duplex, InOrder};
 
 /// The outcome of reading one direction.
 #[derive(Default)]
-pub(super) struct Did {
+pub(super) struct ReadOutcome {
     /// The other direction has to be read as well.
     pub other_side_ready: bool,
     /// This direction has to be read once more, after the other one.
@@ -30,8 +30,8 @@ pub(super) fn read<D: Duplex>(
     direction: Direction,
     own: &[u8],
     info: &FlowInfo,
-) -> Did {
-    let mut did = Did::default();
+) -> ReadOutcome {
+    let mut did = ReadOutcome::default();
     loop {
         // A direction that reaches its depth is not over: its end is not seen.
         let ended = pair.source(direction).is_over();
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use bartizan_applayer::file::FileSettings;
     use bartizan_applayer::protocol::Transport;
-    use bartizan_base::{PerDirection, Settings, Timestamp};
+    use bartizan_base::{PerDirection, SettingsMap, Timestamp};
 
     /// One end of a pipe: every byte from the first on, without TCP.
     #[derive(Default)]
@@ -207,7 +207,7 @@ mod tests {
     /// number of bytes read on both sides, and whether both have ended.
     fn read_from_pipes(piece: usize) -> (Transactions, [u64; 2], bool) {
         let files = FileSettings { md5: true, ..FileSettings::default() };
-        let engine = Engine::new(&Settings::new(), files).unwrap();
+        let engine = Engine::new(&SettingsMap::new(), files).unwrap();
         let mut app = AppLayer::default();
         let mut pipes = Pipes::default();
         for (direction, bytes) in conversation() {

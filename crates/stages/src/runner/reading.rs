@@ -6,13 +6,13 @@ use super::parts::FlowParts;
 use super::reader::read;
 use super::transactions::log;
 use crate::class;
-use crate::context::Context;
-use crate::record::{Entry, Occasion};
+use crate::context::FrameContext;
+use crate::record::{Entry, EventContext};
 use crate::settings::EngineSettings;
 use bartizan_applayer::flow::FlowInfo;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Path, PerDirection, Timestamp};
-use bartizan_packet::{PacketFlags, PacketView, Transport};
+use bartizan_packet::{PacketFlags, PacketView, TransportLayer};
 
 /// Most reads of a flow's directions for one packet: enough for a protocol that switches twice and for a flow
 /// whose sides are swapped.
@@ -24,19 +24,19 @@ impl Runner {
     /// Returns whether a parser allows to bypass the rest of the flow.
     pub fn advance(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        occasion: &mut Occasion<'_>,
+        occasion: &mut EventContext<'_>,
         parts: &mut FlowParts,
         readable: Option<PerDirection<bool>>,
     ) -> bool {
         let Some(packet) = occasion.packet() else { return false };
         match (&packet.decoded().transport, readable) {
-            (Transport::Tcp(_), Some(readable)) => {
+            (TransportLayer::Tcp(_), Some(readable)) => {
                 (readable.to_server || readable.to_client)
                     && self.read_stream(cx, entry, occasion, parts, readable)
             }
-            (Transport::Udp(_), _) => {
+            (TransportLayer::Udp(_), _) => {
                 let carries_packet = packet.decoded().flags.contains(PacketFlags::HAS_INNER);
                 if packet.is_payload_cut() && !carries_packet {
                     // Parsers would call a message without its end malformed.
@@ -54,7 +54,7 @@ impl Runner {
         &self,
         settings: &EngineSettings,
         entry: &mut Entry,
-        (packet, occasion): (&PacketView<'_>, &mut Occasion<'_>),
+        (packet, occasion): (&PacketView<'_>, &mut EventContext<'_>),
         parts: &mut FlowParts,
     ) {
         let payload = packet.payload();
@@ -81,9 +81,9 @@ impl Runner {
     /// Reads both directions as far as possible. Returns whether the rest of the flow may be bypassed.
     pub fn read_stream(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        occasion: &mut Occasion<'_>,
+        occasion: &mut EventContext<'_>,
         parts: &mut FlowParts,
         mut readable: PerDirection<bool>,
     ) -> bool {
@@ -148,9 +148,9 @@ impl Runner {
     /// to the packet too.
     fn before_switch(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         parts: &mut FlowParts,
     ) {
         if let Some(app) = parts.app.as_deref_mut() {

@@ -6,12 +6,12 @@ use super::Runner;
 use super::in_hand::PacketHandling;
 use super::parts::FlowParts;
 use super::reading::info_of;
-use crate::context::Context;
+use crate::context::FrameContext;
 use crate::flow_ext::FlowExt;
-use crate::record::{Cause, Entry, Occasion};
+use crate::record::{Cause, Entry, EventContext};
 use crate::settings::EngineSettings;
 use crate::settled;
-use crate::standing::Course;
+use crate::standing::PacketDisposition;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Decision, Direction, Path, PerDirection, Timestamp};
@@ -20,9 +20,9 @@ use bartizan_flow::tcp::{StreamContext, TcpState};
 
 impl Runner {
     /// Inspects the remaining data of a flow.
-    pub fn finish_inspection(&mut self, cx: &mut Context<'_>, entry: &mut Entry) {
+    pub fn finish_inspection(&mut self, cx: &mut FrameContext<'_>, entry: &mut Entry) {
         let course = entry.ext.standing.course(entry.state());
-        let settled = matches!(course, Course::Refused(_) | Course::Bypassed);
+        let settled = matches!(course, PacketDisposition::Refused(_) | PacketDisposition::Bypassed);
         if settled || entry.ext.ended || entry.ext.streams.is_none() && entry.ext.app.is_none() {
             return;
         }
@@ -30,7 +30,7 @@ impl Runner {
         let tcp = entry.key().protocol() == 6;
         let now = entry.last_seen;
         let both_seen = entry.both_seen();
-        let inspect = course == Course::Judged;
+        let inspect = course == PacketDisposition::Judged;
         let mut parts = FlowParts::take(&mut entry.ext);
         let state = entry.ext.session.state();
         let readers = self.chains.payload_part(entry.path);
@@ -132,7 +132,7 @@ impl Runner {
     }
 
     /// Runs the functions on the open data of a flow, without a packet. Returns their decision.
-    pub fn inspect_what_is_there(&mut self, cx: &mut Context<'_>, entry: &mut Entry) -> Decision {
+    pub fn inspect_what_is_there(&mut self, cx: &mut FrameContext<'_>, entry: &mut Entry) -> Decision {
         let mut decision = Decision::CONTINUE;
         for direction in Direction::BOTH {
             let inspect = !entry.ext.standing.is_passed();
@@ -147,15 +147,15 @@ impl Runner {
     /// to end the train is not inspected with it. Returns their decision.
     pub fn show_waiting(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut FrameContext<'_>,
         entry: &mut Entry,
         direction: Direction,
     ) -> Decision {
         let inspect = match entry.ext.standing.course(entry.state()) {
-            Course::Refused(refused) => return refused,
-            Course::Bypassed => return Decision::CONTINUE,
-            Course::Uninspected => false,
-            Course::Judged => true,
+            PacketDisposition::Refused(refused) => return refused,
+            PacketDisposition::Bypassed => return Decision::CONTINUE,
+            PacketDisposition::Uninspected => false,
+            PacketDisposition::Judged => true,
         };
         let now = entry.last_seen;
         let mut parts = FlowParts::take(&mut entry.ext);
@@ -170,8 +170,8 @@ impl Runner {
         decision
     }
 
-    fn without_packet(&self, cause: Cause<'static>, now: Timestamp) -> Occasion<'static> {
-        Occasion::by_itself(cause, now, self.chains.generation)
+    fn without_packet(&self, cause: Cause<'static>, now: Timestamp) -> EventContext<'static> {
+        EventContext::by_itself(cause, now, self.chains.generation)
     }
 }
 

@@ -2,18 +2,18 @@
 //! The context of a function for a packet, made in this one place.
 
 use crate::flow_ext::FunctionSlot;
-use crate::record::{Cause, Occasion};
+use crate::record::{Cause, EventContext};
 use bartizan_applayer::event::EventCode;
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_function::view::FlowView;
 use bartizan_function::{
-    AppView, Edit, Finding, Notes, PacketContext, RejectTo, Slot, StreamNews, WorkerState,
+    AppView, ChainResults, Edit, Finding, PacketContext, RejectTo, StateSlot, StreamNews, WorkerState,
 };
 
 /// The readable part of a function's context.
-pub struct Sight<'a> {
+pub struct FunctionInputs<'a> {
     /// The packet.
-    pub occasion: &'a Occasion<'a>,
+    pub occasion: &'a EventContext<'a>,
     /// Its flow.
     pub flow: Option<&'a FlowView<'a>>,
     /// The flow's application layer.
@@ -34,14 +34,14 @@ pub struct Sight<'a> {
     pub detection_done: bool,
 }
 
-impl<'a> Sight<'a> {
+impl<'a> FunctionInputs<'a> {
     /// The context of a packet and its flow, without anything beyond the headers.
     pub const fn of(
-        occasion: &'a Occasion<'a>,
+        occasion: &'a EventContext<'a>,
         flow: Option<&'a FlowView<'a>>,
         events: &'a [StreamEvent],
     ) -> Self {
-        Sight {
+        FunctionInputs {
             occasion,
             flow,
             app: None,
@@ -57,11 +57,11 @@ impl<'a> Sight<'a> {
 }
 
 /// The writable part of a function's context.
-pub struct Hands<'a> {
+pub struct FunctionOutputs<'a> {
     /// The function's state for the worker.
     pub worker: &'a mut WorkerState,
     /// The function's state for the flow.
-    pub slot: &'a mut Slot,
+    pub slot: &'a mut StateSlot,
     /// See [`PacketContext::staged`].
     pub staged: &'a mut u64,
     /// The sides that get an answer if the packet is rejected.
@@ -72,7 +72,7 @@ pub struct Hands<'a> {
     pub edits: &'a mut Vec<Edit>,
 }
 
-impl<'a> Hands<'a> {
+impl<'a> FunctionOutputs<'a> {
     /// The writable part with the state of a flow.
     pub const fn of(
         worker: &'a mut WorkerState,
@@ -80,18 +80,18 @@ impl<'a> Hands<'a> {
         reject: &'a mut Option<RejectTo>,
         (findings, edits): (&'a mut Vec<Finding>, &'a mut Vec<Edit>),
     ) -> Self {
-        Hands { worker, slot: &mut slot.own, staged: &mut slot.staged, reject, findings, edits }
+        FunctionOutputs { worker, slot: &mut slot.own, staged: &mut slot.staged, reject, findings, edits }
     }
 }
 
 /// Joins both parts of a function's context. `prevention`: refusals are enforced.
 pub fn context<'a>(
-    sight: Sight<'a>,
-    notes: &'a Notes<'a>,
-    hands: Hands<'a>,
+    sight: FunctionInputs<'a>,
+    notes: &'a ChainResults<'a>,
+    hands: FunctionOutputs<'a>,
     prevention: bool,
 ) -> PacketContext<'a> {
-    let Sight {
+    let FunctionInputs {
         occasion,
         flow,
         app,
@@ -103,7 +103,7 @@ pub fn context<'a>(
         again,
         detection_done,
     } = sight;
-    let Hands { worker, slot, staged, reject, findings, edits } = hands;
+    let FunctionOutputs { worker, slot, staged, reject, findings, edits } = hands;
     PacketContext {
         now: occasion.now,
         packet: occasion.packet(),

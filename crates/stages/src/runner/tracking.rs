@@ -5,13 +5,13 @@ use super::Runner;
 use super::reading::info_of;
 use crate::class;
 use crate::flow_ext::FlowExt;
-use crate::record::{Entry, Occasion};
+use crate::record::{Entry, EventContext};
 use crate::settings::EngineSettings;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, PerDirection, Timestamp};
 use bartizan_flow::tcp::{
-    Arrival, HostPolicy, OpeningSyn, Outcome, Progress, Segment, SessionPhase, StreamConfig, StreamContext,
-    StreamCounters, TcpFlags, TcpState,
+    Arrival, HostPolicy, OpeningSyn, Outcome, Segment, SessionPhase, StreamConfig, StreamContext,
+    StreamCounters, TcpFlags, TcpProgress, TcpState,
 };
 
 /// Most segments replayed for a connection at a level below: the ends of both sides, and their
@@ -25,7 +25,7 @@ impl Runner {
         settings: &EngineSettings,
         entry: &mut Entry,
         segment: &Segment<'_>,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
     ) -> Outcome {
         let outcome = self.heed(settings, entry, segment, (occasion.direction, occasion.now));
         if outcome.reverse {
@@ -59,7 +59,7 @@ impl Runner {
         &mut self,
         settings: &EngineSettings,
         entry: &mut Entry,
-        below: &PerDirection<Option<Progress>>,
+        below: &PerDirection<Option<TcpProgress>>,
         now: Timestamp,
     ) -> Option<SessionPhase> {
         let opens = entry.ext.session.state() == TcpState::SynRecv;
@@ -73,7 +73,7 @@ impl Runner {
         &mut self,
         settings: &EngineSettings,
         entry: &mut Entry,
-        (below, most): (&PerDirection<Option<Progress>>, usize),
+        (below, most): (&PerDirection<Option<TcpProgress>>, usize),
         now: Timestamp,
     ) -> Option<SessionPhase> {
         let (mut last, mut state) = (None, None);

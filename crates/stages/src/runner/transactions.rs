@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Transactions: their records, anomalies and files, and the end of their life.
 
-use crate::record::{Anomaly, Entry, Occasion, Recorder, StoreOutcome, TxRecord};
+use crate::record::{Anomaly, Entry, EventContext, Recorder, StoreOutcome, TxRecord};
 use bartizan_applayer::content::certificate::Storing;
 use bartizan_applayer::event;
 use bartizan_applayer::file::FileState;
@@ -35,7 +35,7 @@ fn event_name(spec: Option<&'static ProtocolSpec>, code: event::EventCode) -> &'
 
 /// Writes records that are due and frees finished transactions. `readers`: the payload functions for which a
 /// transaction has to wait.
-pub fn log(entry: &mut Entry, occasion: &Occasion<'_>, readers: Path, recorder: &mut dyn Recorder) {
+pub fn log(entry: &mut Entry, occasion: &EventContext<'_>, readers: Path, recorder: &mut dyn Recorder) {
     let Some(app) = entry.ext.app.as_deref_mut() else { return };
     // Most packets change nothing that is recorded.
     if app.is_recorded(occasion.direction) {
@@ -90,7 +90,12 @@ pub fn log(entry: &mut Entry, occasion: &Occasion<'_>, readers: Path, recorder: 
     entry.ext.app = Some(app);
 }
 
-fn log_flow_events(app: &mut AppLayer, entry: &Entry, occasion: &Occasion<'_>, recorder: &mut dyn Recorder) {
+fn log_flow_events(
+    app: &mut AppLayer,
+    entry: &Entry,
+    occasion: &EventContext<'_>,
+    recorder: &mut dyn Recorder,
+) {
     let spec = protocol_of(app).map(|p| p.1);
     let from = app.events_logged;
     for code in app.events.as_slice().iter().skip(from) {
@@ -109,7 +114,7 @@ fn log_events(
     tx: &mut dyn Transaction,
     spec: &'static ProtocolSpec,
     entry: &Entry,
-    occasion: &Occasion<'_>,
+    occasion: &EventContext<'_>,
     id: TxId,
     recorder: &mut dyn Recorder,
 ) {
@@ -135,7 +140,7 @@ fn store_certificates(
     protocol: ProtocolId,
     spec: &'static ProtocolSpec,
     entry: &Entry,
-    occasion: &Occasion<'_>,
+    occasion: &EventContext<'_>,
     id: TxId,
     recorder: &mut dyn Recorder,
 ) {
@@ -161,7 +166,7 @@ fn store_files(
     tx: &mut dyn Transaction,
     (protocol, spec): (ProtocolId, &'static ProtocolSpec),
     entry: &Entry,
-    (occasion, direction): (&Occasion<'_>, Direction),
+    (occasion, direction): (&EventContext<'_>, Direction),
     id: TxId,
     recorder: &mut dyn Recorder,
 ) {
@@ -189,7 +194,7 @@ fn log_files(
     tx: &mut dyn Transaction,
     (protocol, spec): (ProtocolId, &'static ProtocolSpec),
     entry: &Entry,
-    (occasion, direction): (&Occasion<'_>, Direction),
+    (occasion, direction): (&EventContext<'_>, Direction),
     id: TxId,
     recorder: &mut dyn Recorder,
 ) {

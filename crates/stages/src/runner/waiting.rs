@@ -4,8 +4,8 @@
 use super::Runner;
 use super::in_hand::PacketHandling;
 use super::parts::FlowParts;
-use crate::context::Context;
-use crate::record::{Entry, Occasion};
+use crate::context::FrameContext;
+use crate::record::{Entry, EventContext};
 use crate::settings::EngineSettings;
 use crate::train::MOST;
 use bartizan_flow::stream::Stream;
@@ -18,7 +18,7 @@ impl Runner {
     pub fn may_wait(
         &self,
         entry: &Entry,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         tcp: Option<&Outcome>,
         handling: PacketHandling,
         parts: &FlowParts,
@@ -37,7 +37,7 @@ impl Runner {
         &self,
         settings: &EngineSettings,
         entry: &Entry,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         tcp: Option<&Outcome>,
         handling: PacketHandling,
         parts: &FlowParts,
@@ -55,7 +55,7 @@ impl Runner {
     /// Whether the segment in hand and another one like it may be queued. If the stream would have to move
     /// the queued bytes, since functions see them in one piece, the train ends: after inspection there is
     /// little to move.
-    fn has_room(&self, occasion: &Occasion<'_>, parts: &FlowParts) -> bool {
+    fn has_room(&self, occasion: &EventContext<'_>, parts: &FlowParts) -> bool {
         let len = payload_len(occasion);
         let waiting = self.train.bytes();
         let stream = parts.streams.as_deref().map(|pair| pair.stream(occasion.direction));
@@ -71,9 +71,9 @@ impl Runner {
     /// Queues the segment in hand: its bytes enter the stream.
     pub fn wait(
         &mut self,
-        cx: &Context<'_>,
+        cx: &FrameContext<'_>,
         entry: &mut Entry,
-        occasion: &Occasion<'_>,
+        occasion: &EventContext<'_>,
         mut parts: FlowParts,
         handling: PacketHandling,
     ) {
@@ -92,7 +92,7 @@ impl Runner {
 /// The outcome of tracking for an unchanged segment that payload functions have to inspect, if it leaves its
 /// session's state as it was.
 fn steady<'o>(
-    occasion: &Occasion<'_>,
+    occasion: &EventContext<'_>,
     tcp: Option<&'o Outcome>,
     handling: PacketHandling,
 ) -> Option<&'o Outcome> {
@@ -101,7 +101,7 @@ fn steady<'o>(
 }
 
 /// Whether a packet arrived unchanged, leaves unchanged, and is alone in its frame.
-fn is_plain(occasion: &Occasion<'_>) -> bool {
+fn is_plain(occasion: &EventContext<'_>) -> bool {
     occasion.decoded().is_some_and(|packet| {
         packet.source == PacketSource::Wire
             && packet.recursion == 0
@@ -121,6 +121,6 @@ fn is_quiet(outcome: &Outcome) -> bool {
         && !(outcome.reverse || outcome.rejected || outcome.bypass)
 }
 
-fn payload_len(occasion: &Occasion<'_>) -> u32 {
+fn payload_len(occasion: &EventContext<'_>) -> u32 {
     u32::try_from(occasion.payload().len()).unwrap_or(u32::MAX)
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks of interfaces before the program is attached to any of them.
 
-use super::{Program, ask};
+use super::{XdpProgram, ask};
 use crate::error::XdpError;
 use crate::port::{Mode, ModeChoice};
-use crate::prove::{self, Probe};
+use crate::prove::{self, RedirectProbe};
 use crate::rights;
 
-impl Program {
+impl XdpProgram {
     /// Checks interfaces before any of them is attached: reports all their faults, so that they can be mended
-    /// at once. Faults that only attaching shows are left to [`Program::attach`].
+    /// at once. Faults that only attaching shows are left to [`XdpProgram::attach`].
     ///
     /// # Errors
-    /// See [`Program::attach`].
+    /// See [`XdpProgram::attach`].
     pub fn check(&mut self, interfaces: &[u32]) -> Result<(), XdpError> {
         // Without it nothing that is said of interfaces below can be put right.
         if rights::missing().contains(&rights::ATTACHING) {
@@ -27,7 +27,7 @@ impl Program {
             if link.is_up() && link.kind == "veth" && native {
                 let probe = match self.probe.take() {
                     Some(probe) => probe,
-                    None => Probe::load()?,
+                    None => RedirectProbe::load()?,
                 };
                 let probe = self.probe.insert(probe);
                 unfit.extend(probe.try_port(&link.name, &link.kind, *ifindex).err());

@@ -5,8 +5,8 @@ use super::*;
 
 #[test]
 fn what_a_driver_answers_is_told_apart() {
-    let jumbo = Link { name: "lan".into(), mtu: 9000, ..Link::default() };
-    let plain = Link { name: "lan".into(), mtu: 1500, ..Link::default() };
+    let jumbo = XdpInterface { name: "lan".into(), mtu: 9000, ..XdpInterface::default() };
+    let plain = XdpInterface { name: "lan".into(), mtu: 1500, ..XdpInterface::default() };
     let answer = |link, mode, code| not_attached(link, 0x7fff_fff0, mode, io::Error::from_raw_os_error(code));
     let error = answer(&jumbo, Mode::Native, libc::ERANGE);
     assert!(matches!(error, XdpError::MtuTooLarge { mtu: 9000, .. }), "{error}");

@@ -9,7 +9,7 @@ use bartizan_base::LinkId;
 use bartizan_packet::tables::FlowEntry;
 use bartizan_packet::{DecoderConfig, TunnelPorts};
 use bartizan_testkit::packet::{ACK, Datagram, End, Ip, PSH, Packet, Segment, TCP, UDP, tcp, udp};
-use bartizan_xdp::{Key, ModeChoice, Options, PortSetup, Program, Side, Tables};
+use bartizan_xdp::{Key, ModeChoice, PortSetup, PortSide, Tables, XdpOptions, XdpProgram};
 use std::ffi::{CStr, CString};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -212,7 +212,7 @@ pub fn plain_wire(port: &str, end: &str, mtu: u32) {
 pub const LINK: LinkId = LinkId(0x0b1c);
 
 /// A port of that link.
-pub fn port(name: &str, side: Side, index: u8, pair: u8) -> PortSetup {
+pub fn port(name: &str, side: PortSide, index: u8, pair: u8) -> PortSetup {
     PortSetup {
         ifindex: number(name),
         link: LINK,
@@ -228,20 +228,20 @@ pub fn port(name: &str, side: Side, index: u8, pair: u8) -> PortSetup {
 
 /// The setup of both ports, `lan` on the first side.
 pub fn ports() -> [PortSetup; 2] {
-    [port("lan", Side::First, 4, 9), port("wan", Side::Second, 9, 4)]
+    [port("lan", PortSide::First, 4, 9), port("wan", PortSide::Second, 9, 4)]
 }
 
 /// A program for so many flows.
-pub fn program(flows: u32) -> Program {
+pub fn program(flows: u32) -> XdpProgram {
     program_for(flows, 2)
 }
 
 /// A program for so many flows and workers.
-pub fn program_for(flows: u32, workers: u32) -> Program {
+pub fn program_for(flows: u32, workers: u32) -> XdpProgram {
     // All kinds of tunnels, also those that are not decoded as shipped.
     let shipped = DecoderConfig::default();
     let gtp = TunnelPorts { enabled: true, ..shipped.gtp };
-    Program::load(&Options {
+    XdpProgram::load(&XdpOptions {
         flows,
         mode: ModeChoice::Auto,
         tunnels: DecoderConfig { gtp, ..shipped },
@@ -253,7 +253,7 @@ pub fn program_for(flows: u32, workers: u32) -> Program {
 }
 
 /// A program on both ports of a new link.
-pub fn level(flows: u32, mtu: u32) -> (Program, Arc<Tables>) {
+pub fn level(flows: u32, mtu: u32) -> (XdpProgram, Arc<Tables>) {
     wires(mtu);
     let mut program = program(flows);
     let [lan, wan] = ports().map(|port| program.attach(&port).unwrap_or_else(|error| panic!("{error}")));

@@ -3,24 +3,24 @@
 //! policies stay as they were.
 
 use super::site::{Agent, Judge, Site, until};
-use bartizan_agent::session::Held;
+use bartizan_agent::session::ControllerGeneration;
 use bartizan_api::southbound::*;
-use bartizan_controller::client::Answer;
+use bartizan_controller::client::ClientResponse;
 use bartizan_controller::rest::Method;
 use serde_json::{Value, json};
 
 /// A port that the device refuses.
 const BAD: u16 = 666;
 
-fn refusal(code: RefusalCode, of: &[(ObjectKey, &str)]) -> Refusal {
-    let diagnostic = |(object, pointer): &(ObjectKey, &str)| Diagnostic {
+fn refusal(code: GenerationRefusalCode, of: &[(ObjectKey, &str)]) -> GenerationRefusal {
+    let diagnostic = |(object, pointer): &(ObjectKey, &str)| PolicyDiagnostic {
         object: object.clone(),
         pointer: (*pointer).to_owned(),
         line: 0,
         column: 0,
         message: "not here".to_owned(),
     };
-    Refusal { code, diagnostics: of.iter().map(diagnostic).collect(), more: 0 }
+    GenerationRefusal { code, diagnostics: of.iter().map(diagnostic).collect(), more: 0 }
 }
 
 fn text(object: &Object) -> Value {
@@ -31,15 +31,15 @@ fn text(object: &Object) -> Value {
 }
 
 /// Refuses policies with the bad port, and names the policies.
-fn bad_ports(held: &Held) -> Option<Refusal> {
+fn bad_ports(held: &ControllerGeneration) -> Option<GenerationRefusal> {
     let bad = |object: &Object| text(object).pointer("/policy/pfw/rules/0/to-ports/0") == Some(&json!(BAD));
     let of: Vec<_> = held.objects.iter().filter(|(_, object)| bad(object)).collect();
     let of: Vec<_> = of.into_iter().map(|(key, _)| (key.clone(), "/policy/pfw")).collect();
-    (!of.is_empty()).then(|| refusal(RefusalCode::Policy, &of))
+    (!of.is_empty()).then(|| refusal(GenerationRefusalCode::Policy, &of))
 }
 
 /// Refuses tenants with more policies than their quota of rules, and names the tenant.
-fn quotas(held: &Held) -> Option<Refusal> {
+fn quotas(held: &ControllerGeneration) -> Option<GenerationRefusal> {
     let over = |(key, object): (&ObjectKey, &std::sync::Arc<Object>)| {
         let most = text(object).pointer("/tenant/quotas/rules")?.as_u64()?;
         let (tenant, _) = key.policy_name()?;
@@ -48,12 +48,12 @@ fn quotas(held: &Held) -> Option<Refusal> {
         (held.objects.keys().filter(own).count() as u64 > most).then(|| (key.clone(), "/tenant/quotas/rules"))
     };
     let of: Vec<_> = held.objects.iter().filter_map(over).collect();
-    (!of.is_empty()).then(|| refusal(RefusalCode::Policy, &of))
+    (!of.is_empty()).then(|| refusal(GenerationRefusalCode::Policy, &of))
 }
 
 /// Refuses more objects than the device holds, and names no object.
-fn limit(held: &Held) -> Option<Refusal> {
-    (held.objects.len() > 6).then(|| refusal(RefusalCode::Limit, &[]))
+fn limit(held: &ControllerGeneration) -> Option<GenerationRefusal> {
+    (held.objects.len() > 6).then(|| refusal(GenerationRefusalCode::Limit, &[]))
 }
 
 fn port(edge: &Agent, key: &str) -> u64 {
@@ -78,7 +78,7 @@ fn begin(name: &str, judge: Judge) -> (Site, Agent, u64) {
 }
 
 /// Changes a policy as a tenant's operator and waits for the devices.
-fn waits(site: &mut Site, tenant: &str, port: u16) -> Answer {
+fn waits(site: &mut Site, tenant: &str, port: u16) -> ClientResponse {
     let body = json!({ "name": tenant, "scope": "operator", "tenant": tenant });
     let token = site.post("/v1/tokens", &body)["token"].as_str().unwrap().to_owned();
     let mut own = site.client(site.plane.as_ref().unwrap().address);
@@ -219,7 +219,7 @@ fn where_nobody_is_blamed_the_newest_change_is_held_back() {
 }
 
 /// Refuses a default that allows traffic, or a library without a certain rule.
-fn settings(held: &Held) -> Option<Refusal> {
+fn settings(held: &ControllerGeneration) -> Option<GenerationRefusal> {
     let bad = |object: &Object| {
         let text = text(object);
         text.pointer("/default/action") == Some(&json!("allow"))
@@ -227,7 +227,7 @@ fn settings(held: &Held) -> Option<Refusal> {
     };
     let of: Vec<_> = held.objects.iter().filter(|(_, object)| bad(object)).collect();
     let of: Vec<_> = of.into_iter().map(|(key, _)| (key.clone(), "")).collect();
-    (!of.is_empty()).then(|| refusal(RefusalCode::Policy, &of))
+    (!of.is_empty()).then(|| refusal(GenerationRefusalCode::Policy, &of))
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! lost, nothing counts twice, and devices reach the desired state.
 
 use super::site::{Site, config, until};
-use bartizan_api::southbound::{Alert, Delta};
+use bartizan_api::southbound::{AlertAggregate, Delta};
 use bartizan_controller::rest::Method;
 use bartizan_controller::start::start;
 use bartizan_testkit::namespace::only;
@@ -93,7 +93,7 @@ fn what_was_answered_survives_a_controller_that_is_killed() {
             (answered, last) = (answer.body["generation"].as_u64().unwrap(), u64::from(port));
             let counters = BTreeMap::from([("link/wan/packets".to_owned(), 1)]);
             edge.handle.statistics(Delta { counters, ..Delta::default() });
-            edge.handle.alert(Alert {
+            edge.handle.alert(AlertAggregate {
                 key: "k".into(),
                 tenant: 1,
                 rule: "1:7:1".into(),

@@ -113,8 +113,10 @@ fn older_generations_reach_devices_and_what_is_refused_is_told_with_its_place() 
     assert_eq!(port(&edge.texts(), "policy:1:web"), Some(1));
     // A refusal is reported with its place, and the device tries again when ordered to.
     let (pointer, message) = ("/policy/chain/0".to_owned(), "no such function here".to_owned());
-    let diagnostic = Diagnostic { object: ObjectKey::policy(1, "web"), pointer, line: 0, column: 0, message };
-    let refusal = Refusal { code: RefusalCode::Policy, diagnostics: vec![diagnostic], more: 2 };
+    let diagnostic =
+        PolicyDiagnostic { object: ObjectKey::policy(1, "web"), pointer, line: 0, column: 0, message };
+    let refusal =
+        GenerationRefusal { code: GenerationRefusalCode::Policy, diagnostics: vec![diagnostic], more: 2 };
     edge.shared.lock().unwrap().refuses = Some(refusal);
     let fourth = site.policy("acme", "web", 4);
     let mut status = Value::Null;
@@ -173,7 +175,7 @@ fn alerts_statistics_and_orders_come_out_at_rest() {
     let generation = site.policy("acme", "web", 1);
     site.runs("edge", generation);
     let event = json!({ "src_ip": "192.0.2.9", "alert": { "signature_id": 7 } }).as_object().unwrap().clone();
-    let alert = |tenant| Alert {
+    let alert = |tenant| AlertAggregate {
         key: "1:7 192.0.2.9".into(),
         tenant,
         rule: "1:7:1".into(),
@@ -185,9 +187,9 @@ fn alerts_statistics_and_orders_come_out_at_rest() {
     };
     edge.handle.alert(alert(1));
     // An alert of a tenant that the device does not serve.
-    edge.handle.alert(Alert { key: "x".into(), ..alert(2) });
+    edge.handle.alert(AlertAggregate { key: "x".into(), ..alert(2) });
     // An alert of traffic without a tenant, which administrators see.
-    edge.handle.alert(Alert { key: "nobody".into(), ..alert(0) });
+    edge.handle.alert(AlertAggregate { key: "nobody".into(), ..alert(0) });
     until("the alert", || !site.get("/v1/tenants/acme/alerts")["items"].as_array().unwrap().is_empty());
     edge.handle.alert(alert(1));
     until("it is counted", || site.get("/v1/tenants/acme/alerts")["items"][0]["count"] == 4);

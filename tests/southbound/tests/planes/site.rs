@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A whole controller in this process, and agents with devices that accept every generation.
 
-use bartizan_agent::session::client::{Client, ClientConfig, ClientHandle, Device, enrol, wall_clock};
-use bartizan_agent::session::store::{FileStore, Store};
-use bartizan_agent::session::{Candidate, Held, SessionConfig};
+use bartizan_agent::session::client::{
+    AgentClient, AgentDevice, ClientConfig, ClientHandle, enrol, wall_clock,
+};
+use bartizan_agent::session::store::{FileStore, GenerationStore};
+use bartizan_agent::session::{Candidate, ControllerGeneration, SessionConfig};
 use bartizan_api::southbound::*;
 use bartizan_controller::Settings;
-use bartizan_controller::client::{Answer, Client as Rest};
+use bartizan_controller::client::{Client as Rest, ClientResponse};
 use bartizan_controller::rest::Method;
 use bartizan_controller::southbound::ServerConfig;
-use bartizan_controller::start::{Config, Plane, Southbound, start};
+use bartizan_controller::start::{ControllerConfig, Plane, Southbound, start};
 use bartizan_controller::state;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -48,9 +50,9 @@ pub struct Site {
     pub agents: SocketAddr,
 }
 
-pub fn config(folder: &Path, agents: SocketAddr) -> Config {
+pub fn config(folder: &Path, agents: SocketAddr) -> ControllerConfig {
     let server = ServerConfig { keep_alive_ms: 1_000, ..ServerConfig::default() };
-    Config {
+    ControllerConfig {
         state: folder.join("controller"),
         listen: "127.0.0.1:0".parse().unwrap(),
         southbound: Some(Southbound { listen: agents, authority: None, server }),
@@ -93,7 +95,7 @@ impl Site {
         Rest::new(address, &certificate, Some(self.token.clone())).unwrap()
     }
 
-    pub fn ask(&mut self, method: Method, path: &str, body: &Value) -> Answer {
+    pub fn ask(&mut self, method: Method, path: &str, body: &Value) -> ClientResponse {
         self.rest.ask(method, path, (!body.is_null()).then_some(body), &[]).unwrap()
     }
 
@@ -196,7 +198,9 @@ impl Site {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let mut store = FileStore::new(&folder);
         shared.lock().unwrap().runs = store.load().unwrap();
-        let client = Client::new(config, store, Builder(shared.clone(), Held::default())).unwrap();
+        let client =
+            AgentClient::new(config, store, Builder(shared.clone(), ControllerGeneration::default()))
+                .unwrap();
         let handle = client.handle();
         Agent { handle, shared, thread: Some(spawn(|| client.run().unwrap())) }
     }
@@ -212,24 +216,24 @@ pub fn id(name: &str) -> DeviceId {
 /// State of a device that the test shares: its generation, and how the device answers.
 #[derive(Default)]
 pub struct Shared {
-    pub runs: Held,
+    pub runs: ControllerGeneration,
     /// Number of generations built, and the time of the last one.
     pub built: usize,
     pub came: Option<Instant>,
     /// The refusal with which the device answers every generation.
-    pub refuses: Option<Refusal>,
+    pub refuses: Option<GenerationRefusal>,
     /// Decides on each generation whether the device refuses it.
     pub judges: Option<Judge>,
 }
 
 /// Returns the refusal if the device refuses the generation.
-pub type Judge = fn(&Held) -> Option<Refusal>;
+pub type Judge = fn(&ControllerGeneration) -> Option<GenerationRefusal>;
 
 /// Builds every generation that is not refused, and runs it on one worker with two levels.
-struct Builder(Arc<Mutex<Shared>>, Held);
+struct Builder(Arc<Mutex<Shared>>, ControllerGeneration);
 
-impl Device for Builder {
-    fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
+impl AgentDevice for Builder {
+    fn build(&mut self, candidate: &Candidate) -> Result<(), GenerationRefusal> {
         let mut shared = self.0.lock().unwrap();
         shared.built += 1;
         shared.came = Some(Instant::now());
@@ -242,7 +246,7 @@ impl Device for Builder {
         let levels = ["host", "xdp"].map(|level| (level.to_owned(), self.1.generation));
         vec![WorkerRuns { link: "wan".into(), worker: 3, levels: BTreeMap::from(levels) }]
     }
-    fn stands(&mut self) -> Option<Stands> {
+    fn stands(&mut self) -> Option<LevelStatus> {
         let rules = RulesAtLevel { evaluates: BTreeMap::from([("pfw".to_owned(), 2)]), ..Default::default() };
         let level = |level: &str| LevelStands {
             link: "wan".into(),
@@ -254,7 +258,7 @@ impl Device for Builder {
         };
         let first = RuleLeftOut { rule: "web.rules:1: 1:1".into(), why: "no parser".into() };
         let left_out = LeftOut { count: 9, first: vec![first] };
-        Some(Stands { levels: ["host", "xdp"].map(level).into(), left_out, content: None })
+        Some(LevelStatus { levels: ["host", "xdp"].map(level).into(), left_out, content: None })
     }
     fn order(
         &mut self,

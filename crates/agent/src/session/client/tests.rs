@@ -23,12 +23,13 @@ fn full<T>() -> io::Result<T> {
     Err(io::ErrorKind::StorageFull.into())
 }
 
-impl Device for Told {
+impl AgentDevice for Told {
     fn begin(&mut self, _: &Candidate) {
         self.say("begin", ());
     }
-    fn build(&mut self, _: &Candidate) -> Result<(), Refusal> {
-        let refusal = Refusal { code: RefusalCode::Policy, diagnostics: Vec::new(), more: 0 };
+    fn build(&mut self, _: &Candidate) -> Result<(), GenerationRefusal> {
+        let refusal =
+            GenerationRefusal { code: GenerationRefusalCode::Policy, diagnostics: Vec::new(), more: 0 };
         self.say("build", if self.builds { Ok(()) } else { Err(refusal) })
     }
     fn swap(&mut self) -> Vec<WorkerRuns> {
@@ -42,14 +43,14 @@ impl Device for Told {
     }
 }
 
-impl Store for Told {
-    fn load(&mut self) -> io::Result<Held> {
-        Ok(Held::default())
+impl GenerationStore for Told {
+    fn load(&mut self) -> io::Result<ControllerGeneration> {
+        Ok(ControllerGeneration::default())
     }
-    fn save(&mut self, _: &Held) -> io::Result<()> {
+    fn save(&mut self, _: &ControllerGeneration) -> io::Result<()> {
         self.say("save", if self.saves { Ok(()) } else { full() })
     }
-    fn save_ahead(&mut self, _: &Held) -> io::Result<bool> {
+    fn save_ahead(&mut self, _: &ControllerGeneration) -> io::Result<bool> {
         self.say("ahead", self.ahead.map_or_else(full, Ok))
     }
     fn prove(&mut self) -> io::Result<()> {
@@ -61,11 +62,15 @@ impl Store for Told {
 }
 
 /// The calls, the resulting refusal, and whether a note was made.
-fn applied(builds: bool, ahead: Option<bool>, saves: bool) -> (Vec<&'static str>, Option<RefusalCode>, bool) {
+fn applied(
+    builds: bool,
+    ahead: Option<bool>,
+    saves: bool,
+) -> (Vec<&'static str>, Option<GenerationRefusalCode>, bool) {
     let (tell, steps) = channel();
     let told = |tell| Told { tell, builds, ahead, saves };
     let mut workshop = Workshop { device: told(tell.clone()), store: told(tell) };
-    let held = Held { generation: 1, ..Held::default() };
+    let held = ControllerGeneration { generation: 1, ..ControllerGeneration::default() };
     let (outcome, note) = workshop.apply(&Candidate { manifest: held.manifest().hash(), held });
     drop(workshop);
     (steps.iter().collect(), outcome.err().map(|refusal| refusal.code), note.is_some())
@@ -73,7 +78,7 @@ fn applied(builds: bool, ahead: Option<bool>, saves: bool) -> (Vec<&'static str>
 
 #[test]
 fn what_runs_is_stored_and_what_is_refused_is_not() {
-    let (policy, store) = (Some(RefusalCode::Policy), Some(RefusalCode::Store));
+    let (policy, store) = (Some(GenerationRefusalCode::Policy), Some(GenerationRefusalCode::Store));
     let cases = [
         ((true, Some(true), true), vec!["begin", "ahead", "build", "prove", "swap"], None, false),
         ((true, Some(false), true), vec!["begin", "ahead", "build", "save", "swap"], None, false),

@@ -2,7 +2,7 @@
 //! The store, stopped at every step, and with broken files.
 
 use super::*;
-use bartizan_api::southbound::{Policy, RuleGroup, RuleType, Rules};
+use bartizan_api::southbound::{GroupRules, Policy, RuleGroup, RuleType};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -84,18 +84,21 @@ fn policy(name: &str, text: &str) -> Arc<Object> {
     Arc::new(Object::Policy(Policy { name: name.into(), tenant: 1, text: text.into() }))
 }
 
-fn held(generation: u64, objects: &[Arc<Object>]) -> Held {
-    Held { generation, objects: objects.iter().map(|object| (object.key(), Arc::clone(object))).collect() }
+fn held(generation: u64, objects: &[Arc<Object>]) -> ControllerGeneration {
+    ControllerGeneration {
+        generation,
+        objects: objects.iter().map(|object| (object.key(), Arc::clone(object))).collect(),
+    }
 }
 
 /// A folder that is removed after the test.
-struct Folder(PathBuf);
+struct StoreTestFolder(PathBuf);
 
-impl Folder {
+impl StoreTestFolder {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("bartizan-store-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
-        Folder(path.join("deep/state"))
+        StoreTestFolder(path.join("deep/state"))
     }
 
     fn objects(&self) -> usize {
@@ -103,7 +106,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for StoreTestFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(self.0.ancestors().nth(2).unwrap());
     }
@@ -116,7 +119,7 @@ fn a_save_that_is_killed_at_any_step_leaves_the_one_before_or_the_next() {
     let second = held(2, &[kept, new, policy("more", "m")]);
     let mut seen = BTreeSet::new();
     for steps in 0.. {
-        let folder = Folder::new(&format!("killed-{steps}"));
+        let folder = StoreTestFolder::new(&format!("killed-{steps}"));
         FileStore::new(&folder.0).save(&first).unwrap();
         let disk = Killed::after(steps);
         let mut store = FileStore::on(&folder.0, disk.clone());
@@ -153,13 +156,13 @@ fn changes_that_are_killed_at_any_step_leave_the_last_that_was_stored_or_the_nex
     // Two journals that end, and into the third.
     let last = 20;
     for steps in 0..70 {
-        let folder = Folder::new(&format!("journal-{steps}"));
+        let folder = StoreTestFolder::new(&format!("journal-{steps}"));
         let disk = Killed::after(steps);
         let mut store = FileStore::on(&folder.0, disk.clone());
         store.records_max = 7;
         let stored = (1..=last).take_while(|number| store.save(&of(*number)).is_ok()).last().unwrap_or(0);
         let found = FileStore::new(&folder.0).load().unwrap();
-        let whole = |number: u64| if number == 0 { Held::default() } else { of(number) };
+        let whole = |number: u64| if number == 0 { ControllerGeneration::default() } else { of(number) };
         assert!(found == whole(stored) || found == whole(stored + 1), "{steps}: {stored}, {found:?}");
         // It goes on from there.
         let mut again = FileStore::new(&folder.0);
@@ -195,12 +198,12 @@ fn what_was_saved_ahead_and_cannot_run_leads_back_at_any_step() {
         };
     let (mut stepped_back, mut whole) = (0, 0);
     for steps in 0..70 {
-        let folder = Folder::new(&format!("ahead-{steps}"));
+        let folder = StoreTestFolder::new(&format!("ahead-{steps}"));
         let mut store = FileStore::on(&folder.0, Killed::after(steps));
         store.records_max = 7;
         let done = (1..=20).take_while(|number| one(&mut store, *number).is_ok()).last().unwrap_or(0);
         let stored = (0..=done).rev().find(|number| runs(*number)).unwrap_or(0);
-        let last = if stored == 0 { Held::default() } else { of(stored) };
+        let last = if stored == 0 { ControllerGeneration::default() } else { of(stored) };
         let mut again = FileStore::new(&folder.0);
         let mut found = again.load().unwrap();
         if found.generation > 0 && !runs(found.generation) {
@@ -222,12 +225,12 @@ fn what_was_saved_ahead_and_cannot_run_leads_back_at_any_step() {
 
 #[test]
 fn a_change_that_is_withdrawn_is_two_lines_and_what_large_changes_are_is_not_saved_ahead() {
-    let folder = Folder::new("withdrawn");
+    let folder = StoreTestFolder::new("withdrawn");
     let mut store = FileStore::new(&folder.0);
     let (one, two) =
         (held(1, &[policy("a", "1"), policy("b", "1")]), held(2, &[policy("a", "2"), policy("c", "2")]));
     assert!(!store.save_ahead(&one).unwrap(), "there is no journal yet");
-    assert_eq!(FileStore::new(&folder.0).load().unwrap(), Held::default());
+    assert_eq!(FileStore::new(&folder.0).load().unwrap(), ControllerGeneration::default());
     store.save(&one).unwrap();
     assert_eq!(store.before(), None);
     assert!(store.save_ahead(&two).unwrap());
@@ -247,7 +250,7 @@ fn a_change_that_is_withdrawn_is_two_lines_and_what_large_changes_are_is_not_sav
 /// the one before.
 #[test]
 fn what_no_build_has_proven_is_tried_once_by_a_start() {
-    let folder = Folder::new("unproven");
+    let folder = StoreTestFolder::new("unproven");
     let of = |number: u64| held(number, &[policy("changed", &number.to_string())]);
     let start = || {
         let mut store = FileStore::new(&folder.0);
@@ -295,7 +298,7 @@ fn what_no_build_has_proven_is_tried_once_by_a_start() {
 
 #[test]
 fn a_proof_that_is_cut_off_or_lost_is_none_and_journals_of_before_are_read() {
-    let folder = Folder::new("proof");
+    let folder = StoreTestFolder::new("proof");
     let (one, two) = (held(1, &[policy("a", "1")]), held(2, &[policy("a", "2")]));
     let mut store = FileStore::new(&folder.0);
     store.save(&one).unwrap();
@@ -320,7 +323,7 @@ fn a_proof_that_is_cut_off_or_lost_is_none_and_journals_of_before_are_read() {
 #[test]
 fn a_small_change_is_one_step_on_the_disk() {
     let many: Vec<Arc<Object>> = (0..100).map(|n| policy(&format!("p{n}"), "text")).collect();
-    let folder = Folder::new("steps");
+    let folder = StoreTestFolder::new("steps");
     let disk = Killed::after(1 << 20);
     let mut store = FileStore::on(&folder.0, disk.clone());
     store.records_max = 20;
@@ -345,7 +348,7 @@ fn a_small_change_is_one_step_on_the_disk() {
 
 #[test]
 fn a_broken_journal_is_said_and_a_cut_one_is_as_far_as_it_goes() {
-    let folder = Folder::new("journal");
+    let folder = StoreTestFolder::new("journal");
     let mut store = FileStore::new(&folder.0);
     for number in 1..5 {
         store.save(&held(number, &[policy("a", &format!("text {number}"))])).unwrap();
@@ -381,10 +384,10 @@ fn a_broken_journal_is_said_and_a_cut_one_is_as_far_as_it_goes() {
 #[test]
 fn a_change_writes_what_is_new_and_the_list() {
     let lines = (0..2_000).map(|n| format!("alert tcp any any -> any any (content:\"abcdefgh\"; sid:{n};)"));
-    let rules = Rules::Raw(lines.collect());
+    let rules = GroupRules::Raw(lines.collect());
     let rules = Arc::new(Object::Group(RuleGroup { id: 1, tenant: 0, rule_type: RuleType::Ids, rules }));
     let many: Vec<Arc<Object>> = (0..100).map(|n| policy(&format!("p{n}"), "text")).chain([rules]).collect();
-    let folder = Folder::new("small");
+    let folder = StoreTestFolder::new("small");
     let disk = Killed::after(usize::MAX);
     let mut store = FileStore::on(&folder.0, disk.clone());
     store.save(&held(1, &many)).unwrap();
@@ -409,9 +412,9 @@ fn a_change_writes_what_is_new_and_the_list() {
 
 #[test]
 fn what_is_broken_is_said_with_the_file_and_what_to_do() {
-    let folder = Folder::new("broken");
+    let folder = StoreTestFolder::new("broken");
     let mut store = FileStore::new(&folder.0);
-    assert_eq!(store.load().unwrap(), Held::default());
+    assert_eq!(store.load().unwrap(), ControllerGeneration::default());
     let object = policy("a", "text");
     store.save(&held(1, std::slice::from_ref(&object))).unwrap();
     let path = folder.0.join(OBJECTS).join(object.hash().to_string());

@@ -190,17 +190,17 @@ pub(crate) fn name(disposition: &[u8]) -> Option<Vec<u8>> {
         if !blanks.iter().all(|b| is_blank(*b)) {
             continue;
         }
-        match Mark::read(mark) {
-            Some(Mark::Plain) if !value.is_empty() => return Some(value),
-            Some(mark @ Mark::Extended(None)) => match mark.decode(value) {
+        match ParameterSuffix::read(mark) {
+            Some(ParameterSuffix::Plain) if !value.is_empty() => return Some(value),
+            Some(mark @ ParameterSuffix::Extended(None)) => match mark.decode(value) {
                 text if text.is_empty() => is_file = true,
                 text => return Some(text),
             },
-            Some(mark @ (Mark::Piece(number) | Mark::Extended(Some(number)))) => {
+            Some(mark @ (ParameterSuffix::Piece(number) | ParameterSuffix::Extended(Some(number)))) => {
                 is_file = true;
                 pieces.push((number, mark.decode(value)));
             }
-            Some(Mark::Plain) => is_file = true,
+            Some(ParameterSuffix::Plain) => is_file = true,
             None => {}
         }
     }
@@ -210,7 +210,7 @@ pub(crate) fn name(disposition: &[u8]) -> Option<Vec<u8>> {
 
 /// Text between the name of a parameter and the equals sign (RFC 2231 sections 3 and 4, RFC 8187).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+enum ParameterSuffix {
     /// No text.
     Plain,
     /// `*0`: a piece of the value.
@@ -220,24 +220,26 @@ enum Mark {
     Extended(Option<u32>),
 }
 
-impl Mark {
+impl ParameterSuffix {
     fn read(mark: &[u8]) -> Option<Self> {
-        let Some(mark) = mark.strip_prefix(b"*") else { return mark.is_empty().then_some(Mark::Plain) };
+        let Some(mark) = mark.strip_prefix(b"*") else {
+            return mark.is_empty().then_some(ParameterSuffix::Plain);
+        };
         let (digits, extended) = span(mark, |b| b.is_ascii_digit());
         if !matches!(extended, b"" | b"*") {
             return None;
         }
         let number = core::str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
         match number {
-            Some(number) if extended.is_empty() => Some(Mark::Piece(number)),
+            Some(number) if extended.is_empty() => Some(ParameterSuffix::Piece(number)),
             None if !extended.is_empty() => None,
-            number => Some(Mark::Extended(number)),
+            number => Some(ParameterSuffix::Extended(number)),
         }
     }
 
     /// Decodes a value with this mark.
     fn decode(self, value: Vec<u8>) -> Vec<u8> {
-        let Mark::Extended(number) = self else { return value };
+        let ParameterSuffix::Extended(number) = self else { return value };
         if number.is_some_and(|number| number > 0) {
             return percent(&value);
         }

@@ -21,7 +21,7 @@ pub(crate) const MAX_HEADER: usize = 16_384;
 
 /// State of the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum MultipartState {
     /// Before a boundary, outside of files.
     Between,
     /// In the header of a part.
@@ -47,7 +47,7 @@ pub(crate) enum Oddity {
 
 /// A finding of the parser. Its receiver opens, fills and closes files, and raises events for anomalies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found<'a> {
+pub(crate) enum MultipartFinding<'a> {
     Odd(Oddity),
     /// The file's name, and names that some receivers read instead.
     Open(&'a [u8], &'a [Vec<u8>]),
@@ -59,7 +59,7 @@ pub(crate) enum Found<'a> {
 pub(crate) struct Multipart {
     /// `--` and the boundary.
     boundary: Vec<u8>,
-    at: At,
+    at: MultipartState,
     /// Name of the next file; empty if the user chose none: without content such a part is no file.
     name: Vec<u8>,
     /// Names that some receivers read for that file instead.
@@ -104,7 +104,7 @@ impl Multipart {
         let (name, others, buffer) = (Vec::new(), Vec::new(), Vec::new());
         Some(Multipart {
             boundary,
-            at: At::Between,
+            at: MultipartState::Between,
             name,
             others,
             is_open: false,
@@ -134,7 +134,7 @@ impl Multipart {
     }
 
     /// Parses a piece of the body.
-    pub(crate) fn write(&mut self, data: &[u8], sink: &mut dyn FnMut(Found<'_>)) {
+    pub(crate) fn write(&mut self, data: &[u8], sink: &mut dyn FnMut(MultipartFinding<'_>)) {
         let mut buffer = core::mem::take(&mut self.buffer);
         buffer.extend_from_slice(data);
         let mut used = 0;
@@ -142,11 +142,11 @@ impl Multipart {
         while !self.differs {
             let rest = after(&buffer, used);
             let step = match self.at {
-                At::Between => self.between(rest),
-                At::Header => self.header(rest, sink),
-                At::Opening => self.opening(rest, sink),
-                At::File => self.file(rest, sink),
-                At::Done => Some(rest.len()).filter(|n| *n > 0),
+                MultipartState::Between => self.between(rest),
+                MultipartState::Header => self.header(rest, sink),
+                MultipartState::Opening => self.opening(rest, sink),
+                MultipartState::File => self.file(rest, sink),
+                MultipartState::Done => Some(rest.len()).filter(|n| *n > 0),
             };
             match step {
                 Some(step) => used += step,
@@ -156,65 +156,65 @@ impl Multipart {
         // Outside of files only the last bytes can still become a boundary, or a boundary with an incomplete
         // line.
         let rest = after(&buffer, used);
-        if self.at == At::Between && find(rest, &self.boundary).is_none() {
+        if self.at == MultipartState::Between && find(rest, &self.boundary).is_none() {
             let sure = rest.len().saturating_sub(self.boundary.len() + 2);
             self.fresh &= sure == 0;
             used += sure;
         }
         if self.differs {
             used = buffer.len();
-            sink(Found::Odd(Oddity::Differs));
+            sink(MultipartFinding::Odd(Oddity::Differs));
         }
         buffer.drain(..used.min(buffer.len()));
         self.buffer = buffer;
     }
 
     /// Ends the data: buffered bytes belong to the open file, except the beginning of a boundary.
-    pub(crate) fn end(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
-        if self.at == At::Opening {
+    pub(crate) fn end(&mut self, sink: &mut dyn FnMut(MultipartFinding<'_>)) {
+        if self.at == MultipartState::Opening {
             self.begin(sink);
         }
         let last = if self.strict { self.last_boundary() } else { None };
         let cut_off = || if self.strict { None } else { self.begun_boundary() };
         let data_end = last.or_else(cut_off).unwrap_or(self.buffer.len());
         let buffer = core::mem::take(&mut self.buffer);
-        if self.at == At::File {
+        if self.at == MultipartState::File {
             self.content(before(&buffer, data_end), sink);
             if last.is_some() {
                 self.close(sink);
             }
         }
-        self.at = At::Done;
+        self.at = MultipartState::Done;
     }
 
     /// Opens the file of a part. A file without a name is opened with its first byte.
-    fn begin(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
-        (self.at, self.is_open) = (At::File, false);
+    fn begin(&mut self, sink: &mut dyn FnMut(MultipartFinding<'_>)) {
+        (self.at, self.is_open) = (MultipartState::File, false);
         if !self.name.is_empty() {
             self.open(sink);
         }
     }
 
-    fn open(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
-        sink(Found::Open(&self.name, &self.others));
+    fn open(&mut self, sink: &mut dyn FnMut(MultipartFinding<'_>)) {
+        sink(MultipartFinding::Open(&self.name, &self.others));
         self.is_open = true;
     }
 
     /// Passes on content of the file.
-    fn content(&mut self, data: &[u8], sink: &mut dyn FnMut(Found<'_>)) {
+    fn content(&mut self, data: &[u8], sink: &mut dyn FnMut(MultipartFinding<'_>)) {
         if data.is_empty() {
             return;
         }
         if !self.is_open {
             self.open(sink);
         }
-        sink(Found::Data(data));
+        sink(MultipartFinding::Data(data));
     }
 
     /// Closes the file as complete.
-    fn close(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
+    fn close(&mut self, sink: &mut dyn FnMut(MultipartFinding<'_>)) {
         if core::mem::take(&mut self.is_open) {
-            sink(Found::Close);
+            sink(MultipartFinding::Close);
         }
     }
 
@@ -260,7 +260,7 @@ impl Multipart {
         self.fresh = matches!(line, Tail::Last(_)) || self.fresh && known == 0;
         match line {
             Tail::Line(length, crlf) => {
-                (self.at, self.crlf) = (At::Header, Some(crlf));
+                (self.at, self.crlf) = (MultipartState::Header, Some(crlf));
                 Some(behind + length)
             }
             Tail::Last(length) => Some(behind + length),
@@ -280,11 +280,11 @@ impl Multipart {
         let tail = after(rest, at + self.boundary.len());
         match tail {
             [b'-', b'-', ..] => {
-                self.at = At::Done;
+                self.at = MultipartState::Done;
                 Some(rest.len() - tail.len() + 2)
             }
             [_, _, ..] => {
-                self.at = At::Header;
+                self.at = MultipartState::Header;
                 let eol = if tail.starts_with(b"\r\n") { 2 } else { 0 };
                 Some(rest.len() - tail.len() + eol)
             }
@@ -293,7 +293,7 @@ impl Multipart {
     }
 
     /// Does as [`Multipart::header`], with the header of a part as receivers read it.
-    fn header_lines(&mut self, rest: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<usize> {
+    fn header_lines(&mut self, rest: &[u8], sink: &mut dyn FnMut(MultipartFinding<'_>)) -> Option<usize> {
         let crlf = self.crlf != Some(false);
         let first = match rest {
             [b'\r', b'\n', ..] if crlf => Some(2),
@@ -303,7 +303,7 @@ impl Multipart {
             _ => None,
         };
         if first.is_some() {
-            (self.at, self.fresh) = (At::Between, true);
+            (self.at, self.fresh) = (MultipartState::Between, true);
             return first;
         }
         let within = before(rest, MAX_HEADER);
@@ -323,45 +323,45 @@ impl Multipart {
             self.differs = true;
             return None;
         };
-        (self.at, self.fresh) = (At::Between, true);
+        (self.at, self.fresh) = (MultipartState::Between, true);
         let name = announced.filter(|name| !name.is_empty() || names.is_empty());
         if let Some(name) = name.or_else(|| names.last().cloned()) {
             names.retain(|other| *other != name);
-            (self.name, self.others, self.at) = (name, names, At::Opening);
+            (self.name, self.others, self.at) = (name, names, MultipartState::Opening);
         }
         Some(end + behind)
     }
 
-    fn header(&mut self, rest: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<usize> {
+    fn header(&mut self, rest: &[u8], sink: &mut dyn FnMut(MultipartFinding<'_>)) -> Option<usize> {
         if self.strict {
             return self.header_lines(rest, sink);
         }
         if rest.starts_with(b"\r\n") {
-            self.at = At::Between;
+            self.at = MultipartState::Between;
             return Some(2);
         }
         let found = find(before(rest, MAX_HEADER), b"\r\n\r\n");
         if found.is_none() && rest.len() > MAX_HEADER {
-            self.at = At::Between;
+            self.at = MultipartState::Between;
             return Some(0);
         }
         let end = found?;
-        self.at = At::Between;
+        self.at = MultipartState::Between;
         if let Some(name) = disposition(before(rest, end), sink) {
-            (self.name, self.at) = (name, At::Opening);
+            (self.name, self.at) = (name, MultipartState::Opening);
         }
         Some(end + 4)
     }
 
-    fn opening(&mut self, rest: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<usize> {
+    fn opening(&mut self, rest: &[u8], sink: &mut dyn FnMut(MultipartFinding<'_>)) -> Option<usize> {
         let stands = rest.starts_with(&self.boundary);
         let tail = if self.strict && stands { Some(self.line(rest, 0)) } else { None };
         if matches!(tail, Some(Tail::Need(_))) {
             return None;
         }
         if stands && tail != Some(Tail::Other) {
-            sink(Found::Odd(Oddity::NoContent));
-            self.at = At::Between;
+            sink(MultipartFinding::Odd(Oddity::NoContent));
+            self.at = MultipartState::Between;
         } else if self.boundary.starts_with(rest) {
             return None;
         } else {
@@ -371,7 +371,7 @@ impl Multipart {
     }
 
     /// Does as [`Multipart::file`]: a boundary fills a line, or the form is refused.
-    fn file_lines(&mut self, rest: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<usize> {
+    fn file_lines(&mut self, rest: &[u8], sink: &mut dyn FnMut(MultipartFinding<'_>)) -> Option<usize> {
         let found = find(rest, &self.boundary).map(|at| (at, self.line(rest, at)));
         let sure = match found {
             Some((_, Tail::Other)) => {
@@ -386,13 +386,13 @@ impl Multipart {
         self.fresh &= sure == 0;
         if matches!(found, Some((_, Tail::Line(..) | Tail::Last(_)))) {
             self.close(sink);
-            self.at = At::Between;
+            self.at = MultipartState::Between;
             return Some(sure);
         }
         (sure > 0).then_some(sure)
     }
 
-    fn file(&mut self, rest: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<usize> {
+    fn file(&mut self, rest: &[u8], sink: &mut dyn FnMut(MultipartFinding<'_>)) -> Option<usize> {
         if self.strict {
             return self.file_lines(rest, sink);
         }
@@ -400,7 +400,7 @@ impl Multipart {
             // The line end before the boundary belongs to it.
             self.content(before(rest, at.saturating_sub(2)), sink);
             self.close(sink);
-            self.at = At::Between;
+            self.at = MultipartState::Between;
             return Some(at);
         }
         let sure = rest.len().saturating_sub(self.boundary.len() + 2);
@@ -417,7 +417,7 @@ fn line_end(text: &[u8]) -> usize {
 }
 
 /// The name of a file in the header of a part, if the part is one: the last disposition with a name counts.
-fn disposition(header: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<Vec<u8>> {
+fn disposition(header: &[u8], sink: &mut dyn FnMut(MultipartFinding<'_>)) -> Option<Vec<u8>> {
     let mut name = None;
     for line in header.split(|b| *b == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -427,7 +427,7 @@ fn disposition(header: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<Vec<u8>
                     name = form_names::name(after(line, colon + 1)).or(name);
                 }
             }
-            _ => sink(Found::Odd(Oddity::NoField)),
+            _ => sink(MultipartFinding::Odd(Oddity::NoField)),
         }
     }
     name
@@ -451,14 +451,14 @@ mod tests {
         let mut odd = Vec::new();
         let mut multipart =
             Multipart::new(b"multipart/form-data; boundary=AaB03x", strict).expect("boundary");
-        let mut sink = |f: Found<'_>| match f {
-            Found::Odd(oddity) => odd.push(oddity),
-            Found::Open(name, others) => {
+        let mut sink = |f: MultipartFinding<'_>| match f {
+            MultipartFinding::Odd(oddity) => odd.push(oddity),
+            MultipartFinding::Open(name, others) => {
                 let names = [&[name.to_vec()], others].concat().join(&b'|');
                 found.push((names, Vec::new(), false));
             }
-            Found::Data(data) => found.last_mut().expect("open").1.extend_from_slice(data),
-            Found::Close => found.last_mut().expect("open").2 = true,
+            MultipartFinding::Data(data) => found.last_mut().expect("open").1.extend_from_slice(data),
+            MultipartFinding::Close => found.last_mut().expect("open").2 = true,
         };
         for piece in form.chunks(step) {
             multipart.write(piece, &mut sink);

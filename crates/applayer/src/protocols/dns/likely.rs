@@ -6,7 +6,7 @@
 //! messages that are shorter than a head (dnsmasq), or answer malformed ones with an error (BIND), and read
 //! the next one.
 
-use super::message::{Header, Message};
+use super::message::{DnsHeader, Message};
 use crate::protocol::{Probe, Transport};
 use bartizan_base::{Cursor, Direction};
 
@@ -62,7 +62,7 @@ fn in_messages(data: &[u8]) -> Option<bool> {
 fn asks(bytes: &[u8], length: usize) -> Option<bool> {
     let whole = bytes.len() >= length;
     let bytes = bytes.get(..length).unwrap_or(bytes);
-    let Some(header) = Header::read(bytes) else { return whole.then_some(false) };
+    let Some(header) = DnsHeader::read(bytes) else { return whole.then_some(false) };
     if header.is_response() || header.counts.first() != Some(&1) {
         return Some(false);
     }

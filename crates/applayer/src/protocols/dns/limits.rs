@@ -2,12 +2,12 @@
 //! Bounds of DNS, for docs/limits.md.
 
 use super::{MAX_HELD, MAX_MEMORY, MAX_SILENT, name};
-use bartizan_base::limit::Trace::{Nothing, Told};
-use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limit::LimitTrace::{Nothing, Told};
+use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::limits;
 
 /// Bounds of this protocol.
-pub(crate) const LIMITS: &[Limit] = limits! {
+pub(crate) const LIMITS: &[LimitSpec] = limits! {
     Protocol "DNS: messages held for a flow" = "{}, {}" [count(MAX_HELD), bytes(MAX_MEMORY)]
         in ["applayer/protocols/dns/mod.rs"], "the oldest are let go of", [Nothing];
     Protocol "DNS: text of a name, steps to read it" = "{}, {}" [bytes(name::MAX_TEXT), count(name::MAX_STEPS)]

@@ -4,17 +4,17 @@
 //! Source: the records that Suricata 8.0.8 writes. In version 2 each question of a query has a record of its
 //! own.
 
-use super::message::{Data, Message, Record, Section, options, strings};
+use super::message::{Data, DnsRecord, Message, Section, options, strings};
 use super::name::Name;
 use super::record::{rcode_name, type_name};
 use super::transaction::{DnsTransaction, Variant};
 use crate::transaction::{LogOptions, Transaction as _};
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use bartizan_events::JsonWriter;
 use core::fmt::Write as _;
 
 /// Options that apply to a record.
-struct Filter {
+struct DnsLogFilter {
     detailed: bool,
     grouped: bool,
     types: Types,
@@ -30,10 +30,10 @@ enum Types {
     Listed(Vec<String>),
 }
 
-impl Filter {
+impl DnsLogFilter {
     /// The filter for an alert: everything, in detail.
     fn alert() -> Self {
-        Filter { detailed: true, grouped: false, types: Types::Named }
+        DnsLogFilter { detailed: true, grouped: false, types: Types::Named }
     }
 
     /// The filter of the settings; `None` if this kind of message is not logged.
@@ -57,7 +57,7 @@ impl Filter {
         } else {
             Types::Named
         };
-        Some(Filter { detailed, grouped, types })
+        Some(DnsLogFilter { detailed, grouped, types })
     }
 
     fn wants(&self, rrtype: u16) -> bool {
@@ -70,7 +70,7 @@ impl Filter {
 }
 
 /// The values of a list in the settings.
-fn list(settings: &Settings, key: &str) -> Vec<String> {
+fn list(settings: &SettingsMap, key: &str) -> Vec<String> {
     settings.children(key).filter_map(|i| settings.get(&format!("{key}.{i}"))).map(str::to_owned).collect()
 }
 
@@ -81,16 +81,16 @@ pub(super) fn write(
     options: &LogOptions,
     (number, in_alert): (usize, bool),
 ) {
-    let mut writer = Writer { json, message: tx.message(), scratch: Vec::new() };
+    let mut writer = DnsLogWriter { json, message: tx.message(), scratch: Vec::new() };
     if tx.variant() == Variant::Multicast {
         writer.multicast(tx.is_response());
         return;
     }
     if in_alert {
-        writer.version3(tx, &Filter::alert());
+        writer.version3(tx, &DnsLogFilter::alert());
         return;
     }
-    let Some(filter) = Filter::new(options, tx.is_response()) else { return };
+    let Some(filter) = DnsLogFilter::new(options, tx.is_response()) else { return };
     match (options.version, tx.is_response()) {
         (2, false) => writer.version2_query(tx, &filter, number),
         (2, true) => writer.version2_answer(&filter),
@@ -106,21 +106,21 @@ pub(super) fn records(tx: &DnsTransaction, options: &LogOptions) -> usize {
     if tx.variant() == Variant::Multicast {
         return 1;
     }
-    let Some(filter) = Filter::new(options, tx.is_response()) else { return 0 };
+    let Some(filter) = DnsLogFilter::new(options, tx.is_response()) else { return 0 };
     let queries = tx.message().queries.iter().filter(|q| filter.wants(q.rrtype)).count();
     if options.version == 2 && !tx.is_response() { queries } else { queries.min(1) }
 }
 
 /// A record that is being written.
-struct Writer<'w> {
+struct DnsLogWriter<'w> {
     json: &'w mut JsonWriter,
     message: &'w Message,
     /// Reused for names.
     scratch: Vec<u8>,
 }
 
-impl Writer<'_> {
-    fn version3(&mut self, tx: &DnsTransaction, filter: &Filter) {
+impl DnsLogWriter<'_> {
+    fn version3(&mut self, tx: &DnsTransaction, filter: &DnsLogFilter) {
         let header = self.message.header;
         self.json.num("version", 3u8);
         self.json.str("type", if tx.is_response() { "response" } else { "request" });
@@ -146,7 +146,7 @@ impl Writer<'_> {
     }
 
     /// Writes the record of a query in version 2, about one of its logged questions.
-    fn version2_query(&mut self, tx: &DnsTransaction, filter: &Filter, number: usize) {
+    fn version2_query(&mut self, tx: &DnsTransaction, filter: &DnsLogFilter, number: usize) {
         let header = self.message.header;
         let mut queries = self.message.queries.iter().filter(|q| filter.wants(q.rrtype));
         let Some(query) = queries.nth(number) else { return };
@@ -163,7 +163,7 @@ impl Writer<'_> {
         self.json.num("opcode", header.opcode());
     }
 
-    fn version2_answer(&mut self, filter: &Filter) {
+    fn version2_answer(&mut self, filter: &DnsLogFilter) {
         let header = self.message.header;
         self.json.num("version", 2u8);
         self.json.str("type", "answer");
@@ -219,7 +219,7 @@ impl Writer<'_> {
             ("authorities", Section::Authorities),
             ("additionals", Section::Additionals),
         ] {
-            self.section(key, section, Writer::multicast_record);
+            self.section(key, section, DnsLogWriter::multicast_record);
         }
     }
 
@@ -269,7 +269,7 @@ impl Writer<'_> {
     }
 
     /// Writes the answers, in detail and grouped by type.
-    fn answers(&mut self, filter: &Filter) {
+    fn answers(&mut self, filter: &DnsLogFilter) {
         let message = self.message;
         let answers = message.section(Section::Answers);
         if answers.is_empty() {
@@ -291,14 +291,14 @@ impl Writer<'_> {
 
     /// Writes authorities and additionals.
     fn rest(&mut self) {
-        self.section("authorities", Section::Authorities, Writer::details);
-        self.section("additionals", Section::Additionals, Writer::details);
+        self.section("authorities", Section::Authorities, DnsLogWriter::details);
+        self.section("additionals", Section::Additionals, DnsLogWriter::details);
     }
 
     /// Writes an array of a section's records. Additionals leave out EDNS without options.
-    fn section(&mut self, key: &str, section: Section, write: impl Fn(&mut Self, &Record)) {
+    fn section(&mut self, key: &str, section: Section, write: impl Fn(&mut Self, &DnsRecord)) {
         let message = self.message;
-        let skipped = |record: &&Record| {
+        let skipped = |record: &&DnsRecord| {
             section == Section::Additionals && matches!(message.data(record), Data::Opt(&[]))
         };
         let mut open = false;
@@ -315,7 +315,7 @@ impl Writer<'_> {
     }
 
     /// Writes a record as an object; a text record as one object for each of its strings.
-    fn details(&mut self, record: &Record) {
+    fn details(&mut self, record: &DnsRecord) {
         match self.message.data(record) {
             Data::Text(data) => {
                 for text in strings(data) {
@@ -344,7 +344,7 @@ impl Writer<'_> {
         }
     }
 
-    fn open_details(&mut self, record: &Record) {
+    fn open_details(&mut self, record: &DnsRecord) {
         self.json.begin_object();
         self.name("rrname", record.name);
         self.truncated("rrname_truncated", record.name);
@@ -407,9 +407,9 @@ impl Writer<'_> {
     }
 
     /// Writes values by type, in the order in which the types first appear.
-    fn groups(&mut self, answers: &[Record]) {
+    fn groups(&mut self, answers: &[DnsRecord]) {
         let message = self.message;
-        let grouped = |record: &Record| !matches!(message.data(record), Data::Opt(_) | Data::Other(_));
+        let grouped = |record: &DnsRecord| !matches!(message.data(record), Data::Opt(_) | Data::Other(_));
         // At most twelve types have grouped data, so this list stays short.
         let mut done: Vec<u16> = Vec::new();
         for first in answers.iter().filter(|r| grouped(r)) {
@@ -429,7 +429,7 @@ impl Writer<'_> {
     }
 
     /// Writes a record of mDNS: its type is the key of its value.
-    fn multicast_record(&mut self, record: &Record) {
+    fn multicast_record(&mut self, record: &DnsRecord) {
         self.json.begin_object();
         self.name("rrname", record.name);
         self.truncated("rrname_truncated", record.name);

@@ -19,7 +19,7 @@ pub const HEADER: usize = 12;
 
 /// The fixed head of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Header {
+pub struct DnsHeader {
     /// Number that the response repeats.
     pub id: u16,
     /// QR, opcode, AA, TC, RD, RA, Z, AD, CD, rcode.
@@ -28,12 +28,12 @@ pub struct Header {
     pub counts: [u16; 4],
 }
 
-impl Header {
+impl DnsHeader {
     /// Reads the header.
     #[must_use]
-    pub fn read(bytes: &[u8]) -> Option<Header> {
+    pub fn read(bytes: &[u8]) -> Option<DnsHeader> {
         let mut cursor = Cursor::new(bytes);
-        Some(Header {
+        Some(DnsHeader {
             id: cursor.u16()?,
             flags: cursor.u16()?,
             counts: [cursor.u16()?, cursor.u16()?, cursor.u16()?, cursor.u16()?],
@@ -91,7 +91,7 @@ pub struct Query {
 
 /// A resource record.
 #[derive(Clone, Copy, Debug)]
-pub struct Record {
+pub struct DnsRecord {
     /// Owner.
     pub name: Name,
     /// Type.
@@ -162,12 +162,12 @@ pub enum Section {
 pub struct Message {
     bytes: Box<[u8]>,
     /// The header.
-    pub header: Header,
+    pub header: DnsHeader,
     /// The questions.
     pub queries: SmallVec<[Query; 1]>,
-    answers: Vec<Record>,
-    authorities: Vec<Record>,
-    additionals: Vec<Record>,
+    answers: Vec<DnsRecord>,
+    authorities: Vec<DnsRecord>,
+    additionals: Vec<DnsRecord>,
     /// Anomalies of all names.
     pub odd: NameFlags,
     /// A later question or the answers cannot be read to their end; the rest was left out. Only for messages
@@ -187,7 +187,7 @@ impl Message {
     /// The header, a question or an answer (`lenient`: the first question) cannot be read, or the message is
     /// longer than 65,535 bytes.
     pub fn read(bytes: &[u8], lenient: bool) -> Result<Message, Bad> {
-        let header = Header::read(bytes).ok_or(Bad::Short)?;
+        let header = DnsHeader::read(bytes).ok_or(Bad::Short)?;
         if u16::try_from(bytes.len()).is_err() {
             return Err(Bad::Broken);
         }
@@ -257,12 +257,12 @@ impl Message {
     #[must_use]
     pub fn size(&self) -> usize {
         let records = self.answers.len() + self.authorities.len() + self.additionals.len();
-        self.bytes.len() + records * size_of::<Record>() + self.queries.len() * size_of::<Query>()
+        self.bytes.len() + records * size_of::<DnsRecord>() + self.queries.len() * size_of::<Query>()
     }
 
     /// The records of a section.
     #[must_use]
-    pub fn section(&self, section: Section) -> &[Record] {
+    pub fn section(&self, section: Section) -> &[DnsRecord] {
         match section {
             Section::Answers => &self.answers,
             Section::Authorities => &self.authorities,
@@ -272,7 +272,7 @@ impl Message {
 
     /// The data of a record of this message.
     #[must_use]
-    pub fn data(&self, record: &Record) -> Data<'_> {
+    pub fn data(&self, record: &DnsRecord) -> Data<'_> {
         let (from, to) = (usize::from(record.data.0), usize::from(record.data.1));
         // The data was read without error before; the alternative is never taken.
         read_data(&self.bytes, record.rrtype, from, to).unwrap_or(Data::Other(&[]))
@@ -280,7 +280,7 @@ impl Message {
 
     /// The name within a record's data, if `dns.response.rrname` includes it for the record's type.
     #[must_use]
-    pub fn data_name(&self, record: &Record) -> Option<Name> {
+    pub fn data_name(&self, record: &DnsRecord) -> Option<Name> {
         match self.data(record) {
             Data::Name(name) | Data::Soa { server: name, .. } => Some(name),
             _ => None,
@@ -326,7 +326,7 @@ fn read_section(
     mut at: usize,
     count: u16,
     odd: &mut NameFlags,
-) -> (Vec<Record>, Result<usize, Bad>) {
+) -> (Vec<DnsRecord>, Result<usize, Bad>) {
     let mut records = Vec::new();
     for _ in 0..count {
         match read_record(message, at, odd) {
@@ -340,7 +340,7 @@ fn read_section(
     (records, Ok(at))
 }
 
-fn read_record(message: &[u8], at: usize, odd: &mut NameFlags) -> Result<(Record, usize), Bad> {
+fn read_record(message: &[u8], at: usize, odd: &mut NameFlags) -> Result<(DnsRecord, usize), Bad> {
     let (name, next) = Name::read(message, at, message.len())?;
     *odd |= name.flags();
     let mut cursor = field(message, next, message.len());
@@ -359,7 +359,7 @@ fn read_record(message: &[u8], at: usize, odd: &mut NameFlags) -> Result<(Record
     let (Ok(first), Ok(last)) = (u16::try_from(from), u16::try_from(to)) else {
         return Err(Bad::Broken);
     };
-    Ok((Record { name, rrtype, class, ttl, data: (first, last) }, to))
+    Ok((DnsRecord { name, rrtype, class, ttl, data: (first, last) }, to))
 }
 
 /// Reads a record's data at `from..to`.

@@ -26,12 +26,12 @@ mod transaction;
 #[cfg(test)]
 mod tests;
 
-pub use message::{Data, Header, Message, Query, Record, Section};
+pub use message::{Data, DnsHeader, DnsRecord, Message, Query, Section};
 pub use name::{Bad, Name, NameFlags};
 pub use transaction::{DnsTransaction, Variant};
 
 use crate::event::{EventCode, UNEXPECTED_PROTOCOL};
-use crate::frames::{Note, Notes};
+use crate::frames::{Notes, ProtocolFrameNote};
 use crate::memory::Held as _;
 use crate::protocol::{
     CounterSpec, Input, ParseContext, Parser, ParserFactory, Probe, ProbePort, Progress, ProtocolSpec,
@@ -174,7 +174,7 @@ enum ProbeResult {
 /// Classifies a message of `length` bytes, of which `bytes` have come.
 fn looks(bytes: &[u8], length: usize) -> ProbeResult {
     let bytes = bytes.get(..length).unwrap_or(bytes);
-    let Some(header) = Header::read(bytes) else { return ProbeResult::Other };
+    let Some(header) = DnsHeader::read(bytes) else { return ProbeResult::Other };
     if bytes.len() == length {
         match Message::read(bytes, false) {
             Ok(_) => {}
@@ -247,7 +247,7 @@ fn probe_multicast(_transport: Transport, _direction: Direction, bytes: &[u8]) -
 
 /// The reason why a message did not become a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum DnsMessageError {
     /// The header is not plausible.
     Header,
     /// The message travels to the server and is a response.
@@ -260,22 +260,24 @@ pub enum Refused {
 /// `lenient`: read it as a lenient receiver does ([`Message::read`]).
 ///
 /// # Errors
-/// See [`Refused`].
+/// See [`DnsMessageError`].
 pub fn transaction(
     variant: Variant,
     direction: Direction,
     bytes: &[u8],
     lenient: bool,
-) -> Result<DnsTransaction, Refused> {
-    let header = Header::read(bytes).ok_or(Refused::Header)?;
+) -> Result<DnsTransaction, DnsMessageError> {
+    let header = DnsHeader::read(bytes).ok_or(DnsMessageError::Header)?;
     let plausible = header.plausible(bytes.len());
     if !(plausible || lenient && header.is_read()) {
-        return Err(Refused::Header);
+        return Err(DnsMessageError::Header);
     }
-    let message = Message::read(bytes, lenient).map_err(|_| Refused::Malformed)?;
+    let message = Message::read(bytes, lenient).map_err(|_| DnsMessageError::Malformed)?;
     let response = match (variant, direction) {
         (Variant::Multicast, _) => header.is_response(),
-        (Variant::Unicast, Direction::ToServer) if header.is_response() => return Err(Refused::NotRequest),
+        (Variant::Unicast, Direction::ToServer) if header.is_response() => {
+            return Err(DnsMessageError::NotRequest);
+        }
         (Variant::Unicast, _) => direction == Direction::ToClient,
     };
     let odd = message.odd;
@@ -341,7 +343,7 @@ const MAX_SILENT: usize = 500;
 
 impl DnsParser {
     /// Handles a whole message.
-    fn message(&mut self, direction: Direction, bytes: &[u8], lenient: bool) -> Result<(), Refused> {
+    fn message(&mut self, direction: Direction, bytes: &[u8], lenient: bool) -> Result<(), DnsMessageError> {
         let result = transaction(self.variant, direction, bytes, lenient);
         match result {
             Ok(mut tx) => {
@@ -363,9 +365,9 @@ impl DnsParser {
             Err(refused) => {
                 // A refused message has no transaction, so the event goes to the previous one.
                 let event = match refused {
-                    Refused::Header => return Err(refused),
-                    Refused::NotRequest => NOT_REQUEST,
-                    Refused::Malformed => MALFORMED_DATA,
+                    DnsMessageError::Header => return Err(refused),
+                    DnsMessageError::NotRequest => NOT_REQUEST,
+                    DnsMessageError::Malformed => MALFORMED_DATA,
                 };
                 if let Some(last) = self.held.last_mut() {
                     last.common_mut().events.set(event);
@@ -391,7 +393,7 @@ impl DnsParser {
     /// Records a message as a frame.
     fn note(&mut self, direction: Direction, at: u64, len: usize) {
         let tx = Some(self.held.next_id());
-        self.frames.add(direction, Note::Whole { kind: PDU, at, len: len as u64, tx });
+        self.frames.add(direction, ProtocolFrameNote::Whole { kind: PDU, at, len: len as u64, tx });
     }
 
     /// After a gap: number of bytes to skip before the next message, or the parser's progress until it can be

@@ -96,7 +96,7 @@ impl Name {
 }
 
 /// Result of [`walk`].
-struct Walk {
+struct DnsNameWalk {
     /// Offset after the name's own bytes.
     next: usize,
     /// Length of the text.
@@ -105,7 +105,7 @@ struct Walk {
 }
 
 /// Walks through a name and passes its text to `piece`.
-fn walk(message: &[u8], start: usize, end: usize, mut piece: impl FnMut(&[u8])) -> Result<Walk, Bad> {
+fn walk(message: &[u8], start: usize, end: usize, mut piece: impl FnMut(&[u8])) -> Result<DnsNameWalk, Bad> {
     let mut position = start;
     let mut limit = end;
     let mut behind: Option<usize> = None;
@@ -170,7 +170,7 @@ fn walk(message: &[u8], start: usize, end: usize, mut piece: impl FnMut(&[u8])) 
             }
         }
     }
-    Ok(Walk { next: behind.unwrap_or(position), length, flags })
+    Ok(DnsNameWalk { next: behind.unwrap_or(position), length, flags })
 }
 
 #[cfg(test)]

@@ -298,12 +298,12 @@ fn events() {
     assert_eq!(names(Direction::ToServer, &odd(0x3800)), ["invalid_opcode"]);
     assert_eq!(names(Direction::ToClient, &odd(0)), ["not_response"]);
     let refused = transaction(Variant::Unicast, Direction::ToServer, &odd(0x8000), false).err();
-    assert_eq!(refused, Some(Refused::NotRequest));
+    assert_eq!(refused, Some(DnsMessageError::NotRequest));
     let broken = |counts| Build::new(1, 0x8000, counts).question("a", 1).raw(&[0x80; 8]).0;
     assert_eq!(names(Direction::ToClient, &broken([1, 0, 1, 0])), ["invalid_authorities"]);
     assert_eq!(names(Direction::ToClient, &broken([1, 0, 0, 1])), ["invalid_additionals"]);
     let refused = transaction(Variant::Unicast, Direction::ToClient, &broken([1, 1, 0, 0]), false).err();
-    assert_eq!(refused, Some(Refused::Malformed));
+    assert_eq!(refused, Some(DnsMessageError::Malformed));
     // The class is read a second time, as a pointer at itself.
     let looped = Build::new(1, 0, [1, 0, 0, 0]).raw(&[0xc0, 16, 0, 1, 0xc0, 16]).0;
     assert_eq!(names(Direction::ToServer, &looped), ["infinite_loop"]);

@@ -6,10 +6,10 @@ use super::bytes::before;
 use super::events;
 use super::fields::ContentRange;
 use super::settings::{BodySettings, HttpSettings};
-use crate::content::decompress::{Decoder, Encoding, Pace, Stop};
+use crate::content::decompress::{BodyDecoder, CodecStop, Encoding, Pace};
 use crate::content::file::FileState;
 use crate::content::files::{FileContext, FileList};
-use crate::content::mime::multipart::{Found, Multipart, Oddity};
+use crate::content::mime::multipart::{Multipart, MultipartFinding, Oddity};
 use crate::event::{EventCode, Events};
 use crate::memory::{Held as _, slide};
 
@@ -51,7 +51,7 @@ const fn event_of(oddity: Oddity) -> EventCode {
 }
 
 /// Handles a finding in a form.
-fn take(files: &mut FileList, found: Found<'_>, context: &mut FileContext, raised: &mut Events) {
+fn take(files: &mut FileList, found: MultipartFinding<'_>, context: &mut FileContext, raised: &mut Events) {
     if files.take(found, context) {
         raised.set(events::FILE_NAME_TOO_LONG);
     }
@@ -59,7 +59,7 @@ fn take(files: &mut FileList, found: Found<'_>, context: &mut FileContext, raise
 
 /// The body of a message, as far as it has come.
 #[derive(Default)]
-pub(super) struct Body {
+pub(super) struct HttpBody {
     /// Held bytes; empty while the body is a file. `offset`: position of the first of them.
     data: Vec<u8>,
     offset: u64,
@@ -71,7 +71,7 @@ pub(super) struct Body {
     pub message_length: u64,
     /// Number of bytes after content encodings were removed.
     pub entity_length: u64,
-    decoder: Option<Decoder>,
+    decoder: Option<BodyDecoder>,
     /// The body is encoded, even if the decoder has been dropped.
     pub encoded: bool,
     pub source: FileSource,
@@ -92,15 +92,15 @@ fn window(limits: &BodySettings) -> usize {
 
 /// A piece of a body, or a gap in it.
 #[derive(Clone, Copy)]
-pub(super) enum Piece<'a> {
+pub(super) enum BodyPiece<'a> {
     Data(&'a [u8]),
     Gap(u64),
 }
 
-impl Body {
+impl HttpBody {
     /// Sets the encodings to remove, in the order in which the sender applied them.
     pub(super) fn set_encodings(&mut self, encodings: &[Encoding], pace: Pace) {
-        self.decoder = Decoder::new(encodings, pace);
+        self.decoder = BodyDecoder::new(encodings, pace);
         self.encoded = self.decoder.is_some();
     }
 
@@ -115,7 +115,7 @@ impl Body {
             FileSource::Form(form) => form.held(),
             FileSource::None | FileSource::Whole => 0,
         };
-        let decoder = self.decoder.as_ref().map_or(0, Decoder::held);
+        let decoder = self.decoder.as_ref().map_or(0, BodyDecoder::held);
         let awaited = self.awaited.as_ref().map_or(0, |file| file.name.held());
         let files = self.files.held().saturating_add(awaited);
         self.data.held().saturating_add(files).saturating_add(form).saturating_add(decoder)
@@ -148,7 +148,7 @@ impl Body {
         if !self.encoded {
             self.message_length = self.message_length.saturating_add(data.len() as u64);
             self.entity_length = self.entity_length.saturating_add(data.len() as u64);
-            self.accept(Piece::Data(data), limits.0, context, raised);
+            self.accept(BodyPiece::Data(data), limits.0, context, raised);
             return true;
         }
         let Some(mut decoder) = self.decoder.take() else { return false };
@@ -172,20 +172,20 @@ impl Body {
         limits: (&BodySettings, &HttpSettings),
         context: &mut FileContext,
         raised: &mut Events,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CodecStop> {
         let steps = self.message_length / BOMB_STEP + 1;
         let most = limits.1.bomb_limit.max(steps.saturating_mul(BOMB_STEP).saturating_mul(BOMB_RATIO));
         let room = usize::try_from(most.saturating_sub(self.entity_length)).unwrap_or(usize::MAX);
         let taken = before(data, room);
         self.entity_length = self.entity_length.saturating_add(taken.len() as u64);
-        self.accept(Piece::Data(taken), limits.0, context, raised);
+        self.accept(BodyPiece::Data(taken), limits.0, context, raised);
         if taken.len() < data.len() {
             raised.set(events::COMPRESSION_BOMB);
             context.bombs = context.bombs.saturating_add(1);
             if context.bombs == limits.1.bomb_count {
                 raised.set(events::COMPRESSION_BOMB_LIMIT_REACHED);
             }
-            return Err(Stop);
+            return Err(CodecStop);
         }
         Ok(())
     }
@@ -204,7 +204,7 @@ impl Body {
             return;
         }
         self.message_length = self.message_length.saturating_add(missing);
-        self.accept(Piece::Gap(missing), limits.0, context, raised);
+        self.accept(BodyPiece::Gap(missing), limits.0, context, raised);
     }
 
     /// Ends the encoded data and handles the output that decoders held back.
@@ -240,14 +240,14 @@ impl Body {
 
     fn accept(
         &mut self,
-        piece: Piece<'_>,
+        piece: BodyPiece<'_>,
         limits: &BodySettings,
         context: &mut FileContext,
         raised: &mut Events,
     ) {
         let length = match piece {
-            Piece::Data(data) => data.len() as u64,
-            Piece::Gap(missing) => missing,
+            BodyPiece::Data(data) => data.len() as u64,
+            BodyPiece::Gap(missing) => missing,
         };
         if length == 0 {
             return;
@@ -264,7 +264,7 @@ impl Body {
         let is_cut = length > room;
         let length = length.min(room);
         match piece {
-            Piece::Data(data) => {
+            BodyPiece::Data(data) => {
                 let data = before(data, usize::try_from(length).unwrap_or(usize::MAX));
                 if !self.goes_into_a_file(limits) {
                     self.hold(data, limits);
@@ -272,7 +272,7 @@ impl Body {
                 self.feed_files(data, context, raised);
             }
             // A gap does not count for the limit, and the bytes before it stay in the window.
-            Piece::Gap(_) => {
+            BodyPiece::Gap(_) => {
                 self.files.gap(length);
                 return;
             }
@@ -313,7 +313,7 @@ impl Body {
             FileSource::Form(form) => {
                 let mut found = Events::default();
                 form.write(data, &mut |item| match item {
-                    Found::Odd(oddity) => found.set(event_of(oddity)),
+                    MultipartFinding::Odd(oddity) => found.set(event_of(oddity)),
                     item => take(&mut self.files, item, context, raised),
                 });
                 for code in found.as_slice() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Buffers of HTTP: their names, the progress at which each is complete, and their composition.
 
-use super::headers::Fields;
+use super::headers::HttpFields;
 use super::tx::{BODY, COMPLETE, HEADERS, HttpTx, LINE};
 use crate::protocol::{BufferKind, BufferSpec, NumberId, NumberSpec, buffer};
 use crate::transaction::{BufferQuery, BufferView};
@@ -200,7 +200,7 @@ fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-fn write_names(out: &mut Vec<u8>, fields: &Fields) {
+fn write_names(out: &mut Vec<u8>, fields: &HttpFields) {
     if fields.list.is_empty() {
         return;
     }

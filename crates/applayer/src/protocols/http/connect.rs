@@ -8,11 +8,11 @@
 //! parser, both readings cannot be inspected, and the parser fails.
 
 use super::bytes::{after, before, is_space, span};
-use super::feed::{Feed, Status, Step};
+use super::feed::{Feed, HttpDirectionStatus, HttpParseStep};
 use super::likely::{self, LINE_MAX};
-use super::request_side::State;
+use super::request_side::HttpRequestState;
 use super::state::HttpParser;
-use super::tx::{Coding, LINE, Method};
+use super::tx::{Coding, HttpMethod, LINE};
 use crate::protocol::{Probe, Transport};
 use crate::protocols::tls::likely as hello;
 use bartizan_base::Direction;
@@ -25,11 +25,11 @@ pub(super) struct TunnelStart {
 }
 
 impl HttpParser {
-    pub(super) fn connect_check(&mut self, feed: &Feed<'_>) -> Step {
-        let Some(tx) = self.request_tx() else { return Step::Fail };
-        if tx.request.method_kind != Method::Connect {
-            self.request.state = State::BodyDetermine;
-            return Step::Again;
+    pub(super) fn connect_check(&mut self, feed: &Feed<'_>) -> HttpParseStep {
+        let Some(tx) = self.request_tx() else { return HttpParseStep::Fail };
+        if tx.request.method_kind != HttpMethod::Connect {
+            self.request.state = HttpRequestState::BodyDetermine;
+            return HttpParseStep::Again;
         }
         let message = &mut tx.request.message;
         let strict = tx.settings.strict;
@@ -41,13 +41,13 @@ impl HttpParser {
         if strict && content {
             self.request.connects = true;
             self.request.tunnel = Some(TunnelStart { bytes: Vec::new(), next: feed.position() });
-            self.request.state = State::BodyDetermine;
-            return if self.watch_tunnel(feed) { Step::Again } else { Step::Fail };
+            self.request.state = HttpRequestState::BodyDetermine;
+            return if self.watch_tunnel(feed) { HttpParseStep::Again } else { HttpParseStep::Fail };
         }
         // The server acts on the request, and answers or not.
         message.headers_end(strict);
-        self.request.state = State::ConnectWait;
-        Step::Again
+        self.request.state = HttpRequestState::ConnectWait;
+        HttpParseStep::Again
     }
 
     /// Whether the declared content of a CONNECT, and data after it, may pass: no known protocol could begin
@@ -71,41 +71,42 @@ impl HttpParser {
         }
     }
 
-    pub(super) fn connect_wait(&mut self, feed: &mut Feed<'_>) -> Step {
+    pub(super) fn connect_wait(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         // Empty lines after a request belong to no message: the tunnel's data begins after them.
         while let [b'\r', b'\n', ..] | [b'\n', ..] = feed.rest() {
             feed.take(if feed.rest().first() == Some(&b'\n') { 1 } else { 2 });
         }
         // A response that cannot be parsed may have been the server's consent.
         let unread = self.txs.worklist().disrupted().to_client;
-        let Some(tx) = self.request_tx() else { return Step::Fail };
+        let Some(tx) = self.request_tx() else { return HttpParseStep::Fail };
         let answered = tx.response.message.progress > LINE;
         if !answered && !unread {
             if self.settings.strict && !feed.rest().is_empty() {
                 return self.connect_ahead(feed.rest());
             }
-            return Step::Wait;
+            return HttpParseStep::Wait;
         }
         let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code)) || !answered;
-        self.request.state = if accepted { State::ConnectProbe } else { State::Finalize };
-        Step::Again
+        self.request.state =
+            if accepted { HttpRequestState::ConnectProbe } else { HttpRequestState::Finalize };
+        HttpParseStep::Again
     }
 
     /// Handles bytes after a CONNECT that the server has not answered yet. They leave before the answer, so
     /// they are parsed as a server without tunnels reads them, and must not be data that only the other end
     /// of a tunnel would read (RFC 9110: a tunnel begins with the response).
-    fn connect_ahead(&mut self, rest: &[u8]) -> Step {
+    fn connect_ahead(&mut self, rest: &[u8]) -> HttpParseStep {
         if may_be_hello(rest) {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         match likely::likely(Transport::Tcp, Direction::ToServer, rest) {
             Probe::Yes(_) => self.request_complete(),
-            Probe::More | Probe::No => Step::Wait,
+            Probe::More | Probe::No => HttpParseStep::Wait,
         }
     }
 
     /// Handles the beginning of an agreed tunnel: if HTTP continues in it, the requests are parsed.
-    pub(super) fn connect_probe(&mut self, feed: &mut Feed<'_>) -> Step {
+    pub(super) fn connect_probe(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         let rest = feed.rest();
         if self.settings.strict {
             // A server that did not mean to open a tunnel accepts a request with any method.
@@ -124,18 +125,18 @@ impl HttpParser {
         line.extend_from_slice(before(rest, end + 1));
         let (_, text) = span(&line, is_space);
         let (method, _) = span(text, |b| !is_space(b));
-        if Method::of(method) == Method::Unknown {
+        if HttpMethod::of(method) == HttpMethod::Unknown {
             return self.request_tunnel();
         }
         self.request_complete()
     }
-    fn request_tunnel(&mut self) -> Step {
+    fn request_tunnel(&mut self) -> HttpParseStep {
         if self.settings.strict {
             self.switch = Some(None);
         }
-        self.request.status = Status::Tunnel;
-        self.response.status = Status::Tunnel;
-        Step::More
+        self.request.status = HttpDirectionStatus::Tunnel;
+        self.response.status = HttpDirectionStatus::Tunnel;
+        HttpParseStep::More
     }
 }
 

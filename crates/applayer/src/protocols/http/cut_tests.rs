@@ -4,14 +4,14 @@
 
 use super::SPEC;
 use crate::protocol::Transport;
-use crate::suite::{Conversation, Driver, Outcome, Seed, cuts};
+use crate::suite::{Conversation, ConversationResult, Driver, Seed, cuts};
 use bartizan_base::Direction;
 use bartizan_testkit::random::Random;
 
 const TS: Direction = Direction::ToServer;
 const TC: Direction = Direction::ToClient;
 
-fn play(conversation: Conversation<'_>, cuts: &[Vec<usize>]) -> Outcome {
+fn play(conversation: Conversation<'_>, cuts: &[Vec<usize>]) -> ConversationResult {
     let mut driver = cuts::play(&SPEC, || Driver::new(&SPEC, Transport::Tcp), conversation, cuts);
     driver.finish();
     driver.outcome()
@@ -21,14 +21,14 @@ fn borrow(seed: &Seed) -> Vec<(Direction, &[u8])> {
     seed.iter().map(|(direction, bytes)| (*direction, bytes.as_slice())).collect()
 }
 
-fn assert_same(seed: &Seed, whole: &Outcome, cuts: &[Vec<usize>]) {
+fn assert_same(seed: &Seed, whole: &ConversationResult, cuts: &[Vec<usize>]) {
     let pieces = borrow(seed);
     let cut = play(&pieces, cuts);
     if *whole == cut {
         return;
     }
     let shown: Vec<_> = pieces.iter().map(|(d, b)| format!("{d:?} \"{}\"", b.escape_ascii())).collect();
-    let lines = |outcome: &Outcome| -> Vec<String> {
+    let lines = |outcome: &ConversationResult| -> Vec<String> {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         let mut lines = vec![format!("failed {} {:?}", outcome.failed, outcome.events)];
         for tx in &outcome.transactions {
@@ -203,7 +203,7 @@ fn a_line_that_is_no_status_line_is_a_response_if_another_request_follows() {
 #[test]
 fn prevention_shows_what_has_no_status_line_before_it_leaves() {
     let shown = |pieces: &[&[u8]]| {
-        let mut settings = bartizan_base::Settings::new();
+        let mut settings = bartizan_base::SettingsMap::new();
         settings.set("inline", "yes");
         settings.set("strict", "yes");
         let mut driver = Driver::with(&SPEC, Transport::Tcp, &settings);
@@ -234,7 +234,7 @@ fn prevention_shows_what_has_no_status_line_before_it_leaves() {
 #[test]
 fn prevention_shows_what_stands_behind_an_answer_before_it_leaves() {
     let shown = |requests: &[u8], behind: &[&[u8]]| {
-        let mut settings = bartizan_base::Settings::new();
+        let mut settings = bartizan_base::SettingsMap::new();
         settings.set("inline", "yes");
         settings.set("strict", "yes");
         let mut driver = Driver::with(&SPEC, Transport::Tcp, &settings);
@@ -259,7 +259,7 @@ fn prevention_shows_what_stands_behind_an_answer_before_it_leaves() {
 #[test]
 fn prevention_lets_no_answer_pass_whose_body_ends_at_different_places() {
     let failed = |request: &str, head: &str| {
-        let mut settings = bartizan_base::Settings::new();
+        let mut settings = bartizan_base::SettingsMap::new();
         settings.set("inline", "yes");
         settings.set("strict", "yes");
         let mut driver = Driver::with(&SPEC, Transport::Tcp, &settings);

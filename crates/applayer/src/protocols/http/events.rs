@@ -8,8 +8,8 @@ macro_rules! events {
     ($($ident:ident = $name:literal),+ $(,)?) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         #[repr(u8)]
-        enum Order { $($ident),+ }
-        $(pub(in crate::protocols::http) const $ident: EventCode = Order::$ident as EventCode;)+
+        enum HttpEventOrder { $($ident),+ }
+        $(pub(in crate::protocols::http) const $ident: EventCode = HttpEventOrder::$ident as EventCode;)+
         /// Names in the order of the codes.
         pub(in crate::protocols::http) const NAMES: &[&str] = &[$($name),+];
     };

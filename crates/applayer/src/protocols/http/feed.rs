@@ -77,7 +77,11 @@ impl<'a> Feed<'a> {
 
     /// Runs the state machine on bytes that were held before the present ones. `run`: the state machine of
     /// the direction.
-    pub(super) fn replay(&mut self, held: &[u8], run: impl FnOnce(&mut Feed<'_>) -> Step) -> Step {
+    pub(super) fn replay(
+        &mut self,
+        held: &[u8],
+        run: impl FnOnce(&mut Feed<'_>) -> HttpParseStep,
+    ) -> HttpParseStep {
         let base = self.position().saturating_sub(held.len() as u64);
         let joined = [held, self.take_all()].concat();
         let mut again = Feed::data(&joined).from(base);
@@ -95,7 +99,7 @@ impl<'a> Feed<'a> {
 
 /// The result of a state machine's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum HttpParseStep {
     /// Continue with the next state.
     Again,
     /// More data is needed; all input is consumed.
@@ -108,7 +112,7 @@ pub(super) enum Step {
 
 /// State of a direction as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum HttpDirectionStatus {
     Open,
     /// No more data will come.
     Closed,

@@ -7,7 +7,7 @@ use core::str::FromStr as _;
 
 /// A protocol version, ordered for comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Version {
+pub(super) enum HttpVersion {
     /// The text is no version.
     Invalid,
     /// No text was seen yet.
@@ -19,23 +19,23 @@ pub(super) enum Version {
 }
 
 /// Reads `HTTP/1.1` and the spellings that servers accept. Also returns whether the spelling is unusual.
-pub(super) fn version(text: &[u8]) -> (Version, bool) {
+pub(super) fn version(text: &[u8]) -> (HttpVersion, bool) {
     let space = |b: u8| b.is_ascii_whitespace();
     let (_, rest) = span(text, space);
     if !starts_nocase(rest, b"http") {
-        return (Version::Invalid, false);
+        return (HttpVersion::Invalid, false);
     }
     let (before_slash, rest) = span(after(rest, 4), space);
-    let [b'/', rest @ ..] = rest else { return (Version::Invalid, false) };
+    let [b'/', rest @ ..] = rest else { return (HttpVersion::Invalid, false) };
     let (padding, rest) = span(rest, |b| space(b) || b == b'0');
     let (version, rest) = match rest {
-        [b'.', b'9', rest @ ..] => (Version::V09, rest),
-        [b'1', b'.', b'0', rest @ ..] => (Version::V10, rest),
-        [b'1', b'.', b'1', rest @ ..] => (Version::V11, rest),
-        _ => return (Version::Invalid, false),
+        [b'.', b'9', rest @ ..] => (HttpVersion::V09, rest),
+        [b'1', b'.', b'0', rest @ ..] => (HttpVersion::V10, rest),
+        [b'1', b'.', b'1', rest @ ..] => (HttpVersion::V11, rest),
+        _ => return (HttpVersion::Invalid, false),
     };
     if !span(rest, space).1.is_empty() {
-        return (Version::Invalid, false);
+        return (HttpVersion::Invalid, false);
     }
     // `HTTP/0.9` is read as padding `0` and `.9`, and so counts as unusual.
     (version, !before_slash.is_empty() || !padding.is_empty())
@@ -277,12 +277,12 @@ mod tests {
 
     #[test]
     fn versions() {
-        assert_eq!(version(b"HTTP/1.1"), (Version::V11, false));
-        assert_eq!(version(b"http / 01.0 "), (Version::V10, true));
-        assert_eq!(version(b"HTTP/0.9"), (Version::V09, true));
-        assert_eq!(version(b"HTTP/1.2"), (Version::Invalid, false));
-        assert_eq!(version(b"HTTP/1.10"), (Version::Invalid, false));
-        assert!(Version::Invalid < Version::V11 && Version::Unknown < Version::V09);
+        assert_eq!(version(b"HTTP/1.1"), (HttpVersion::V11, false));
+        assert_eq!(version(b"http / 01.0 "), (HttpVersion::V10, true));
+        assert_eq!(version(b"HTTP/0.9"), (HttpVersion::V09, true));
+        assert_eq!(version(b"HTTP/1.2"), (HttpVersion::Invalid, false));
+        assert_eq!(version(b"HTTP/1.10"), (HttpVersion::Invalid, false));
+        assert!(HttpVersion::Invalid < HttpVersion::V11 && HttpVersion::Unknown < HttpVersion::V09);
     }
 
     #[test]

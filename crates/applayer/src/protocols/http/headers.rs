@@ -68,7 +68,7 @@ impl RawField {
 
 /// A field of a message; repeated ones are joined.
 #[derive(Clone, Debug)]
-pub(super) struct Field {
+pub(super) struct HttpField {
     pub name: Vec<u8>,
     pub value: Vec<u8>,
     pub repeated: bool,
@@ -76,15 +76,15 @@ pub(super) struct Field {
 
 /// The fields of a message, in order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fields {
-    pub list: Vec<Field>,
+pub(super) struct HttpFields {
+    pub list: Vec<HttpField>,
     /// Memory of names and values, in bytes.
     held: usize,
 }
 
-impl Fields {
+impl HttpFields {
     /// Adds a field.
-    pub(super) fn push(&mut self, field: Field) {
+    pub(super) fn push(&mut self, field: HttpField) {
         self.held = self.held.saturating_add(field.name.held()).saturating_add(field.value.held());
         self.list.push(field);
     }
@@ -101,7 +101,7 @@ impl Fields {
 
     /// Forgets all fields.
     pub(super) fn clear(&mut self) {
-        *self = Fields::default();
+        *self = HttpFields::default();
     }
 
     /// Bytes of memory held outside of the structure itself.
@@ -110,7 +110,7 @@ impl Fields {
     }
 
     /// The first field of this name; NUL bytes in names are ignored, as in browsers.
-    pub(super) fn get(&self, name: &str) -> Option<&Field> {
+    pub(super) fn get(&self, name: &str) -> Option<&HttpField> {
         self.list.iter().find(|f| equals_nocase_nonul(&f.name, name.as_bytes()))
     }
 
@@ -120,7 +120,7 @@ impl Fields {
     }
 
     /// The field with which a new one of this name would be joined.
-    pub(super) fn same_name(&mut self, name: &[u8]) -> Option<&mut Field> {
+    pub(super) fn same_name(&mut self, name: &[u8]) -> Option<&mut HttpField> {
         self.list.iter_mut().find(|f| f.name.eq_ignore_ascii_case(name))
     }
 }

@@ -5,12 +5,12 @@ use super::{likely, log, settings::HttpSettings, tx};
 use crate::content::mime::{form_names, multipart};
 use crate::content::{codec, files};
 use bartizan_base::Reason::AppLayerError;
-use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Refused, Told};
-use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limit::LimitTrace::{Event, NotNeeded, Nothing, Refused, Told};
+use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::limits;
 
 /// Bounds of this protocol.
-pub(crate) const LIMITS: &[Limit] = limits! {
+pub(crate) const LIMITS: &[LimitSpec] = limits! {
     Flow "white space, method, request line in which prevention looks for a request that no pattern knows" = "{}, {}, {}"
         [bytes(likely::BLANK_MAX), bytes(likely::WORD_MAX), bytes(likely::LINE_MAX)] in ["applayer/protocols/http/likely.rs"],
         "more white space counts as HTTP; else no such request", [NotNeeded];

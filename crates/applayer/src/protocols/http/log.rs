@@ -3,7 +3,7 @@
 
 use super::bytes::before;
 use super::fields::content_range;
-use super::headers::Fields;
+use super::headers::HttpFields;
 use super::tx::HttpTx;
 use crate::transaction::{Bodies, LogOptions};
 use bartizan_base::Direction;
@@ -120,7 +120,7 @@ fn is_custom(options: &LogOptions, name: &[u8]) -> bool {
 }
 
 fn headers(tx: &HttpTx, json: &mut JsonWriter, options: &LogOptions, direction: Direction) {
-    let fields: &Fields = &tx.message(direction).fields;
+    let fields: &HttpFields = &tx.message(direction).fields;
     let all = options.dump_all_headers[direction];
     let mark = json.mark();
     json.array(match direction {

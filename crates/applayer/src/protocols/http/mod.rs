@@ -58,7 +58,7 @@ use crate::event::UNEXPECTED_PROTOCOL;
 use crate::protocol::{
     CounterSpec, MemoryCounters, Parser, ParserFactory, ProtocolSpec, RecordSpec, Transport,
 };
-use bartizan_base::{PerDirection, SettingError, Settings};
+use bartizan_base::{PerDirection, SettingError, SettingsMap};
 
 pub use tx::HttpTx;
 
@@ -111,16 +111,16 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     configure,
 };
 
-struct Factory {
+struct HttpFactory {
     settings: Arc<settings::HttpSettings>,
 }
 
-impl ParserFactory for Factory {
+impl ParserFactory for HttpFactory {
     fn make(&self) -> Box<dyn Parser> {
         Box::new(state::HttpParser::new(Arc::clone(&self.settings)))
     }
 }
 
-fn configure(settings: &Settings) -> Result<Box<dyn ParserFactory>, SettingError> {
-    Ok(Box::new(Factory { settings: Arc::new(settings::HttpSettings::read(settings)?) }))
+fn configure(settings: &SettingsMap) -> Result<Box<dyn ParserFactory>, SettingError> {
+    Ok(Box::new(HttpFactory { settings: Arc::new(settings::HttpSettings::read(settings)?) }))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One flow's HTTP/1 parser: two state machines, one per direction, over one table of transactions.
 
-use super::feed::{Feed, Status, Step};
+use super::feed::{Feed, HttpDirectionStatus, HttpParseStep};
 use super::state::HttpParser;
 use super::tx::{COMPLETE, HEADERS, NOT_STARTED};
 use crate::frames::Notes;
@@ -13,21 +13,21 @@ use crate::worklist::Worklist;
 use bartizan_base::Direction;
 
 impl HttpParser {
-    fn status(&mut self, direction: Direction) -> &mut Status {
+    fn status(&mut self, direction: Direction) -> &mut HttpDirectionStatus {
         match direction {
             Direction::ToServer => &mut self.request.status,
             Direction::ToClient => &mut self.response.status,
         }
     }
 
-    fn run(&mut self, direction: Direction, feed: &mut Feed<'_>) -> Step {
+    fn run(&mut self, direction: Direction, feed: &mut Feed<'_>) -> HttpParseStep {
         let step = match direction {
-            Direction::ToServer if !self.watch_tunnel(feed) => Step::Fail,
+            Direction::ToServer if !self.watch_tunnel(feed) => HttpParseStep::Fail,
             Direction::ToServer => self.run_request(feed),
             Direction::ToClient => self.run_response(feed),
         };
-        if step == Step::Fail {
-            *self.status(direction) = Status::Failed;
+        if step == HttpParseStep::Fail {
+            *self.status(direction) = HttpDirectionStatus::Failed;
         }
         step
     }
@@ -37,8 +37,8 @@ impl HttpParser {
         self.txs.mute(true);
         for side in [Direction::ToServer, direction] {
             // The end of responses also ends requests: the server will answer no more of them.
-            if matches!(*self.status(side), Status::Open) {
-                *self.status(side) = Status::Closed;
+            if matches!(*self.status(side), HttpDirectionStatus::Open) {
+                *self.status(side) = HttpDirectionStatus::Closed;
                 let at = self.next[side];
                 self.run(side, &mut Feed::data(&[]).from(at));
             }
@@ -66,19 +66,19 @@ impl Parser for HttpParser {
             return Progress::Switch { consumed: 0, to };
         }
         self.file_context.settings = context.files.clone();
-        if *self.status(direction) == Status::Failed {
+        if *self.status(direction) == HttpDirectionStatus::Failed {
             return Progress::Error;
         }
         if input.eof && direction == Direction::ToClient {
             self.response.yield_at_end = false;
         }
         let mut feed = Feed::data(input.data).from(input.offset);
-        let mut step = Step::More;
-        if !input.data.is_empty() && *self.status(direction) != Status::Tunnel {
+        let mut step = HttpParseStep::More;
+        if !input.data.is_empty() && *self.status(direction) != HttpDirectionStatus::Tunnel {
             step = self.run(direction, &mut feed);
             self.next[direction] = feed.position();
             if self.switch.is_none()
-                && *self.status(direction) == Status::Tunnel
+                && *self.status(direction) == HttpDirectionStatus::Tunnel
                 && let Some(to) = self.upgrade()
             {
                 self.switch = Some(Some(to));
@@ -92,8 +92,8 @@ impl Parser for HttpParser {
             self.close(direction);
         }
         match step {
-            Step::Fail => Progress::Error,
-            Step::Wait if !feed.is_empty() => {
+            HttpParseStep::Fail => Progress::Error,
+            HttpParseStep::Wait if !feed.is_empty() => {
                 Progress::Incomplete { consumed: feed.consumed(), needed: feed.rest().len() + 1 }
             }
             _ => Progress::Done,
@@ -103,9 +103,9 @@ impl Parser for HttpParser {
     fn gap(&mut self, direction: Direction, missing: u64, context: &mut ParseContext<'_>) -> bool {
         self.file_context.settings = context.files.clone();
         match *self.status(direction) {
-            Status::Failed => return false,
-            Status::Tunnel => return true,
-            Status::Open | Status::Closed => {}
+            HttpDirectionStatus::Failed => return false,
+            HttpDirectionStatus::Tunnel => return true,
+            HttpDirectionStatus::Open | HttpDirectionStatus::Closed => {}
         }
         let (id, first) = match direction {
             Direction::ToServer => (self.request_id, self.request_id == 0),
@@ -118,7 +118,7 @@ impl Parser for HttpParser {
         }
         let at = self.next[direction];
         self.next[direction] = at.saturating_add(missing);
-        self.run(direction, &mut Feed::gap(missing).from(at)) != Step::Fail
+        self.run(direction, &mut Feed::gap(missing).from(at)) != HttpParseStep::Fail
     }
 
     fn tx_range(&self) -> core::ops::Range<TxId> {
@@ -179,7 +179,7 @@ impl Parser for HttpParser {
         self.file_context.settings = context.files.clone();
         self.txs.worklist_mut().disrupt(direction);
         // The state machine never runs again: its current transaction may be freed now.
-        *self.status(direction) = Status::Failed;
+        *self.status(direction) = HttpDirectionStatus::Failed;
         for id in self.tx_range() {
             let Some(tx) = self.txs.get_mut(id) else { continue };
             tx.common_mut().ended[direction] = true;

@@ -8,10 +8,10 @@ use crate::flow::Engine;
 use crate::suite::feeder::Feeder;
 use crate::suite::{Shape, cuts::Player as _, shape};
 use bartizan_base::Direction::{self, ToClient as TC, ToServer as TS};
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 
 fn engine() -> Engine {
-    let mut settings = Settings::new();
+    let mut settings = SettingsMap::new();
     settings.set("app-layer.protocols.http.inline", "yes");
     settings.set("app-layer.protocols.http.strict", "yes");
     Engine::new(&settings, FileSettings::default()).expect("settings")
@@ -19,13 +19,13 @@ fn engine() -> Engine {
 
 /// Results of a flow: URIs, bodies of requests, whether its parser failed.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct HttpFlowResult {
     uris: Vec<String>,
     bodies: Vec<String>,
     failed: bool,
 }
 
-impl Seen {
+impl HttpFlowResult {
     fn shows(&self, word: &str) -> bool {
         self.uris.iter().chain(&self.bodies).any(|text| text.contains(word))
     }
@@ -33,7 +33,7 @@ impl Seen {
 
 /// Plays a conversation, whose pieces are cut into parts of `step` bytes, and returns the results before its
 /// end.
-fn play(pieces: &[(Direction, &[u8])], step: usize) -> Seen {
+fn play(pieces: &[(Direction, &[u8])], step: usize) -> HttpFlowResult {
     let engine = engine();
     let mut flow = Feeder::new(&engine, 80);
     for (direction, bytes) in pieces {
@@ -47,14 +47,14 @@ fn play(pieces: &[(Direction, &[u8])], step: usize) -> Seen {
         let buffers = shapes.iter().flat_map(|tx| &tx.buffers).filter(|(found, ..)| *found == name);
         buffers.map(|(.., bytes)| String::from_utf8_lossy(bytes).into_owned()).collect()
     };
-    Seen { uris: of("http.uri"), bodies: of("http.request_body"), failed }
+    HttpFlowResult { uris: of("http.uri"), bodies: of("http.request_body"), failed }
 }
 
 const GOOD: &[u8] = b"GET /good HTTP/1.1\r\nHost: a\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// Plays a request alone, after another one in the same segment, and after one that was answered.
-fn everywhere(request: &[u8], check: impl Fn(&Seen, &str)) {
+fn everywhere(request: &[u8], check: impl Fn(&HttpFlowResult, &str)) {
     let joined = [GOOD, request].concat();
     let alone = [(TS, request)];
     let behind = [(TS, joined.as_slice())];

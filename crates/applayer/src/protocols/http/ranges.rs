@@ -25,12 +25,12 @@ struct Partial {
 
 /// The incomplete files of a flow.
 #[derive(Default)]
-pub(super) struct Ranges {
+pub(super) struct PartialFiles {
     files: Vec<Partial>,
     held: usize,
 }
 
-impl Ranges {
+impl PartialFiles {
     /// Bytes of memory held outside of the structure itself; names count with their largest length.
     pub(super) fn held(&self) -> usize {
         let names: usize = self.files.iter().map(|file| file.host.held() + file.name.held()).sum();
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn pieces_make_a_file() {
-        let mut ranges = Ranges::default();
+        let mut ranges = PartialFiles::default();
         assert_eq!(ranges.add(b"h", b"/f", 10, 5, b"56789"), None);
         assert_eq!(ranges.add(b"h", b"/g", 10, 0, b"0123"), None);
         assert_eq!(ranges.add(b"h", b"/f", 10, 0, b"0123"), None);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let mut ranges = Ranges::default();
+        let mut ranges = PartialFiles::default();
         for n in 0..100u64 {
             ranges.add(b"h", b"/f", u64::MAX, n << 20, &vec![0; 1 << 20]);
             ranges.add(b"h", format!("/{n}").as_bytes(), u64::MAX, 0, b"x");

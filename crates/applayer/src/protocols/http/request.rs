@@ -3,15 +3,15 @@
 
 use super::bytes::{chomp, is_space, is_wide_space, line_to_lf, span};
 use super::events;
-use super::feed::{Feed, Status, Step};
+use super::feed::{Feed, HttpDirectionStatus, HttpParseStep};
 use super::headers::{Scan, Scanner, Until, is_empty_line};
 use super::likely;
 use super::proxy::{self, ProxyHeader};
-use super::request_side::State;
+use super::request_side::HttpRequestState;
 use super::state::HttpParser;
-use super::tx::{COMPLETE, Flags, HEADERS, HttpTx, LINE, MAX_HEADER_BLOCK, Method, Request, TRAILER};
+use super::tx::{COMPLETE, Flags, HEADERS, HttpMethod, HttpRequest, HttpTx, LINE, MAX_HEADER_BLOCK, TRAILER};
 use super::uri::Uri;
-use crate::frames::Note;
+use crate::frames::ProtocolFrameNote;
 use bartizan_base::Direction;
 
 /// Index of requests in the list of frames.
@@ -21,42 +21,48 @@ const HTTP09_JUNK: usize = 16;
 
 impl HttpParser {
     /// Runs the request side on a piece of data.
-    pub(super) fn run_request(&mut self, feed: &mut Feed<'_>) -> Step {
+    pub(super) fn run_request(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         loop {
             let state = self.request.state;
             // The held part of a line belongs to the data that follows.
             self.request.at = feed.position().saturating_sub(self.request.line.len() as u64);
             if feed.is_gap()
-                && !matches!(state, State::BodyIdentity | State::Ignore | State::Protocol | State::Finalize)
+                && !matches!(
+                    state,
+                    HttpRequestState::BodyIdentity
+                        | HttpRequestState::Ignore
+                        | HttpRequestState::Protocol
+                        | HttpRequestState::Finalize
+                )
             {
                 let id = self.request_id;
                 if let Some(tx) = self.txs.at(id) {
                     tx.raise(events::INVALID_GAP);
                 }
-                return Step::More;
+                return HttpParseStep::More;
             }
             let step = match state {
-                State::Proxy => self.request_proxy(feed),
-                State::Idle => self.request_idle(feed),
-                State::Line => self.request_line(feed),
-                State::Protocol => self.request_protocol(feed),
-                State::Headers => self.request_headers(feed),
-                State::ConnectCheck => self.connect_check(feed),
-                State::ConnectWait => self.connect_wait(feed),
-                State::ConnectProbe => self.connect_probe(feed),
-                State::BodyDetermine => self.request_body_determine(),
-                State::BodyIdentity => self.request_identity(feed),
-                State::ChunkLength => self.request_chunk_length(feed),
-                State::ChunkData => self.request_chunk_data(feed),
-                State::ChunkEnd => self.request_chunk_end(feed),
-                State::Finalize => self.request_finalize(feed),
-                State::Ignore => {
+                HttpRequestState::Proxy => self.request_proxy(feed),
+                HttpRequestState::Idle => self.request_idle(feed),
+                HttpRequestState::Line => self.request_line(feed),
+                HttpRequestState::Protocol => self.request_protocol(feed),
+                HttpRequestState::Headers => self.request_headers(feed),
+                HttpRequestState::ConnectCheck => self.connect_check(feed),
+                HttpRequestState::ConnectWait => self.connect_wait(feed),
+                HttpRequestState::ConnectProbe => self.connect_probe(feed),
+                HttpRequestState::BodyDetermine => self.request_body_determine(),
+                HttpRequestState::BodyIdentity => self.request_identity(feed),
+                HttpRequestState::ChunkLength => self.request_chunk_length(feed),
+                HttpRequestState::ChunkData => self.request_chunk_data(feed),
+                HttpRequestState::ChunkEnd => self.request_chunk_end(feed),
+                HttpRequestState::Finalize => self.request_finalize(feed),
+                HttpRequestState::Ignore => {
                     feed.take_all();
                     feed.take_gap(u64::MAX);
-                    Step::More
+                    HttpParseStep::More
                 }
             };
-            if step != Step::Again || self.request.status == Status::Tunnel {
+            if step != HttpParseStep::Again || self.request.status == HttpDirectionStatus::Tunnel {
                 return step;
             }
         }
@@ -67,13 +73,13 @@ impl HttpParser {
     }
 
     /// Holds an incomplete line, within the limit.
-    pub(super) fn hold_request(&mut self, feed: &mut Feed<'_>) -> Step {
+    pub(super) fn hold_request(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         let rest = feed.take_all();
         if !self.request_fits(rest.len()) {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         self.request.line.extend_from_slice(rest);
-        Step::More
+        HttpParseStep::More
     }
 
     pub(super) fn request_fits(&mut self, more: usize) -> bool {
@@ -87,8 +93,8 @@ impl HttpParser {
         // Tickets and cookies of this size are real, and receivers accept them. A line that only grows costs
         // nothing more per packet.
         let line = match self.request.state {
-            State::Line | State::ConnectProbe => true,
-            State::Headers => !self.request.header_folded,
+            HttpRequestState::Line | HttpRequestState::ConnectProbe => true,
+            HttpRequestState::Headers => !self.request.header_folded,
             _ => false,
         };
         self.settings.strict && line && held.saturating_add(more) <= MAX_HEADER_BLOCK
@@ -117,81 +123,85 @@ impl HttpParser {
     }
 
     /// Skips the header of a proxy.
-    fn request_proxy(&mut self, feed: &mut Feed<'_>) -> Step {
+    fn request_proxy(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         let data = [self.request.line.as_slice(), feed.rest()].concat();
         let skip = match proxy::header(&data) {
-            ProxyHeader::Need if self.request.status == Status::Closed => 0,
+            ProxyHeader::Need if self.request.status == HttpDirectionStatus::Closed => 0,
             ProxyHeader::Need => return self.hold_request(feed),
             ProxyHeader::Length(length) if length > data.len() => return self.hold_request(feed),
             ProxyHeader::Length(length) => length,
             ProxyHeader::No => 0,
         };
-        self.request.state = State::Idle;
+        self.request.state = HttpRequestState::Idle;
         let held = core::mem::take(&mut self.request.line);
         feed.take(skip.saturating_sub(held.len()));
         match super::bytes::after(&held, skip) {
-            [] => Step::Again,
+            [] => HttpParseStep::Again,
             left => feed.replay(left, |again| self.run_request(again)),
         }
     }
 
-    fn request_idle(&mut self, feed: &mut Feed<'_>) -> Step {
+    fn request_idle(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         // Held bytes without new ones are only parsed at the end of the stream.
-        if !self.request_begins(feed) || feed.is_empty() && self.request.status != Status::Closed {
-            return Step::More;
+        if !self.request_begins(feed) || feed.is_empty() && self.request.status != HttpDirectionStatus::Closed
+        {
+            return HttpParseStep::More;
         }
         self.request.content_length = None;
         self.request.left = None;
         let at = feed.position().saturating_sub(self.request.line.len() as u64);
         let tx = Some(self.request_id);
-        self.frames.add(Direction::ToServer, Note::Begin { kind: REQUEST_FRAME, at, tx });
-        let Some(tx) = self.request_tx() else { return Step::Fail };
+        self.frames.add(Direction::ToServer, ProtocolFrameNote::Begin { kind: REQUEST_FRAME, at, tx });
+        let Some(tx) = self.request_tx() else { return HttpParseStep::Fail };
         tx.request.message.progress = LINE;
-        self.request.state = State::Line;
-        Step::Again
+        self.request.state = HttpRequestState::Line;
+        HttpParseStep::Again
     }
 
-    fn request_line(&mut self, feed: &mut Feed<'_>) -> Step {
+    fn request_line(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         let part = match line_to_lf(feed.rest()) {
             Some((line, _)) => line,
-            None if self.request.status == Status::Closed => feed.rest(),
+            None if self.request.status == HttpDirectionStatus::Closed => feed.rest(),
             None => return self.hold_request(feed),
         };
         feed.take(part.len());
         let mut line = core::mem::take(&mut self.request.line);
         line.extend_from_slice(part);
         if !self.request_fits(line.len()) {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         if line.is_empty() {
-            return Step::More;
+            return HttpParseStep::More;
         }
-        let closed = self.request.status == Status::Closed;
+        let closed = self.request.status == HttpDirectionStatus::Closed;
         // Some servers skip a line of white space before a request, as all skip an empty one.
         let strict = self.settings.strict;
         let blank = |line: &[u8]| line.iter().all(|b| if strict { is_wide_space(*b) } else { is_space(*b) });
         if is_empty_line(&line) || (closed || strict) && blank(&line) {
-            return Step::Again;
+            return HttpParseStep::Again;
         }
         let settings = self.settings.clone();
-        let Some(tx) = self.request_tx() else { return Step::Fail };
+        let Some(tx) = self.request_tx() else { return HttpParseStep::Fail };
         tx.read_request_line(chomp(&line));
         if settings.strict && words_differ(&line) {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         let request = &mut tx.request;
         let begins_http2 = is_preface(request);
-        if request.method_kind == Method::Connect && request.uri.is_none() {
-            return Step::Fail;
+        if request.method_kind == HttpMethod::Connect && request.uri.is_none() {
+            return HttpParseStep::Fail;
         }
         let parsed = match &request.uri {
-            Some(uri) if request.method_kind == Method::Connect => Uri::parse_authority(uri, &settings.uri),
+            Some(uri) if request.method_kind == HttpMethod::Connect => {
+                Uri::parse_authority(uri, &settings.uri)
+            }
             Some(uri) => Uri::parse(uri, &settings.uri),
             None => Uri::default(),
         };
         let (normalized, twice) = parsed.normalized(&settings.uri);
         // Servers without tunnels take the target of a CONNECT for a path.
-        let whole = request.uri.clone().filter(|_| settings.strict && request.method_kind == Method::Connect);
+        let whole =
+            request.uri.clone().filter(|_| settings.strict && request.method_kind == HttpMethod::Connect);
         request.normalized_uri = normalized.or(whole);
         let host_invalid = parsed.host_invalid;
         request.parsed_uri = Some(parsed);
@@ -203,40 +213,44 @@ impl HttpParser {
             tx.raise(events::REQUEST_URI_HOST_INVALID);
         }
         self.begins_http2 |= begins_http2;
-        self.request.state = State::Protocol;
-        Step::Again
+        self.request.state = HttpRequestState::Protocol;
+        HttpParseStep::Again
     }
 
     /// HTTP/0.9 has no headers: if more than white space follows the request line, only the protocol was left
     /// out.
-    fn request_protocol(&mut self, feed: &mut Feed<'_>) -> Step {
-        let Some(tx) = self.request_tx() else { return Step::Fail };
+    fn request_protocol(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
+        let Some(tx) = self.request_tx() else { return HttpParseStep::Fail };
         tx.request.message.progress = HEADERS;
         if tx.request.is_http09 {
             let (space, more) = span(feed.rest(), is_space);
             let junk = self.request.line.len() + space.len();
             if more.is_empty() && junk <= HTTP09_JUNK {
-                if self.request.status != Status::Closed && !feed.is_gap() {
+                if self.request.status != HttpDirectionStatus::Closed && !feed.is_gap() {
                     return self.hold_request(feed);
                 }
                 // A request without body: later data is ignored, so white space belongs to no message,
                 // either.
                 self.request.line.clear();
                 feed.take_all();
-                self.request.state = State::Finalize;
-                return Step::Again;
+                self.request.state = HttpRequestState::Finalize;
+                return HttpParseStep::Again;
             }
-            let Some(tx) = self.request_tx() else { return Step::Fail };
+            let Some(tx) = self.request_tx() else { return HttpParseStep::Fail };
             tx.request.is_http09 = false;
             tx.raise(events::REQUEST_LINE_MISSING_PROTOCOL);
         }
-        self.request.state = State::Headers;
+        self.request.state = HttpRequestState::Headers;
         let held = core::mem::take(&mut self.request.line);
-        if held.is_empty() { Step::Again } else { feed.replay(&held, |again| self.run_request(again)) }
+        if held.is_empty() {
+            HttpParseStep::Again
+        } else {
+            feed.replay(&held, |again| self.run_request(again))
+        }
     }
 
-    fn request_headers(&mut self, feed: &mut Feed<'_>) -> Step {
-        if self.request.status == Status::Closed {
+    fn request_headers(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
+        if self.request.status == HttpDirectionStatus::Closed {
             return self.request_headers_at_close();
         }
         let rest = feed.rest();
@@ -246,24 +260,24 @@ impl HttpParser {
         match line_to_lf(rest) {
             Some((line, _)) => {
                 if self.request.header.is_some() && !self.request_fits(line.len()) {
-                    return Step::Fail;
+                    return HttpParseStep::Fail;
                 }
             }
             None if decides => {
                 if !self.request_fits(rest.len()) {
-                    return Step::Fail;
+                    return HttpParseStep::Fail;
                 }
             }
             None => {
                 feed.take_all();
                 if !self.request_fits(rest.len()) {
-                    return Step::Fail;
+                    return HttpParseStep::Fail;
                 }
                 if !self.keep_raw_request(rest, rest.len(), 0) {
-                    return Step::Fail;
+                    return HttpParseStep::Fail;
                 }
                 self.request.header.get_or_insert_default().extend_from_slice(rest);
-                return Step::More;
+                return HttpParseStep::More;
             }
         }
         let held = self.request.header.take().unwrap_or_default();
@@ -274,9 +288,11 @@ impl HttpParser {
             joined = [held.as_slice(), rest].concat();
             &joined
         };
-        let Some((used, waits_for)) = self.scan_request_headers(data, false) else { return Step::Fail };
+        let Some((used, waits_for)) = self.scan_request_headers(data, false) else {
+            return HttpParseStep::Fail;
+        };
         if !self.keep_raw_request(data, if waits_for.is_some() { data.len() } else { used }, held.len()) {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         self.request.header_until = waits_for.unwrap_or(Until::LineEnd);
         feed.take_all();
@@ -284,16 +300,16 @@ impl HttpParser {
         self.request.header_folded = waits_for.is_some() && is_folded(behind);
         if waits_for.is_some() {
             if !self.request_fits(behind.len()) {
-                return Step::Fail;
+                return HttpParseStep::Fail;
             }
             self.request.header = Some(behind.to_vec());
-            return Step::More;
+            return HttpParseStep::More;
         }
         feed.give_back(behind.len().min(rest.len()));
         let step = self.request_headers_done();
         match behind.split_at_checked(behind.len().saturating_sub(rest.len())) {
             // Bytes that were held before the end of the headers was known are no part of them.
-            Some((early, _)) if !early.is_empty() && step == Step::Again => {
+            Some((early, _)) if !early.is_empty() && step == HttpParseStep::Again => {
                 feed.replay(early, |again| self.run_request(again))
             }
             _ => step,
@@ -311,14 +327,14 @@ impl HttpParser {
         fits
     }
 
-    fn request_headers_at_close(&mut self) -> Step {
+    fn request_headers_at_close(&mut self) -> HttpParseStep {
         let held = self.request.header.take();
-        let Some(tx) = self.request_tx() else { return Step::Fail };
+        let Some(tx) = self.request_tx() else { return HttpParseStep::Fail };
         tx.request.message.progress = TRAILER;
         if let Some(held) = held
             && self.scan_request_headers(&held, true).is_none()
         {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         self.request.line.clear();
         self.request_headers_done()
@@ -346,27 +362,27 @@ impl HttpParser {
         Some((block.used, block.waits_for))
     }
 
-    fn request_headers_done(&mut self) -> Step {
-        let Some(tx) = self.request_tx() else { return Step::Fail };
+    fn request_headers_done(&mut self) -> HttpParseStep {
+        let Some(tx) = self.request_tx() else { return HttpParseStep::Fail };
         if tx.request.message.progress > HEADERS {
-            self.request.state = State::Finalize;
-            return Step::Again;
+            self.request.state = HttpRequestState::Finalize;
+            return HttpParseStep::Again;
         }
         tx.process_request_headers();
         let length = tx.request.message.fields.value("content-length");
         let differs = length.is_some_and(|value| !super::fields::is_plain_content_length(value));
         if tx.settings.strict && differs && tx.request.message.coding == super::tx::Coding::Identity {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         tx.set_encodings(Direction::ToServer);
-        self.request.state = State::ConnectCheck;
-        Step::Again
+        self.request.state = HttpRequestState::ConnectCheck;
+        HttpParseStep::Again
     }
 
-    fn request_finalize(&mut self, feed: &mut Feed<'_>) -> Step {
+    fn request_finalize(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         if core::mem::take(&mut self.request.connects) {
-            self.request.state = State::ConnectWait;
-            return Step::Again;
+            self.request.state = HttpRequestState::ConnectWait;
+            return HttpParseStep::Again;
         }
         if feed.is_gap() {
             return self.request_complete();
@@ -374,16 +390,16 @@ impl HttpParser {
         if feed.is_empty() && self.request.line.is_empty() {
             return self.request_complete();
         }
-        let closed = self.request.status == Status::Closed;
+        let closed = self.request.status == HttpDirectionStatus::Closed;
         let line = line_to_lf(feed.rest()).map(|(line, _)| line);
         let part = line.unwrap_or(feed.rest());
         if !self.request.line.is_empty() && !self.request_fits(part.len()) {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         let data = [self.request.line.as_slice(), part].concat();
         let (_, text) = span(&data, is_space);
         let (method, behind) = span(text, |b| !is_space(b));
-        let known = (!behind.is_empty() || closed) && Method::of(method) != Method::Unknown;
+        let known = (!behind.is_empty() || closed) && HttpMethod::of(method) != HttpMethod::Unknown;
         let strict = self.settings.strict;
         let other = |line| is_request_line(line) || strict && likely::is_request_line(line);
         if known || line.is_some() && other(text) {
@@ -399,7 +415,7 @@ impl HttpParser {
         // An empty line after a request is no part of it, nor are bytes without a line end at the end of the
         // stream, whether they come with the request or later.
         if method.is_empty() {
-            return Step::Again;
+            return HttpParseStep::Again;
         }
         if self.request.left.unwrap_or(0) == 0 {
             if let Some(tx) = self.request_tx() {
@@ -408,15 +424,16 @@ impl HttpParser {
         } else {
             self.request.left = Some(1);
         }
-        if self.request_body(&data) { Step::Again } else { Step::Fail }
+        if self.request_body(&data) { HttpParseStep::Again } else { HttpParseStep::Fail }
     }
 
     /// Completes the request.
-    pub(super) fn request_complete(&mut self) -> Step {
-        self.frames.add(Direction::ToServer, Note::End { kind: REQUEST_FRAME, at: self.request.at });
+    pub(super) fn request_complete(&mut self) -> HttpParseStep {
+        self.frames
+            .add(Direction::ToServer, ProtocolFrameNote::End { kind: REQUEST_FRAME, at: self.request.at });
         self.completed.to_server = true;
         let context = &mut self.file_context;
-        let Some(tx) = self.txs.at(self.request_id) else { return Step::Fail };
+        let Some(tx) = self.txs.at(self.request_id) else { return HttpParseStep::Fail };
         if tx.request.message.progress != COMPLETE {
             tx.end_decoding(Direction::ToServer, context);
             tx.request.message.progress = COMPLETE;
@@ -425,9 +442,9 @@ impl HttpParser {
         }
         // Servers that keep such a connection open read later data, so prevention does too.
         let ignores = tx.request.is_http09 && !tx.settings.strict;
-        self.request.state = if ignores { State::Ignore } else { State::Idle };
+        self.request.state = if ignores { HttpRequestState::Ignore } else { HttpRequestState::Idle };
         self.request_id += 1;
-        Step::Again
+        HttpParseStep::Again
     }
 }
 
@@ -442,7 +459,7 @@ fn is_request_line(line: &[u8]) -> bool {
 
 /// Whether a request line is that of HTTP/2's preface. Servers look for it at each request, in the words that
 /// their parser has made of the line.
-fn is_preface(request: &Request) -> bool {
+fn is_preface(request: &HttpRequest) -> bool {
     let begins = |text: &Option<Vec<u8>>, with: &[u8]| {
         let head = text.as_deref().and_then(|text| text.get(..with.len()));
         head.is_some_and(|head| head.eq_ignore_ascii_case(with))

@@ -3,29 +3,29 @@
 
 use super::bytes::line_to_lf;
 use super::events;
-use super::feed::{Feed, Step};
+use super::feed::{Feed, HttpParseStep};
 use super::fields::{self, ChunkLine};
-use super::request_side::State;
+use super::request_side::HttpRequestState;
 use super::state::HttpParser;
 use super::tx::{Coding, Flags, TRAILER};
 use bartizan_base::Direction;
 
 impl HttpParser {
-    pub(super) fn request_body_determine(&mut self) -> Step {
-        let Some(tx) = self.request_tx() else { return Step::Fail };
+    pub(super) fn request_body_determine(&mut self) -> HttpParseStep {
+        let Some(tx) = self.request_tx() else { return HttpParseStep::Fail };
         let strict = tx.settings.strict;
         let message = &mut tx.request.message;
         let length = message.content_length;
         if strict && message.coding == Coding::Chunked && message.ends_differ() {
             tx.flags |= Flags::INVALID_TRANSFER_ENCODING;
             tx.raise(events::INVALID_TRANSFER_ENCODING_VALUE_IN_REQUEST);
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         let (next, has_body) = match message.coding {
-            Coding::Chunked => (State::ChunkLength, true),
-            Coding::Identity if length > Some(0) => (State::BodyIdentity, true),
-            Coding::Identity | Coding::NoBody => (State::Finalize, false),
-            Coding::Unknown | Coding::Invalid => return Step::Fail,
+            Coding::Chunked => (HttpRequestState::ChunkLength, true),
+            Coding::Identity if length > Some(0) => (HttpRequestState::BodyIdentity, true),
+            Coding::Identity | Coding::NoBody => (HttpRequestState::Finalize, false),
+            Coding::Unknown | Coding::Invalid => return HttpParseStep::Fail,
         };
         message.headers_end(strict || has_body);
         if message.coding == Coding::Identity {
@@ -33,7 +33,7 @@ impl HttpParser {
             self.request.left = length;
         }
         self.request.state = next;
-        Step::Again
+        HttpParseStep::Again
     }
 
     /// Passes a piece of the body to the transaction.
@@ -43,32 +43,32 @@ impl HttpParser {
         tx.request_data(data, context)
     }
 
-    pub(super) fn request_identity(&mut self, feed: &mut Feed<'_>) -> Step {
-        let Some(left) = self.request.left else { return Step::Fail };
+    pub(super) fn request_identity(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
+        let Some(left) = self.request.left else { return HttpParseStep::Fail };
         let count = feed.left().min(left);
         if count == 0 {
-            return Step::More;
+            return HttpParseStep::More;
         }
         if feed.is_gap() {
             let context = &mut self.file_context;
-            let Some(tx) = self.txs.at(self.request_id) else { return Step::Fail };
+            let Some(tx) = self.txs.at(self.request_id) else { return HttpParseStep::Fail };
             tx.body_gap(Direction::ToServer, count, context);
             feed.take_gap(count);
         } else {
             let data = super::bytes::before(feed.rest(), usize::try_from(count).unwrap_or(usize::MAX));
             feed.take(data.len());
             if !self.request_body(data) {
-                return Step::Fail;
+                return HttpParseStep::Fail;
             }
         }
         let left = left.saturating_sub(count);
         self.request.left = Some(left);
         if left > 0 {
-            return Step::More;
+            return HttpParseStep::More;
         }
-        self.request.state = State::Finalize;
+        self.request.state = HttpRequestState::Finalize;
         self.end_request_decoding();
-        Step::Again
+        HttpParseStep::Again
     }
 
     fn end_request_decoding(&mut self) {
@@ -85,7 +85,7 @@ impl HttpParser {
         }
     }
 
-    pub(super) fn request_chunk_length(&mut self, feed: &mut Feed<'_>) -> Step {
+    pub(super) fn request_chunk_length(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         loop {
             let Some((part, _)) = line_to_lf(feed.rest()) else {
                 let data = [self.request.line.as_slice(), feed.rest()].concat();
@@ -102,7 +102,7 @@ impl HttpParser {
             };
             feed.take(part.len());
             if !self.request.line.is_empty() && !self.request_fits(part.len()) {
-                return Step::Fail;
+                return HttpParseStep::Fail;
             }
             let mut line = core::mem::take(&mut self.request.line);
             line.extend_from_slice(part);
@@ -119,47 +119,47 @@ impl HttpParser {
                 return self.bad_request_chunk();
             };
             self.count_request_bytes(line.len());
-            let Some(tx) = self.request_tx() else { return Step::Fail };
+            let Some(tx) = self.request_tx() else { return HttpParseStep::Fail };
             if extension {
                 tx.raise_once(events::REQUEST_CHUNK_EXTENSION, Flags::REQUEST_CHUNK_EXTENSION);
             }
             if length == 0 {
                 tx.request.message.progress = TRAILER;
-                self.request.state = State::Headers;
+                self.request.state = HttpRequestState::Headers;
             } else {
                 self.request.chunk_left = length;
-                self.request.state = State::ChunkData;
+                self.request.state = HttpRequestState::ChunkData;
             }
-            return Step::Again;
+            return HttpParseStep::Again;
         }
     }
 
-    fn bad_request_chunk(&mut self) -> Step {
+    fn bad_request_chunk(&mut self) -> HttpParseStep {
         if let Some(tx) = self.request_tx() {
             tx.raise(events::INVALID_REQUEST_CHUNK_LEN);
         }
-        Step::Fail
+        HttpParseStep::Fail
     }
 
-    pub(super) fn request_chunk_data(&mut self, feed: &mut Feed<'_>) -> Step {
+    pub(super) fn request_chunk_data(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         let count = usize::try_from(self.request.chunk_left).unwrap_or(usize::MAX);
         let data = super::bytes::before(feed.rest(), count);
         if data.is_empty() {
-            return Step::More;
+            return HttpParseStep::More;
         }
         feed.take(data.len());
         if !self.request_body(data) {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         self.request.chunk_left = self.request.chunk_left.saturating_sub(data.len() as u64);
         if self.request.chunk_left == 0 {
-            self.request.state = State::ChunkEnd;
-            return Step::Again;
+            self.request.state = HttpRequestState::ChunkEnd;
+            return HttpParseStep::Again;
         }
-        Step::More
+        HttpParseStep::More
     }
 
-    pub(super) fn request_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
+    pub(super) fn request_chunk_end(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         if self.settings.strict {
             return self.request_plain_chunk_end(feed);
         }
@@ -168,17 +168,17 @@ impl HttpParser {
             let length = feed.rest().len();
             self.count_request_bytes(length);
             feed.take(length);
-            return Step::More;
+            return HttpParseStep::More;
         };
         self.count_request_bytes(line.len());
         feed.take(line.len());
-        self.request.state = State::ChunkLength;
-        Step::Again
+        self.request.state = HttpRequestState::ChunkLength;
+        HttpParseStep::Again
     }
 
     /// Some receivers skip two bytes here and others all bytes up to the line end: prevention lets pass only
     /// what is the same for both.
-    fn request_plain_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
+    fn request_plain_chunk_end(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         let part = line_to_lf(feed.rest()).map_or(feed.rest(), |(line, _)| line);
         let seen = [self.request.line.as_slice(), part].concat();
         if !fields::may_be_chunk_end(&seen) {
@@ -190,7 +190,7 @@ impl HttpParser {
         }
         feed.take(part.len());
         self.request.line.clear();
-        self.request.state = State::ChunkLength;
-        Step::Again
+        self.request.state = HttpRequestState::ChunkLength;
+        HttpParseStep::Again
     }
 }

@@ -3,9 +3,9 @@
 
 use super::bytes::{is_space, span, trim};
 use super::events;
-use super::fields::{self, Version};
+use super::fields::{self, HttpVersion};
 use super::headers::{Odd, RawField};
-use super::tx::{Coding, Flags, HttpTx, MAX_REPETITIONS, Method};
+use super::tx::{Coding, Flags, HttpMethod, HttpTx, MAX_REPETITIONS};
 use super::uri::split_uri_protocol;
 use bartizan_base::Direction;
 
@@ -25,7 +25,7 @@ impl HttpTx {
             _ if self.settings.keep_leading_space => [leading, method].concat(),
             _ => method.to_vec(),
         };
-        let kind = Method::of(&method);
+        let kind = HttpMethod::of(&method);
         self.request.method_kind = kind;
         self.request.method = Some(method);
         if blanks.iter().any(|b| *b != b' ') {
@@ -55,15 +55,15 @@ impl HttpTx {
         if odd {
             self.raise(events::PROTOCOL_CONTAINS_EXTRA_DATA);
         }
-        if kind == Method::Unknown && version == Version::Invalid {
+        if kind == HttpMethod::Unknown && version == HttpVersion::Invalid {
             self.raise(events::REQUEST_LINE_UNKNOWN_METHOD_INVALID_PROTOCOL);
         }
     }
 
-    fn set_http09(&mut self, kind: Method, event: crate::event::EventCode) {
+    fn set_http09(&mut self, kind: HttpMethod, event: crate::event::EventCode) {
         self.request.is_http09 = true;
-        self.request.message.version = Version::V09;
-        if kind == Method::Unknown {
+        self.request.message.version = HttpVersion::V09;
+        if kind == HttpMethod::Unknown {
             self.raise(event);
         }
     }
@@ -93,7 +93,7 @@ impl HttpTx {
         let mut flags = Flags::empty();
         let coding = match fields.value("transfer-encoding") {
             Some(value) if super::bytes::contains_nocase_nonul(value, b"chunked") => {
-                flags.set(Flags::INVALID_TRANSFER_ENCODING, version < Version::V11);
+                flags.set(Flags::INVALID_TRANSFER_ENCODING, version < HttpVersion::V11);
                 Coding::Chunked
             }
             Some(_) => {
@@ -143,7 +143,7 @@ impl HttpTx {
             request.port = uri.port;
         }
         let Some(value) = request.message.fields.value("host") else {
-            self.flags.set(Flags::HOST_MISSING, request.message.version >= Version::V11);
+            self.flags.set(Flags::HOST_MISSING, request.message.version >= HttpVersion::V11);
             return;
         };
         let Some(found) = fields::host_port(value) else {
@@ -195,7 +195,7 @@ impl HttpTx {
                 self.raise_once(too_many, Flags::TOO_MANY_HEADERS);
                 return false;
             }
-            let field = super::headers::Field { name: field.name, value: field.value, repeated: false };
+            let field = super::headers::HttpField { name: field.name, value: field.value, repeated: false };
             message.fields.push(field);
             return true;
         };

@@ -2,12 +2,12 @@
 //! State of the parser's request side.
 
 use super::connect::TunnelStart;
-use super::feed::Status;
+use super::feed::HttpDirectionStatus;
 use super::headers::Until;
 
 /// Place of the request side in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum HttpRequestState {
     /// Before the first byte, where a proxy may have put its header.
     Proxy,
     Idle,
@@ -28,9 +28,9 @@ pub(super) enum State {
 }
 
 /// State of the request side.
-pub(super) struct Side {
-    pub state: State,
-    pub status: Status,
+pub(super) struct HttpRequestSide {
+    pub state: HttpRequestState,
+    pub status: HttpDirectionStatus,
     /// A line that is not complete yet.
     pub line: Vec<u8>,
     /// Headers that are not complete yet.
@@ -51,12 +51,12 @@ pub(super) struct Side {
     pub at: u64,
 }
 
-impl Side {
+impl HttpRequestSide {
     /// `strict`: also parse a proxy's header, as a server that expects one does.
     pub(super) const fn new(strict: bool) -> Self {
-        Side {
-            state: if strict { State::Proxy } else { State::Idle },
-            status: Status::Open,
+        HttpRequestSide {
+            state: if strict { HttpRequestState::Proxy } else { HttpRequestState::Idle },
+            status: HttpDirectionStatus::Open,
             line: Vec::new(),
             header: None,
             header_until: Until::LineEnd,

@@ -4,19 +4,19 @@
 
 use super::bytes::{chomp, equals_nocase_nonul, is_space, line_to_lf, span, starts_nocase, trim};
 use super::events;
-use super::feed::{Feed, Status, Step};
-use super::fields::{self, Version};
+use super::feed::{Feed, HttpDirectionStatus, HttpParseStep};
+use super::fields::{self, HttpVersion};
 use super::headers::{Odd, RawField, Scan, Scanner, Until, is_empty_line};
 use super::request;
 use super::request_side;
 use super::response_body;
-use super::response_side::State;
+use super::response_side::HttpResponseState;
 use super::state::HttpParser;
 use super::tx::{
-    BODY, COMPLETE, Coding, Flags, HEADERS, HttpTx, LINE, MAX_HEADER_BLOCK, Method, NOT_STARTED,
+    BODY, COMPLETE, Coding, Flags, HEADERS, HttpMethod, HttpTx, LINE, MAX_HEADER_BLOCK, NOT_STARTED,
 };
 use super::uri::Uri;
-use crate::frames::Note;
+use crate::frames::ProtocolFrameNote;
 use bartizan_base::Direction;
 
 /// Index of responses in the list of frames.
@@ -61,29 +61,36 @@ fn line_to_eol(text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 impl HttpParser {
     /// Runs the response side on a piece of data.
-    pub(super) fn run_response(&mut self, feed: &mut Feed<'_>) -> Step {
+    pub(super) fn run_response(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         loop {
             let state = self.response.state;
             self.response.at = feed.position().saturating_sub(self.response.line.len() as u64);
-            if feed.is_gap() && !matches!(state, State::BodyKnown | State::BodyToClose | State::Finalize) {
+            if feed.is_gap()
+                && !matches!(
+                    state,
+                    HttpResponseState::BodyKnown
+                        | HttpResponseState::BodyToClose
+                        | HttpResponseState::Finalize
+                )
+            {
                 if let Some(tx) = self.response_tx() {
                     tx.raise(events::INVALID_GAP);
                 }
-                return Step::More;
+                return HttpParseStep::More;
             }
             let step = match state {
-                State::Idle => self.response_idle(feed),
-                State::Line => self.response_line(feed),
-                State::Headers => self.response_headers(feed),
-                State::BodyDetermine => self.response_body_determine(),
-                State::BodyKnown => self.response_known(feed),
-                State::BodyToClose => self.response_to_close(feed),
-                State::ChunkLength => self.response_chunk_length(feed),
-                State::ChunkData => self.response_chunk_data(feed),
-                State::ChunkEnd => self.response_chunk_end(feed),
-                State::Finalize => self.response_finalize(feed),
+                HttpResponseState::Idle => self.response_idle(feed),
+                HttpResponseState::Line => self.response_line(feed),
+                HttpResponseState::Headers => self.response_headers(feed),
+                HttpResponseState::BodyDetermine => self.response_body_determine(),
+                HttpResponseState::BodyKnown => self.response_known(feed),
+                HttpResponseState::BodyToClose => self.response_to_close(feed),
+                HttpResponseState::ChunkLength => self.response_chunk_length(feed),
+                HttpResponseState::ChunkData => self.response_chunk_data(feed),
+                HttpResponseState::ChunkEnd => self.response_chunk_end(feed),
+                HttpResponseState::Finalize => self.response_finalize(feed),
             };
-            if step != Step::Again || self.response.status == Status::Tunnel {
+            if step != HttpParseStep::Again || self.response.status == HttpDirectionStatus::Tunnel {
                 return step;
             }
         }
@@ -93,13 +100,13 @@ impl HttpParser {
         self.txs.at(self.response_id)
     }
 
-    pub(super) fn hold_response(&mut self, feed: &mut Feed<'_>) -> Step {
+    pub(super) fn hold_response(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         let rest = feed.take_all();
         if !self.response_fits(rest.len()) {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         self.response.line.extend_from_slice(rest);
-        Step::More
+        HttpParseStep::More
     }
 
     pub(super) fn response_fits(&mut self, more: usize) -> bool {
@@ -110,26 +117,26 @@ impl HttpParser {
         if let Some(tx) = self.response_tx() {
             tx.raise(events::RESPONSE_FIELD_TOO_LONG);
         }
-        let line = self.response.state == State::Headers && !self.response.header_folded;
+        let line = self.response.state == HttpResponseState::Headers && !self.response.header_folded;
         self.settings.strict && line && held.saturating_add(more) <= MAX_HEADER_BLOCK
     }
 
-    fn response_idle(&mut self, feed: &mut Feed<'_>) -> Step {
+    fn response_idle(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         if !self.response.line.is_empty() {
             let held = core::mem::take(&mut self.response.line);
             return feed.replay(&held, |again| self.run_response(again));
         }
         if feed.is_empty() {
-            return Step::More;
+            return HttpParseStep::More;
         }
         self.answers_http09();
-        let Some(tx) = self.response_tx() else { return Step::Fail };
+        let Some(tx) = self.response_tx() else { return HttpParseStep::Fail };
         if tx.request.message.progress == NOT_STARTED {
             tx.raise(events::UNABLE_TO_MATCH_RESPONSE_TO_REQUEST);
-            if self.request.state == request_side::State::Finalize {
+            if self.request.state == request_side::HttpRequestState::Finalize {
                 self.request_complete();
             }
-            let Some(tx) = self.response_tx() else { return Step::Fail };
+            let Some(tx) = self.response_tx() else { return HttpParseStep::Fail };
             tx.request.uri = Some(UNSEEN.to_vec());
             tx.request.parsed_uri = Some(Uri { path: Some(UNSEEN.to_vec()), ..Uri::default() });
             tx.request.message.progress = COMPLETE;
@@ -137,33 +144,35 @@ impl HttpParser {
         }
         self.response.left = None;
         let (at, tx) = (self.response.at, Some(self.response_id));
-        self.frames.add(Direction::ToClient, Note::Begin { kind: RESPONSE_FRAME, at, tx });
-        let request_line_open = self.request.state == request_side::State::Line;
-        let Some(tx) = self.response_tx() else { return Step::Fail };
+        self.frames.add(Direction::ToClient, ProtocolFrameNote::Begin { kind: RESPONSE_FRAME, at, tx });
+        let request_line_open = self.request.state == request_side::HttpRequestState::Line;
+        let Some(tx) = self.response_tx() else { return HttpParseStep::Fail };
         if tx.request.is_http09 {
             tx.response.message.coding = Coding::Identity;
             tx.response.message.progress = BODY;
-            self.response.state = State::BodyToClose;
+            self.response.state = HttpResponseState::BodyToClose;
         } else {
             tx.response.message.progress = LINE;
             if tx.request.method.is_none() && tx.request.uri.is_none() && request_line_open {
                 tx.raise(events::REQUEST_LINE_INCOMPLETE);
             }
-            self.response.state = State::Line;
+            self.response.state = HttpResponseState::Line;
         }
-        Step::Again
+        HttpParseStep::Again
     }
 
     /// Decides that a possible HTTP/0.9 request is one, since its response comes before more of it.
     fn answers_http09(&mut self) {
-        if self.request.state == request_side::State::Protocol && self.request_id == self.response_id {
+        if self.request.state == request_side::HttpRequestState::Protocol
+            && self.request_id == self.response_id
+        {
             self.request.line.clear();
             self.request_complete();
         }
     }
 
-    fn response_line(&mut self, feed: &mut Feed<'_>) -> Step {
-        let closed = self.response.status == Status::Closed;
+    fn response_line(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
+        let closed = self.response.status == HttpDirectionStatus::Closed;
         if !self.response.line.is_empty() {
             let held = core::mem::take(&mut self.response.line);
             if self.response.asked.take().is_some_and(|id| id != self.request_id) {
@@ -183,7 +192,7 @@ impl HttpParser {
             None => return self.hold_response(feed),
         };
         if !self.response_fits(line.len()) {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         let behind = super::bytes::after(feed.rest(), line.len());
         if behind.len() < 2 && !closed && !is_empty_line(line) && is_body_line(line) {
@@ -192,15 +201,15 @@ impl HttpParser {
         }
         feed.take(line.len());
         if line.is_empty() {
-            return Step::More;
+            return HttpParseStep::More;
         }
         if is_empty_line(line) {
             if closed {
-                self.response.state = State::Finalize;
+                self.response.state = HttpResponseState::Finalize;
             }
-            return Step::Again;
+            return HttpParseStep::Again;
         }
-        let Some(tx) = self.response_tx() else { return Step::Fail };
+        let Some(tx) = self.response_tx() else { return HttpParseStep::Fail };
         tx.response.message.line = None;
         tx.response.message.protocol = None;
         tx.response.status = None;
@@ -215,25 +224,25 @@ impl HttpParser {
         if !interim {
             tx.response.message.progress = HEADERS;
         }
-        self.response.state = State::Headers;
-        Step::Again
+        self.response.state = HttpResponseState::Headers;
+        HttpParseStep::Again
     }
 
     /// Prevention: data without a status line is inspected as a body before it leaves, as receivers of
     /// HTTP/0.9 read it. Other receivers search for a status line after it, so one there is an error. `None`:
     /// the data is a status line, or may become one.
-    fn response_without_status(&mut self, feed: &mut Feed<'_>) -> Option<Step> {
+    fn response_without_status(&mut self, feed: &mut Feed<'_>) -> Option<HttpParseStep> {
         let rest = feed.rest();
-        let closed = self.response.status == Status::Closed;
+        let closed = self.response.status == HttpDirectionStatus::Closed;
         let shown = self.response_tx().is_some_and(|tx| tx.response.message.body.seen > 0);
         if !self.response.within_body_line || rest.is_empty() {
             match beginning(rest) {
                 Beginning::Other => {}
-                Beginning::Response if shown => return Some(Step::Fail),
+                Beginning::Response if shown => return Some(HttpParseStep::Fail),
                 Beginning::Unknown if shown && closed => {
                     return Some(self.end_of_body_line(feed.take_all()));
                 }
-                Beginning::Unknown if rest.is_empty() => return Some(Step::More),
+                Beginning::Unknown if rest.is_empty() => return Some(HttpParseStep::More),
                 Beginning::Response | Beginning::Unknown => return None,
             }
         }
@@ -245,20 +254,20 @@ impl HttpParser {
             tx.response.message.progress = BODY;
         }
         self.body_line(line);
-        Some(Step::Again)
+        Some(HttpParseStep::Again)
     }
 
     /// Handles a line that is no status line.
-    fn body_before_status(&mut self, line: &[u8], feed: &Feed<'_>) -> Step {
+    fn body_before_status(&mut self, line: &[u8], feed: &Feed<'_>) -> HttpParseStep {
         let next = feed.rest();
         if next.len() > 1 && (next.first() == Some(&b'H') || chomp(line).len() <= 2) {
-            return Step::Again;
+            return HttpParseStep::Again;
         }
         if feed.is_empty() {
             return self.end_of_body_line(line);
         }
         self.body_line(line);
-        Step::Again
+        HttpParseStep::Again
     }
 
     fn body_line(&mut self, line: &[u8]) {
@@ -269,25 +278,25 @@ impl HttpParser {
     }
 
     /// Handles a line that is no status line and ends the response.
-    fn end_of_body_line(&mut self, line: &[u8]) -> Step {
+    fn end_of_body_line(&mut self, line: &[u8]) -> HttpParseStep {
         self.body_line(line);
-        let Some(tx) = self.response_tx() else { return Step::Fail };
+        let Some(tx) = self.response_tx() else { return HttpParseStep::Fail };
         tx.response.message.coding = Coding::Identity;
         tx.response.message.progress = BODY;
         self.response.left = None;
-        self.response.state = State::Finalize;
-        Step::Again
+        self.response.state = HttpResponseState::Finalize;
+        HttpParseStep::Again
     }
 
-    fn response_headers(&mut self, feed: &mut Feed<'_>) -> Step {
-        if self.response.status == Status::Closed {
+    fn response_headers(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
+        if self.response.status == HttpDirectionStatus::Closed {
             if let Some(held) = self.response.header.take()
                 && self.scan_response_headers(&held, true).is_none()
             {
-                return Step::Fail;
+                return HttpParseStep::Fail;
             }
-            self.response.state = State::Finalize;
-            return Step::Again;
+            self.response.state = HttpResponseState::Finalize;
+            return HttpParseStep::Again;
         }
         let rest = feed.rest();
         let line_end = memchr::memchr2(b'\r', b'\n', rest);
@@ -295,15 +304,15 @@ impl HttpParser {
         if (self.response.header.is_some() || !decides)
             && !self.response_fits(line_end.map_or(rest.len(), |end| end + 1))
         {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         feed.take_all();
         if !decides {
             if !self.keep_raw_response(rest, rest.len(), 0) {
-                return Step::Fail;
+                return HttpParseStep::Fail;
             }
             self.response.header.get_or_insert_default().extend_from_slice(rest);
-            return Step::More;
+            return HttpParseStep::More;
         }
         let held = self.response.header.take().unwrap_or_default();
         let joined;
@@ -313,28 +322,31 @@ impl HttpParser {
             joined = [held.as_slice(), rest].concat();
             &joined
         };
-        let Some((used, waits_for)) = self.scan_response_headers(data, false) else { return Step::Fail };
+        let Some((used, waits_for)) = self.scan_response_headers(data, false) else {
+            return HttpParseStep::Fail;
+        };
         if !self.keep_raw_response(data, if waits_for.is_some() { data.len() } else { used }, held.len()) {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         self.response.header_until = waits_for.unwrap_or(Until::LineEnd);
         let behind = super::bytes::after(data, used);
         self.response.header_folded = waits_for.is_some() && request::is_folded(behind);
         if waits_for.is_some() {
             if !self.response_fits(behind.len()) {
-                return Step::Fail;
+                return HttpParseStep::Fail;
             }
             self.response.header = Some(behind.to_vec());
-            return Step::More;
+            return HttpParseStep::More;
         }
-        let Some(tx) = self.response_tx() else { return Step::Fail };
+        let Some(tx) = self.response_tx() else { return HttpParseStep::Fail };
         let headers = tx.response.message.progress <= HEADERS;
-        self.response.state = if headers { State::BodyDetermine } else { State::Finalize };
+        self.response.state =
+            if headers { HttpResponseState::BodyDetermine } else { HttpResponseState::Finalize };
         feed.give_back(behind.len().min(rest.len()));
         match behind.split_at_checked(behind.len().saturating_sub(rest.len())) {
             // Bytes that were held before the end of the headers was known are no part of them.
             Some((early, _)) if !early.is_empty() => feed.replay(early, |again| self.run_response(again)),
-            _ => Step::Again,
+            _ => HttpParseStep::Again,
         }
     }
 
@@ -371,18 +383,18 @@ impl HttpParser {
         Some((block.used, block.waits_for))
     }
 
-    fn response_finalize(&mut self, feed: &mut Feed<'_>) -> Step {
+    fn response_finalize(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         if feed.is_gap() {
             return self.response_complete(feed);
         }
         if feed.is_empty() && self.response.line.is_empty() {
             return self.response_complete(feed);
         }
-        let closed = self.response.status == Status::Closed;
+        let closed = self.response.status == HttpDirectionStatus::Closed;
         let line = line_to_lf(feed.rest()).map(|(line, _)| line);
         let part = line.unwrap_or(feed.rest());
         if !self.response.line.is_empty() && !self.response_fits(part.len()) {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         let data = [self.response.line.as_slice(), part].concat();
         if matches!(beginning(&data), Beginning::Response) {
@@ -403,14 +415,15 @@ impl HttpParser {
         if let Some(tx) = self.response_tx() {
             tx.raise(events::RESPONSE_BODY_UNEXPECTED);
         }
-        if self.response_body(&data) { Step::Again } else { Step::Fail }
+        if self.response_body(&data) { HttpParseStep::Again } else { HttpParseStep::Fail }
     }
 
-    fn response_complete(&mut self, feed: &Feed<'_>) -> Step {
-        self.frames.add(Direction::ToClient, Note::End { kind: RESPONSE_FRAME, at: self.response.at });
+    fn response_complete(&mut self, feed: &Feed<'_>) -> HttpParseStep {
+        self.frames
+            .add(Direction::ToClient, ProtocolFrameNote::End { kind: RESPONSE_FRAME, at: self.response.at });
         self.completed.to_client = true;
         let context = &mut self.file_context;
-        let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
+        let Some(tx) = self.txs.at(self.response_id) else { return HttpParseStep::Fail };
         if tx.response.message.progress != COMPLETE {
             tx.end_decoding(Direction::ToClient, context);
             tx.response.message.progress = COMPLETE;
@@ -422,7 +435,7 @@ impl HttpParser {
             // with the requests that it reads after a CONNECT.
             let reads_on = self.request_id > self.response_id || self.request.connects;
             let follows = if tx.settings.strict { !reads_on } else { self.completed_responses == 1 };
-            if tx.request.method_kind == Method::Connect && accepted && follows {
+            if tx.request.method_kind == HttpMethod::Connect && accepted && follows {
                 tx.request.message.progress = COMPLETE;
                 tx.finish_body(Direction::ToServer, context);
                 self.switch = Some(None);
@@ -430,19 +443,19 @@ impl HttpParser {
         }
         if self.response.yield_at_end {
             let waits = self.response_id == self.request_id && feed.rest().len() <= self.settings.field_limit;
-            if waits && !feed.is_gap() && self.response.status != Status::Closed {
-                return Step::Wait;
+            if waits && !feed.is_gap() && self.response.status != HttpDirectionStatus::Closed {
+                return HttpParseStep::Wait;
             }
             self.response.yield_at_end = false;
         }
         self.response_id += 1;
-        self.response.state = State::Idle;
+        self.response.state = HttpResponseState::Idle;
         if self.switch.is_some() {
             // The data is no beginning of a response any more.
             self.response.line.clear();
-            return Step::More;
+            return HttpParseStep::More;
         }
-        Step::Again
+        HttpParseStep::Again
     }
 
     /// The protocol after an accepted upgrade, if it is a known one.
@@ -470,7 +483,7 @@ impl HttpTx {
     fn read_status_line(&mut self, line: &[u8]) {
         let response = &mut self.response;
         response.message.line = Some(line.to_vec());
-        response.message.version = Version::Invalid;
+        response.message.version = HttpVersion::Invalid;
         response.code = None;
         let (_, rest) = span(line, |b| is_space(b) || b == 0);
         let (protocol, rest) = span(rest, |b| !is_space(b));
@@ -493,7 +506,7 @@ impl HttpTx {
         if odd {
             self.raise(events::PROTOCOL_CONTAINS_EXTRA_DATA);
         }
-        if version == Version::Invalid {
+        if version == HttpVersion::Invalid {
             self.raise(events::RESPONSE_LINE_INVALID_PROTOCOL);
         }
         if code.is_none() {

@@ -3,12 +3,12 @@
 
 use super::bytes::{contains_nocase_nonul, is_space, line_to_lf, span};
 use super::events;
-use super::feed::{Feed, Status, Step};
-use super::fields::{self, ChunkLine, Version};
+use super::feed::{Feed, HttpDirectionStatus, HttpParseStep};
+use super::fields::{self, ChunkLine, HttpVersion};
 use super::request_side;
-use super::response_side::State;
+use super::response_side::HttpResponseState;
 use super::state::HttpParser;
-use super::tx::{BODY, Coding, Flags, LINE, Method, TRAILER};
+use super::tx::{BODY, Coding, Flags, HttpMethod, LINE, TRAILER};
 use bartizan_base::Direction;
 
 /// Whether another response to the same request follows a response with this code.
@@ -17,17 +17,17 @@ pub(super) fn is_interim(code: u16) -> bool {
 }
 
 impl HttpParser {
-    pub(super) fn response_body_determine(&mut self) -> Step {
-        let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
+    pub(super) fn response_body_determine(&mut self) -> HttpParseStep {
+        let Some(tx) = self.txs.at(self.response_id) else { return HttpParseStep::Fail };
         let code = tx.response.code;
         let strict = tx.settings.strict;
-        if tx.request.method_kind == Method::Connect {
+        if tx.request.method_kind == HttpMethod::Connect {
             match code {
                 Some(200..300) => {
-                    self.response.state = State::Finalize;
+                    self.response.state = HttpResponseState::Finalize;
                     tx.response.message.headers_end(strict);
                     tx.set_encodings(Direction::ToClient);
-                    return Step::Again;
+                    return HttpParseStep::Again;
                 }
                 Some(407) => {}
                 _ => self.response.yield_at_end = true,
@@ -43,21 +43,21 @@ impl HttpParser {
             let asked = tx.request.method.is_none() || tx.request.message.fields.get("upgrade").is_some();
             if strict && !asked {
                 tx.raise(events::RESPONSE_BODY_UNEXPECTED);
-                return Step::Fail;
+                return HttpParseStep::Fail;
             }
             if !plain {
                 tx.raise(events::SWITCHING_PROTO_WITH_CONTENT_LENGTH);
             }
             // The response has no body, whatever its headers declare (RFC 9110 section 15.2).
             if plain || asked {
-                self.response.state = State::Finalize;
+                self.response.state = HttpResponseState::Finalize;
                 tx.response.message.headers_end(strict);
-                if self.request.status != Status::Failed {
-                    self.request.status = Status::Tunnel;
+                if self.request.status != HttpDirectionStatus::Failed {
+                    self.request.status = HttpDirectionStatus::Tunnel;
                 }
-                self.response.status = Status::Tunnel;
+                self.response.status = HttpDirectionStatus::Tunnel;
                 tx.set_encodings(Direction::ToClient);
-                return Step::Again;
+                return HttpParseStep::Again;
             }
         } else if strict && code.is_some_and(is_interim) {
             // There is no body, whatever the headers declare, and the final response follows (RFC 9110
@@ -78,28 +78,28 @@ impl HttpParser {
             && tx.request.message.fields.value("expect") == Some(b"100-continue")
         {
             // The client expects a 100 Continue that will not come: there is no body.
-            self.request.state = request_side::State::Finalize;
+            self.request.state = request_side::HttpRequestState::Finalize;
         }
         self.response_body_kind(has_length, has_transfer)
     }
 
     /// Handles a 100 Continue: another status line follows.
-    fn interim_response(&mut self) -> Step {
-        let Some(tx) = self.response_tx() else { return Step::Fail };
+    fn interim_response(&mut self) -> HttpParseStep {
+        let Some(tx) = self.response_tx() else { return HttpParseStep::Fail };
         if tx.response.seen_continue {
             tx.raise(events::CONTINUE_ALREADY_SEEN);
         }
         tx.response.seen_continue = true;
         tx.response.message.fields.clear();
         tx.response.message.progress = LINE;
-        self.response.state = State::Line;
-        Step::Again
+        self.response.state = HttpResponseState::Line;
+        HttpParseStep::Again
     }
 
     /// Determines whether there is a body and how it ends.
-    fn response_body_kind(&mut self, has_length: bool, has_transfer: bool) -> Step {
-        let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
-        let mut no_body = tx.request.method_kind == Method::Head;
+    fn response_body_kind(&mut self, has_length: bool, has_transfer: bool) -> HttpParseStep {
+        let Some(tx) = self.txs.at(self.response_id) else { return HttpParseStep::Fail };
+        let mut no_body = tx.request.method_kind == HttpMethod::Head;
         if !no_body && matches!(tx.response.code, Some(100..200 | 204 | 304)) {
             // There is no body, whatever the headers declare (RFC 9112 section 6.3); libhtp believes the
             // headers, and takes the next response for a body.
@@ -116,9 +116,9 @@ impl HttpParser {
             tx.response.message.coding = Coding::NoBody;
             let strict = tx.settings.strict;
             tx.response.message.headers_end(strict);
-            self.response.state = State::Finalize;
+            self.response.state = HttpResponseState::Finalize;
             tx.set_encodings(Direction::ToClient);
-            return Step::Again;
+            return HttpParseStep::Again;
         }
         let fields = &tx.response.message.fields;
         let byteranges = fields.value("content-type").is_some_and(|value| {
@@ -133,16 +133,16 @@ impl HttpParser {
             if !plain {
                 tx.raise(events::RESPONSE_ABNORMAL_TRANSFER_ENCODING);
             }
-            if tx.response.message.version < Version::V11 {
+            if tx.response.message.version < HttpVersion::V11 {
                 tx.raise(events::RESPONSE_CHUNKED_OLD_PROTO);
             }
             tx.response.message.coding = Coding::Chunked;
             tx.response.message.progress = BODY;
-            self.response.state = State::ChunkLength;
+            self.response.state = HttpResponseState::ChunkLength;
         } else if let Some(found) = length {
             tx.raise_length_junk(found);
             if tx.settings.strict && !plain_length {
-                return Step::Fail;
+                return HttpParseStep::Fail;
             }
             tx.response.message.coding = Coding::Identity;
             tx.response.message.content_length = found.length;
@@ -150,30 +150,30 @@ impl HttpParser {
             match found.length {
                 None => {
                     tx.raise(events::INVALID_CONTENT_LENGTH_FIELD_IN_RESPONSE);
-                    return Step::Fail;
+                    return HttpParseStep::Fail;
                 }
                 Some(0) => {
                     let strict = tx.settings.strict;
                     tx.response.message.headers_end(strict);
-                    self.response.state = State::Finalize;
+                    self.response.state = HttpResponseState::Finalize;
                 }
                 Some(_) => {
                     tx.response.message.progress = BODY;
-                    self.response.state = State::BodyKnown;
+                    self.response.state = HttpResponseState::BodyKnown;
                 }
             }
         } else {
             if byteranges {
                 tx.raise(events::RESPONSE_MULTIPART_BYTERANGES);
-                return Step::Fail;
+                return HttpParseStep::Fail;
             }
             tx.response.message.coding = Coding::Identity;
             tx.response.message.progress = BODY;
             self.response.left = None;
-            self.response.state = State::BodyToClose;
+            self.response.state = HttpResponseState::BodyToClose;
         }
         tx.set_encodings(Direction::ToClient);
-        Step::Again
+        HttpParseStep::Again
     }
 
     /// Passes a piece of the body to the transaction; `false` if the decoder has been dropped.
@@ -190,15 +190,15 @@ impl HttpParser {
         }
     }
 
-    pub(super) fn response_known(&mut self, feed: &mut Feed<'_>) -> Step {
-        if self.response.status == Status::Closed {
-            self.response.state = State::Finalize;
-            return Step::Again;
+    pub(super) fn response_known(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
+        if self.response.status == HttpDirectionStatus::Closed {
+            self.response.state = HttpResponseState::Finalize;
+            return HttpParseStep::Again;
         }
-        let Some(left) = self.response.left else { return Step::Fail };
+        let Some(left) = self.response.left else { return HttpParseStep::Fail };
         let count = feed.left().min(left);
         if count == 0 {
-            return Step::More;
+            return HttpParseStep::More;
         }
         if feed.is_gap() {
             self.response_gap(count);
@@ -207,36 +207,36 @@ impl HttpParser {
             let data = super::bytes::before(feed.rest(), usize::try_from(count).unwrap_or(usize::MAX));
             feed.take(data.len());
             if !self.response_body(data) {
-                return Step::Fail;
+                return HttpParseStep::Fail;
             }
         }
         let left = left.saturating_sub(count);
         self.response.left = Some(left);
         if left > 0 {
-            return Step::More;
+            return HttpParseStep::More;
         }
-        self.response.state = State::Finalize;
+        self.response.state = HttpResponseState::Finalize;
         let context = &mut self.file_context;
         if let Some(tx) = self.txs.at(self.response_id) {
             tx.end_decoding(Direction::ToClient, context);
         }
-        Step::Again
+        HttpParseStep::Again
     }
 
-    pub(super) fn response_to_close(&mut self, feed: &mut Feed<'_>) -> Step {
+    pub(super) fn response_to_close(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         if feed.is_gap() {
             self.response_gap(feed.left());
             feed.take_gap(u64::MAX);
         }
         let data = feed.take_all();
         if !data.is_empty() && !self.response_body(data) {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
-        if self.response.status == Status::Closed {
-            self.response.state = State::Finalize;
-            return Step::Again;
+        if self.response.status == HttpDirectionStatus::Closed {
+            self.response.state = HttpResponseState::Finalize;
+            return HttpParseStep::Again;
         }
-        Step::More
+        HttpParseStep::More
     }
 
     fn count_response_bytes(&mut self, count: usize) {
@@ -246,7 +246,7 @@ impl HttpParser {
         }
     }
 
-    pub(super) fn response_chunk_length(&mut self, feed: &mut Feed<'_>) -> Step {
+    pub(super) fn response_chunk_length(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         // Clients that expect no chunks here read chunk lines as a part of the body, so these must have no
         // extension.
         let strict = self.settings.strict;
@@ -265,7 +265,7 @@ impl HttpParser {
             };
             feed.take(part.len());
             if !self.response.line.is_empty() && !self.response_fits(part.len()) {
-                return Step::Fail;
+                return HttpParseStep::Fail;
             }
             let mut line = core::mem::take(&mut self.response.line);
             line.extend_from_slice(part);
@@ -282,7 +282,7 @@ impl HttpParser {
             if line.iter().all(|b| fields::is_chunk_filler(*b)) {
                 continue;
             }
-            let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
+            let Some(tx) = self.txs.at(self.response_id) else { return HttpParseStep::Fail };
             match chunk {
                 ChunkLine::Unusable if tx.settings.strict => return self.bad_response_chunk(),
                 ChunkLine::Unusable | ChunkLine::Invalid => {}
@@ -292,75 +292,75 @@ impl HttpParser {
                     }
                     if length == 0 {
                         tx.response.message.progress = TRAILER;
-                        self.response.state = State::Headers;
+                        self.response.state = HttpResponseState::Headers;
                     } else {
                         self.response.chunk_left = length;
-                        self.response.state = State::ChunkData;
+                        self.response.state = HttpResponseState::ChunkData;
                     }
                 }
             }
-            return Step::Again;
+            return HttpParseStep::Again;
         }
     }
 
     /// Receivers differ over this chunk: prevention lets none of it pass.
-    fn bad_response_chunk(&mut self) -> Step {
+    fn bad_response_chunk(&mut self) -> HttpParseStep {
         if let Some(tx) = self.response_tx() {
             tx.raise(events::INVALID_RESPONSE_CHUNK_LEN);
         }
-        Step::Fail
+        HttpParseStep::Fail
     }
 
     /// Handles a chunked body without valid chunks: it is read unchanged, to the end of the stream.
-    fn unchunked_response(&mut self, line: &[u8]) -> Step {
-        let Some(tx) = self.response_tx() else { return Step::Fail };
+    fn unchunked_response(&mut self, line: &[u8]) -> HttpParseStep {
+        let Some(tx) = self.response_tx() else { return HttpParseStep::Fail };
         tx.response.message.coding = Coding::Identity;
         tx.raise(events::INVALID_RESPONSE_CHUNK_LEN);
         self.response.line.clear();
-        self.response.state = State::BodyToClose;
-        if self.response_body(line) { Step::Again } else { Step::Fail }
+        self.response.state = HttpResponseState::BodyToClose;
+        if self.response_body(line) { HttpParseStep::Again } else { HttpParseStep::Fail }
     }
 
-    pub(super) fn response_chunk_data(&mut self, feed: &mut Feed<'_>) -> Step {
-        if self.response.status == Status::Closed {
-            self.response.state = State::Finalize;
-            return Step::Again;
+    pub(super) fn response_chunk_data(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
+        if self.response.status == HttpDirectionStatus::Closed {
+            self.response.state = HttpResponseState::Finalize;
+            return HttpParseStep::Again;
         }
         let count = usize::try_from(self.response.chunk_left).unwrap_or(usize::MAX);
         let data = super::bytes::before(feed.rest(), count);
         if data.is_empty() {
-            return Step::More;
+            return HttpParseStep::More;
         }
         feed.take(data.len());
         if !self.response_body(data) {
-            return Step::Fail;
+            return HttpParseStep::Fail;
         }
         self.response.chunk_left = self.response.chunk_left.saturating_sub(data.len() as u64);
         if self.response.chunk_left == 0 {
-            self.response.state = State::ChunkEnd;
-            return Step::Again;
+            self.response.state = HttpResponseState::ChunkEnd;
+            return HttpParseStep::Again;
         }
-        Step::More
+        HttpParseStep::More
     }
 
-    pub(super) fn response_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
+    pub(super) fn response_chunk_end(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         if self.settings.strict {
             return self.response_plain_chunk_end(feed);
         }
         let Some((line, _)) = line_to_lf(feed.rest()) else {
             let skipped = feed.take_all();
             self.count_response_bytes(skipped.len());
-            return Step::More;
+            return HttpParseStep::More;
         };
         feed.take(line.len());
         self.count_response_bytes(line.len());
-        self.response.state = State::ChunkLength;
-        Step::Again
+        self.response.state = HttpResponseState::ChunkLength;
+        HttpParseStep::Again
     }
 
     /// Some receivers skip two bytes here and others all bytes up to the line end: prevention lets pass only
     /// what is the same for both.
-    fn response_plain_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
+    fn response_plain_chunk_end(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
         let part = line_to_lf(feed.rest()).map_or(feed.rest(), |(line, _)| line);
         let seen = [self.response.line.as_slice(), part].concat();
         if !fields::may_be_chunk_end(&seen) {
@@ -372,7 +372,7 @@ impl HttpParser {
         }
         feed.take(part.len());
         self.response.line.clear();
-        self.response.state = State::ChunkLength;
-        Step::Again
+        self.response.state = HttpResponseState::ChunkLength;
+        HttpParseStep::Again
     }
 }

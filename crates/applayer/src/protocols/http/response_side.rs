@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! State of the parser's response side.
 
-use super::feed::Status;
+use super::feed::HttpDirectionStatus;
 use super::headers::Until;
 use crate::transaction::TxId;
 
 /// Place of the response side in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum HttpResponseState {
     Idle,
     Line,
     Headers,
@@ -21,9 +21,9 @@ pub(super) enum State {
 }
 
 /// State of the response side.
-pub(super) struct Side {
-    pub state: State,
-    pub status: Status,
+pub(super) struct HttpResponseSide {
+    pub state: HttpResponseState,
+    pub status: HttpDirectionStatus,
     /// A line that is not complete yet, or whose meaning depends on later bytes.
     pub line: Vec<u8>,
     /// The next expected request at the time when `line` turned out to be no status line.
@@ -34,7 +34,7 @@ pub(super) struct Side {
     pub header: Option<Vec<u8>>,
     /// Input that the headers need.
     pub header_until: Until,
-    /// The headers have more than one line, see [`super::request_side::Side`].
+    /// The headers have more than one line, see [`super::request_side::HttpResponseSide`].
     pub header_folded: bool,
     pub left: Option<u64>,
     pub chunk_left: u64,
@@ -45,11 +45,11 @@ pub(super) struct Side {
     pub yield_at_end: bool,
 }
 
-impl Side {
+impl HttpResponseSide {
     pub(super) const fn new() -> Self {
-        Side {
-            state: State::Idle,
-            status: Status::Open,
+        HttpResponseSide {
+            state: HttpResponseState::Idle,
+            status: HttpDirectionStatus::Open,
             line: Vec::new(),
             asked: None,
             within_body_line: false,

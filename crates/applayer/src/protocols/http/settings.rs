@@ -5,7 +5,7 @@
 //! Not supported: `server-config` (settings by server address; the parse context has no addresses), flash
 //! decompression, randomised inspection sizes (results must not depend on chance).
 
-use bartizan_base::{SettingError, Settings};
+use bartizan_base::{SettingError, SettingsMap};
 
 /// Treatment of an invalid percent encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,7 +129,7 @@ const PREFIX: &str = "libhtp.default-config.";
 
 impl HttpSettings {
     /// Reads the settings.
-    pub(super) fn read(settings: &Settings) -> Result<Self, SettingError> {
+    pub(super) fn read(settings: &SettingsMap) -> Result<Self, SettingError> {
         let mut read = HttpSettings::default();
         let key = |name: &str| format!("{PREFIX}{name}");
         if let Some(personality) = settings.get(&key("personality")) {
@@ -174,7 +174,7 @@ impl HttpSettings {
         Ok(read)
     }
 
-    fn read_uri(&mut self, settings: &Settings) -> Result<(), SettingError> {
+    fn read_uri(&mut self, settings: &SettingsMap) -> Result<(), SettingError> {
         let uri = &mut self.uri;
         let flags: [(&str, &mut bool); 13] = [
             ("path-convert-backslash-separators", &mut uri.backslash_to_slash),
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn shipped_settings_are_understood() {
-        let mut s = Settings::new();
+        let mut s = SettingsMap::new();
         s.set("libhtp.default-config.personality", "IDS");
         s.set("libhtp.default-config.request-body-limit", "100 KiB");
         s.set("libhtp.default-config.response-body-decompress-layer-limit", "3");

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::ranges::Ranges;
+use super::ranges::PartialFiles;
 use super::settings::HttpSettings;
-use super::tx::Table;
+use super::tx::HttpTxTable;
 use super::{request_side, response_side};
 use crate::content::files::FileContext;
 use crate::frames::Notes;
@@ -15,15 +15,15 @@ use bartizan_base::PerDirection;
 /// A flow's parser.
 pub(super) struct HttpParser {
     pub(super) settings: Arc<HttpSettings>,
-    pub(super) txs: Table,
-    pub(super) request: request_side::Side,
-    pub(super) response: response_side::Side,
+    pub(super) txs: HttpTxTable,
+    pub(super) request: request_side::HttpRequestSide,
+    pub(super) response: response_side::HttpResponseSide,
     /// Transaction whose request is being parsed.
     pub(super) request_id: TxId,
     /// Transaction whose response is being parsed.
     pub(super) response_id: TxId,
     pub(super) file_context: FileContext,
-    pub(super) ranges: Ranges,
+    pub(super) ranges: PartialFiles,
     pub(super) completed_responses: u64,
     /// The flow switches to another protocol; the inner value names it if it is known.
     pub(super) switch: Option<Option<&'static str>>,
@@ -39,14 +39,14 @@ pub(super) struct HttpParser {
 impl HttpParser {
     pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
         HttpParser {
-            txs: Table::new(Arc::clone(&settings)),
-            request: request_side::Side::new(settings.strict),
+            txs: HttpTxTable::new(Arc::clone(&settings)),
+            request: request_side::HttpRequestSide::new(settings.strict),
             file_context: FileContext { strict: settings.strict, ..FileContext::default() },
             settings,
-            response: response_side::Side::new(),
+            response: response_side::HttpResponseSide::new(),
             request_id: 0,
             response_id: 0,
-            ranges: Ranges::default(),
+            ranges: PartialFiles::default(),
             completed_responses: 0,
             switch: None,
             begins_http2: false,

@@ -7,7 +7,7 @@ use crate::event::Events;
 use crate::file::FileSettings;
 use crate::protocol::{Input, ParseContext, Parser, Progress, Transport};
 use crate::transaction::{BufferQuery, LogOptions, Transaction};
-use bartizan_base::{Direction, Settings, Timestamp};
+use bartizan_base::{Direction, SettingsMap, Timestamp};
 use bartizan_events::JsonWriter;
 use proptest::prelude::*;
 
@@ -15,8 +15,8 @@ const TS: Direction = Direction::ToServer;
 const TC: Direction = Direction::ToClient;
 
 /// Settings as shipped.
-fn shipped() -> Settings {
-    let mut settings = Settings::new();
+fn shipped() -> SettingsMap {
+    let mut settings = SettingsMap::new();
     for (key, value) in [
         ("personality", "IDS"),
         ("request-body-limit", "100 KiB"),
@@ -39,7 +39,7 @@ struct Flow {
 }
 
 impl Flow {
-    fn with(settings: &Settings) -> Self {
+    fn with(settings: &SettingsMap) -> Self {
         let parser = (SPEC.configure)(settings).expect("settings").make();
         Flow { parser, files: FileSettings::default(), events: Events::default(), last: Progress::Done }
     }

@@ -4,14 +4,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::body::{Awaited, Body, FileSource};
+use super::body::{Awaited, FileSource, HttpBody};
 use super::buffers;
 use super::bytes::{after, before};
 use super::events;
-use super::fields::{ContentRange, Version, content_range};
-use super::headers::{Fields, RawField};
+use super::fields::{ContentRange, HttpVersion, content_range};
+use super::headers::{HttpFields, RawField};
 use super::log;
-use super::ranges::Ranges;
+use super::ranges::PartialFiles;
 use super::settings::HttpSettings;
 use super::uri::Uri;
 use crate::content::file::FileState;
@@ -82,13 +82,13 @@ pub(super) enum Coding {
 
 /// Parts that requests and responses have in common.
 #[derive(Default)]
-pub(super) struct Message {
+pub(super) struct HttpMessage {
     pub progress: u8,
     /// First line; for requests without its line end.
     pub line: Option<Vec<u8>>,
     pub protocol: Option<Vec<u8>>,
-    pub version: Version,
-    pub fields: Fields,
+    pub version: HttpVersion,
+    pub fields: HttpFields,
     /// A line among the headers is no field for some receivers.
     pub no_field: bool,
     /// Number of repeated fields.
@@ -96,10 +96,10 @@ pub(super) struct Message {
     pub raw_headers: Vec<u8>,
     pub coding: Coding,
     pub content_length: Option<u64>,
-    pub body: Body,
+    pub body: HttpBody,
 }
 
-impl Message {
+impl HttpMessage {
     /// Keeps raw headers: the new bytes of `data`, up to `to`. The first `held` bytes were kept when they
     /// were held; those beyond `to` are removed. `false`: in prevention (`strict`) the limit is exceeded;
     /// otherwise bytes beyond it are dropped.
@@ -127,7 +127,7 @@ impl Message {
     /// sender may declare one), some read no chunks in version 1.0, or after a list of codings with an
     /// unknown one (RFC 9112 sections 6.1 and 6.3).
     pub(super) fn ends_differ(&self) -> bool {
-        let old = matches!(self.version, Version::V09 | Version::V10);
+        let old = matches!(self.version, HttpVersion::V09 | HttpVersion::V10);
         let plain = self.fields.value("transfer-encoding").is_none_or(super::fields::is_plain_chunked);
         old || !plain || self.fields.get("content-length").is_some()
     }
@@ -150,10 +150,10 @@ impl Message {
 
 /// A request.
 #[derive(Default)]
-pub(super) struct Request {
-    pub message: Message,
+pub(super) struct HttpRequest {
+    pub message: HttpMessage,
     pub method: Option<Vec<u8>>,
-    pub method_kind: Method,
+    pub method_kind: HttpMethod,
     pub is_http09: bool,
     pub uri: Option<Vec<u8>>,
     pub parsed_uri: Option<Uri>,
@@ -167,7 +167,7 @@ pub(super) struct Request {
 /// A response.
 #[derive(Default)]
 pub(super) struct Response {
-    pub message: Message,
+    pub message: HttpMessage,
     pub status: Option<Vec<u8>>,
     pub code: Option<u16>,
     pub reason: Option<Vec<u8>>,
@@ -176,7 +176,7 @@ pub(super) struct Response {
 
 /// Methods that change the parsing of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Method {
+pub(super) enum HttpMethod {
     #[default]
     Unknown,
     Connect,
@@ -219,16 +219,16 @@ pub(super) const METHODS: &[&str] = &[
     "BASELINE-CONTROL",
 ];
 
-impl Method {
+impl HttpMethod {
     /// The method's kind; methods are case-sensitive.
     pub(super) fn of(text: &[u8]) -> Self {
         match text {
-            b"CONNECT" => Method::Connect,
-            b"HEAD" => Method::Head,
-            b"POST" => Method::Post,
-            b"PUT" => Method::Put,
-            other if METHODS.iter().any(|m| m.as_bytes() == other) => Method::Other,
-            _ => Method::Unknown,
+            b"CONNECT" => HttpMethod::Connect,
+            b"HEAD" => HttpMethod::Head,
+            b"POST" => HttpMethod::Post,
+            b"PUT" => HttpMethod::Put,
+            other if METHODS.iter().any(|m| m.as_bytes() == other) => HttpMethod::Other,
+            _ => HttpMethod::Unknown,
         }
     }
 }
@@ -240,7 +240,7 @@ pub struct HttpTx {
     pub(super) flags: Flags,
     /// Events are suppressed: messages that the flow's end leaves open are no anomaly.
     muted: bool,
-    pub(super) request: Request,
+    pub(super) request: HttpRequest,
     pub(super) response: Response,
 }
 
@@ -251,7 +251,7 @@ impl HttpTx {
             settings,
             flags: Flags::default(),
             muted: false,
-            request: Request::default(),
+            request: HttpRequest::default(),
             response: Response::default(),
         }
     }
@@ -276,14 +276,14 @@ impl HttpTx {
         self.flags |= kind;
     }
 
-    pub(super) fn message(&self, direction: Direction) -> &Message {
+    pub(super) fn message(&self, direction: Direction) -> &HttpMessage {
         match direction {
             Direction::ToServer => &self.request.message,
             Direction::ToClient => &self.response.message,
         }
     }
 
-    pub(super) fn message_mut(&mut self, direction: Direction) -> &mut Message {
+    pub(super) fn message_mut(&mut self, direction: Direction) -> &mut HttpMessage {
         match direction {
             Direction::ToServer => &mut self.request.message,
             Direction::ToClient => &mut self.response.message,
@@ -313,15 +313,16 @@ impl HttpTx {
         let body = &mut self.request.message.body;
         let strict = self.settings.strict;
         body.source = match self.request.method_kind {
-            Method::Put => FileSource::Whole,
+            HttpMethod::Put => FileSource::Whole,
             // Servers read forms with any method.
-            kind if kind == Method::Post || strict => match self.request.message.fields.value("content-type")
-            {
-                Some(value) if multipart::has_boundary(value, strict) => Multipart::new(value, strict)
-                    .map_or(FileSource::None, |form| FileSource::Form(Box::new(form))),
-                _ if kind == Method::Post => FileSource::Whole,
-                _ => FileSource::None,
-            },
+            kind if kind == HttpMethod::Post || strict => {
+                match self.request.message.fields.value("content-type") {
+                    Some(value) if multipart::has_boundary(value, strict) => Multipart::new(value, strict)
+                        .map_or(FileSource::None, |form| FileSource::Form(Box::new(form))),
+                    _ if kind == HttpMethod::Post => FileSource::Whole,
+                    _ => FileSource::None,
+                }
+            }
             _ => FileSource::None,
         };
     }
@@ -407,7 +408,7 @@ impl HttpTx {
 
     /// Completes a response: if it was the last missing piece of a file, the whole file becomes one of its
     /// files, too.
-    pub(super) fn join_ranges(&mut self, ranges: &mut Ranges, context: &mut FileContext) {
+    pub(super) fn join_ranges(&mut self, ranges: &mut PartialFiles, context: &mut FileContext) {
         let HttpTx { common, request, response, .. } = self;
         let message = &mut response.message;
         let Some(file) = message.body.files.list.first() else { return };
@@ -497,7 +498,7 @@ impl Transaction for HttpTx {
     }
 
     fn held(&self) -> usize {
-        let Request { message, method, uri, parsed_uri, normalized_uri, hostname, .. } = &self.request;
+        let HttpRequest { message, method, uri, parsed_uri, normalized_uri, hostname, .. } = &self.request;
         let texts = [method, uri, normalized_uri, hostname, &self.response.status, &self.response.reason];
         let texts = texts.iter().fold(0usize, |sum, text| sum.saturating_add(text.held()));
         let parsed = parsed_uri.as_ref().map_or(0, Uri::held);
@@ -521,7 +522,7 @@ impl Transaction for HttpTx {
 }
 
 /// The transactions that a flow holds.
-pub(super) struct Table {
+pub(super) struct HttpTxTable {
     first: TxId,
     slots: VecDeque<Option<Box<HttpTx>>>,
     live: usize,
@@ -532,9 +533,9 @@ pub(super) struct Table {
     freed_to: TxId,
 }
 
-impl Table {
+impl HttpTxTable {
     pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
-        Table {
+        HttpTxTable {
             first: 0,
             slots: VecDeque::new(),
             live: 0,

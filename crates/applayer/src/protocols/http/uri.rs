@@ -27,7 +27,7 @@ pub(super) struct Uri {
 
 /// The parts as they were sent.
 #[derive(Default)]
-struct Parts<'a> {
+struct UriParts<'a> {
     scheme: Option<&'a [u8]>,
     username: Option<&'a [u8]>,
     password: Option<&'a [u8]>,
@@ -50,9 +50,9 @@ fn non_empty(text: &[u8]) -> Option<&[u8]> {
     (!text.is_empty()).then_some(text)
 }
 
-impl<'a> Parts<'a> {
+impl<'a> UriParts<'a> {
     fn parse(input: &'a [u8]) -> Self {
-        let mut parts = Parts::default();
+        let mut parts = UriParts::default();
         let mut rest = input;
         // No slash at the beginning, but a colon somewhere: the text before it counts as the scheme.
         if input.first() != Some(&b'/')
@@ -124,7 +124,7 @@ impl Uri {
 
     /// Splits a request's URI and normalises the parts.
     pub(super) fn parse(input: &[u8], settings: &UriSettings) -> Self {
-        let parts = Parts::parse(input);
+        let parts = UriParts::parse(input);
         let component = |part: Option<&[u8]>| part.map(|p| decode_component(p, settings));
         let hostname = component(parts.hostname).map(|mut host| {
             host.make_ascii_lowercase();

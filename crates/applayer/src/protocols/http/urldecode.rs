@@ -200,7 +200,7 @@ const fn out_of_range(first: u8, second: u8) -> bool {
 /// `/.` or `/..`.
 pub(super) fn remove_dot_segments(path: &[u8]) -> Vec<u8> {
     #[derive(PartialEq)]
-    enum At {
+    enum DotSegmentState {
         Start,
         Dot,
         DotDot,
@@ -215,56 +215,56 @@ pub(super) fn remove_dot_segments(path: &[u8]) -> Vec<u8> {
         out.truncate(keep);
     }
     let mut out: Vec<u8> = Vec::with_capacity(path.len());
-    let mut at = At::Start;
+    let mut at = DotSegmentState::Start;
     for byte in path.iter().copied() {
         let pending: &[u8] = match (&at, byte) {
-            (At::Start, b'.') => {
-                at = At::Dot;
+            (DotSegmentState::Start, b'.') => {
+                at = DotSegmentState::Dot;
                 continue;
             }
-            (At::Dot, b'.') => {
-                at = At::DotDot;
+            (DotSegmentState::Dot, b'.') => {
+                at = DotSegmentState::DotDot;
                 continue;
             }
-            (At::Start | At::Within, b'/') => {
-                at = At::Slash;
+            (DotSegmentState::Start | DotSegmentState::Within, b'/') => {
+                at = DotSegmentState::Slash;
                 continue;
             }
-            (At::Dot | At::DotDot, b'/') => {
-                at = At::Start;
+            (DotSegmentState::Dot | DotSegmentState::DotDot, b'/') => {
+                at = DotSegmentState::Start;
                 continue;
             }
-            (At::Slash | At::AfterDots, b'.') => {
-                at = At::SlashDot;
+            (DotSegmentState::Slash | DotSegmentState::AfterDots, b'.') => {
+                at = DotSegmentState::SlashDot;
                 continue;
             }
-            (At::SlashDot, b'.') => {
-                at = At::SlashDotDot;
+            (DotSegmentState::SlashDot, b'.') => {
+                at = DotSegmentState::SlashDotDot;
                 continue;
             }
-            (At::SlashDot, b'/') => {
-                at = At::AfterDots;
+            (DotSegmentState::SlashDot, b'/') => {
+                at = DotSegmentState::AfterDots;
                 continue;
             }
-            (At::SlashDotDot, b'/') => {
+            (DotSegmentState::SlashDotDot, b'/') => {
                 up(&mut out);
-                at = At::AfterDots;
+                at = DotSegmentState::AfterDots;
                 continue;
             }
-            (At::Start | At::Within, _) => b"",
-            (At::Dot, _) => b".",
-            (At::DotDot, _) => b"..",
-            (At::Slash | At::AfterDots, _) => b"/",
-            (At::SlashDot, _) => b"/.",
-            (At::SlashDotDot, _) => b"/..",
+            (DotSegmentState::Start | DotSegmentState::Within, _) => b"",
+            (DotSegmentState::Dot, _) => b".",
+            (DotSegmentState::DotDot, _) => b"..",
+            (DotSegmentState::Slash | DotSegmentState::AfterDots, _) => b"/",
+            (DotSegmentState::SlashDot, _) => b"/.",
+            (DotSegmentState::SlashDotDot, _) => b"/..",
         };
         out.extend_from_slice(pending);
         out.push(byte);
-        at = At::Within;
+        at = DotSegmentState::Within;
     }
     match at {
-        At::Slash => out.push(b'/'),
-        At::SlashDotDot => up(&mut out),
+        DotSegmentState::Slash => out.push(b'/'),
+        DotSegmentState::SlashDotDot => up(&mut out),
         _ => {}
     }
     out

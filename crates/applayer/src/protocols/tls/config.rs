@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of TLS.
 
-use bartizan_base::{SettingError, Settings, parse_bool};
+use bartizan_base::{SettingError, SettingsMap, parse_bool};
 
 /// Condition for making a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(super) enum Fingerprint {
 }
 
 impl Fingerprint {
-    fn read(settings: &Settings, key: &str) -> Result<Self, SettingError> {
+    fn read(settings: &SettingsMap, key: &str) -> Result<Self, SettingError> {
         match settings.get(key) {
             None => Ok(Fingerprint::Auto),
             Some(text) if text.eq_ignore_ascii_case("auto") => Ok(Fingerprint::Auto),
@@ -47,16 +47,16 @@ pub(super) enum Encryption {
 
 /// Settings that all flows share.
 #[derive(Debug)]
-pub(super) struct Config {
+pub(super) struct TlsParserConfig {
     pub(super) ja3: Fingerprint,
     /// Rules may inspect JA4.
     pub(super) ja4: bool,
     pub(super) encryption: Encryption,
 }
 
-impl Config {
+impl TlsParserConfig {
     /// Reads the configuration.
-    pub(super) fn read(settings: &Settings) -> Result<Self, SettingError> {
+    pub(super) fn read(settings: &SettingsMap) -> Result<Self, SettingError> {
         let encryption = match settings.get("encryption-handling") {
             Some("full") => Encryption::Full,
             Some("bypass") => Encryption::Bypass,
@@ -67,7 +67,7 @@ impl Config {
             None if settings.bool("no-reassemble", false)? => Encryption::Bypass,
             None => Encryption::TrackOnly,
         };
-        Ok(Config {
+        Ok(TlsParserConfig {
             ja3: Fingerprint::read(settings, "ja3-fingerprints")?,
             ja4: Fingerprint::read(settings, "ja4-fingerprints")?.computed(),
             encryption,

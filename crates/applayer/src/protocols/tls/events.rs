@@ -10,8 +10,8 @@ macro_rules! events {
     ($($name:ident),+ $(,)?) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         #[repr(u8)]
-        enum Order { $($name),+ }
-        $(pub(in crate::protocols::tls) const $name: EventCode = Order::$name as EventCode;)+
+        enum TlsEventOrder { $($name),+ }
+        $(pub(in crate::protocols::tls) const $name: EventCode = TlsEventOrder::$name as EventCode;)+
         /// Names in the order of the codes.
         pub(in crate::protocols::tls) const NAMES: &[&str] = &[$(stringify!($name)),+];
     };

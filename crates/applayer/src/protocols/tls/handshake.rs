@@ -6,8 +6,8 @@
 
 use super::certificate;
 use super::events;
-use super::hello::{self, Kind};
-use super::tx::{ClientState, Flags, ServerState, TlsTx};
+use super::hello::{self, HelloKind};
+use super::tx::{ClientState, ServerState, TlsFlags, TlsTx};
 use crate::memory::Held as _;
 use bartizan_base::{Cursor, Direction};
 
@@ -119,8 +119,8 @@ pub(super) fn record(
         if !known(kind) {
             let _ = cursor.take(length.min(cursor.len()));
             let encrypted = match direction {
-                Direction::ToServer => Flags::CLIENT_CHANGE_CIPHER_SPEC,
-                Direction::ToClient => Flags::SERVER_CHANGE_CIPHER_SPEC,
+                Direction::ToServer => TlsFlags::CLIENT_CHANGE_CIPHER_SPEC,
+                Direction::ToClient => TlsFlags::SERVER_CHANGE_CIPHER_SPEC,
             };
             if !tx.flags.contains(encrypted) {
                 tx.event(events::INVALID_HANDSHAKE_MESSAGE);
@@ -148,9 +148,9 @@ pub(super) fn record(
 /// Handles a message. An error ends the parsing of the flow.
 fn message(tx: &mut TlsTx, direction: Direction, kind: u8, body: &[u8]) -> Result<(), u8> {
     let repeated =
-        kind == CLIENT_HELLO && direction == Direction::ToServer && tx.flags.contains(Flags::CLIENT_HELLO);
+        kind == CLIENT_HELLO && direction == Direction::ToServer && tx.flags.contains(TlsFlags::CLIENT_HELLO);
     if repeated {
-        tx.flags.remove(Flags::RETRY);
+        tx.flags.remove(TlsFlags::RETRY);
         // A second hello may not name another server (RFC 8446 section 4.1.2), but OpenSSL uses the last
         // name.
         if hello::offered_name(body) != tx.sides.to_server.server_name.as_deref() {
@@ -164,9 +164,9 @@ fn message(tx: &mut TlsTx, direction: Direction, kind: u8, body: &[u8]) -> Resul
     match kind {
         CLIENT_HELLO | SERVER_HELLO => {
             let (kind, flag) = if kind == CLIENT_HELLO {
-                (Kind::Client, Flags::CLIENT_HELLO)
+                (HelloKind::Client, TlsFlags::CLIENT_HELLO)
             } else {
-                (Kind::Server, Flags::SERVER_HELLO)
+                (HelloKind::Server, TlsFlags::SERVER_HELLO)
             };
             tx.current = flag;
             if hello::decode(tx, direction, kind, body) {
@@ -176,8 +176,8 @@ fn message(tx: &mut TlsTx, direction: Direction, kind: u8, body: &[u8]) -> Resul
                 }
             }
         }
-        SERVER_KEY_EXCHANGE => tx.current = Flags::SERVER_KEY_EXCHANGE,
-        CLIENT_KEY_EXCHANGE => tx.current = Flags::CLIENT_KEY_EXCHANGE,
+        SERVER_KEY_EXCHANGE => tx.current = TlsFlags::SERVER_KEY_EXCHANGE,
+        CLIENT_KEY_EXCHANGE => tx.current = TlsFlags::CLIENT_KEY_EXCHANGE,
         CERTIFICATE => {
             certificate::decode(tx, direction, body);
             match direction {
@@ -186,7 +186,7 @@ fn message(tx: &mut TlsTx, direction: Direction, kind: u8, body: &[u8]) -> Resul
             }
         }
         CERTIFICATE_REQUEST if direction == Direction::ToClient => {
-            tx.current = Flags::CLIENT_CERTIFICATE_WANTED;
+            tx.current = TlsFlags::CLIENT_CERTIFICATE_WANTED;
         }
         SERVER_HELLO_DONE if direction == Direction::ToClient => tx.server_at(ServerState::HelloDone),
         _ => {}

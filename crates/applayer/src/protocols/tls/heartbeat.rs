@@ -4,7 +4,7 @@
 //! In clear text the lengths reveal the misuse; once encrypted, a response longer than its request does.
 
 use super::events;
-use super::tx::{Flags, TlsTx};
+use super::tx::{TlsFlags, TlsTx};
 use bartizan_base::{Cursor, Direction};
 
 /// Length of type and length before the payload, in bytes.
@@ -16,15 +16,15 @@ const PADDING: usize = 16;
 pub(super) fn record(tx: &mut TlsTx, direction: Direction, body: &[u8]) -> Result<(), u8> {
     let mut cursor = Cursor::new(body);
     let (Some(kind), Some(payload)) = (cursor.u8(), cursor.u16()) else { return Ok(()) };
-    let encrypted = tx.flags.contains(Flags::CHANGE_CIPHER_SPEC);
+    let encrypted = tx.flags.contains(TlsFlags::CHANGE_CIPHER_SPEC);
     if !encrypted && !matches!(kind, 1 | 2) {
         return Err(events::INVALID_HEARTBEAT_MESSAGE);
     }
     let own = match direction {
-        Direction::ToServer => Flags::HEARTBEAT_BY_CLIENT,
-        Direction::ToClient => Flags::HEARTBEAT_BY_SERVER,
+        Direction::ToServer => TlsFlags::HEARTBEAT_BY_CLIENT,
+        Direction::ToClient => TlsFlags::HEARTBEAT_BY_SERVER,
     };
-    let pending = Flags::HEARTBEAT_BY_CLIENT | Flags::HEARTBEAT_BY_SERVER;
+    let pending = TlsFlags::HEARTBEAT_BY_CLIENT | TlsFlags::HEARTBEAT_BY_SERVER;
     if !tx.flags.intersects(pending) {
         tx.flags.insert(own);
         if encrypted {

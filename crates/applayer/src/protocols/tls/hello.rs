@@ -9,14 +9,14 @@
 //! Not supported: key shares, pre-shared keys, encrypted client hello (the outer hello is parsed).
 
 use super::events;
-use super::tx::{Flags, TlsTx};
+use super::tx::{TlsFlags, TlsTx};
 use super::version::{self, is_grease};
 use crate::memory::Held as _;
 use bartizan_base::{Cursor, Direction};
 
 /// The kind of a hello. A client hello from a server is parsed as a client hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum HelloKind {
     Client,
     Server,
 }
@@ -112,7 +112,7 @@ const EXT_EARLY_DATA: u16 = 42;
 const EXT_SUPPORTED_VERSIONS: u16 = 43;
 
 /// Parses a hello sent in `direction`. Returns whether it was parsed to its end.
-pub(super) fn decode(tx: &mut TlsTx, direction: Direction, kind: Kind, body: &[u8]) -> bool {
+pub(super) fn decode(tx: &mut TlsTx, direction: Direction, kind: HelloKind, body: &[u8]) -> bool {
     let mut cursor = Cursor::new(body);
     let ok = read(tx, direction, kind, &mut cursor).is_some();
     if !ok {
@@ -121,19 +121,19 @@ pub(super) fn decode(tx: &mut TlsTx, direction: Direction, kind: Kind, body: &[u
     ok
 }
 
-fn read(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cursor<'_>) -> Option<()> {
+fn read(tx: &mut TlsTx, direction: Direction, kind: HelloKind, cursor: &mut Cursor<'_>) -> Option<()> {
     read_version(tx, direction, kind, cursor.u16()?);
     let random = cursor.array::<32>()?;
     let owner = match kind {
-        Kind::Client => Direction::ToServer,
-        Kind::Server => Direction::ToClient,
+        HelloKind::Client => Direction::ToServer,
+        HelloKind::Server => Direction::ToClient,
     };
     tx.sides[owner].random = Some(random);
-    if kind == Kind::Server && random == RETRY_REQUEST {
-        tx.flags.insert(Flags::RETRY);
+    if kind == HelloKind::Server && random == RETRY_REQUEST {
+        tx.flags.insert(TlsFlags::RETRY);
     }
     // In drafts of TLS 1.3 before 22, a server's hello had neither session id nor compression.
-    let short = kind == Kind::Server && tx.flags.contains(Flags::LOG_WITHOUT_CERTIFICATE);
+    let short = kind == HelloKind::Server && tx.flags.contains(TlsFlags::LOG_WITHOUT_CERTIFICATE);
     if !short {
         let length = usize::from(cursor.u8()?);
         session_id(tx, direction, cursor.take(length)?);
@@ -141,11 +141,11 @@ fn read(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cursor<'_
     ciphers(tx, direction, kind, cursor)?;
     if !short {
         let skip = match kind {
-            Kind::Server => {
+            HelloKind::Server => {
                 cursor.skip(1)?;
                 0
             }
-            Kind::Client => usize::from(cursor.u8()?),
+            HelloKind::Client => usize::from(cursor.u8()?),
         };
         cursor.skip(skip)?;
     }
@@ -156,11 +156,11 @@ fn read(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cursor<'_
     Some(())
 }
 
-fn read_version(tx: &mut TlsTx, direction: Direction, kind: Kind, version: u16) {
+fn read_version(tx: &mut TlsTx, direction: Direction, kind: HelloKind, version: u16) {
     let side = &mut tx.sides[direction];
     side.hello.set_version(version);
-    if kind == Kind::Server && (version == version::TLS13 || version >> 8 == 0x7f) {
-        tx.flags.insert(Flags::LOG_WITHOUT_CERTIFICATE);
+    if kind == HelloKind::Server && (version == version::TLS13 || version >> 8 == 0x7f) {
+        tx.flags.insert(TlsFlags::LOG_WITHOUT_CERTIFICATE);
     }
     // Final TLS 1.3 is named in an extension only: a side that names it here uses an early draft.
     side.version = if (0x7f01..0x7f10).contains(&version) || version == version::TLS13 {
@@ -181,14 +181,14 @@ fn session_id(tx: &mut TlsTx, direction: Direction, id: &[u8]) {
     side.session_id = id.to_vec();
     // The response may be parsed first, if it is acknowledged first.
     if tx.sides.to_server.session_id == tx.sides.to_client.session_id {
-        tx.flags.insert(Flags::SESSION_RESUMED);
+        tx.flags.insert(TlsFlags::SESSION_RESUMED);
     }
 }
 
-fn ciphers(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cursor<'_>) -> Option<()> {
+fn ciphers(tx: &mut TlsTx, direction: Direction, kind: HelloKind, cursor: &mut Cursor<'_>) -> Option<()> {
     let length = match kind {
-        Kind::Server => 2,
-        Kind::Client => usize::from(cursor.u16()?),
+        HelloKind::Server => 2,
+        HelloKind::Client => usize::from(cursor.u16()?),
     };
     let list = cursor.take(length)?;
     if length % 2 != 0 {
@@ -215,7 +215,7 @@ struct Ja3Parts<'a> {
     point_formats: &'a [u8],
 }
 
-fn extensions(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cursor<'_>) -> Option<()> {
+fn extensions(tx: &mut TlsTx, direction: Direction, kind: HelloKind, cursor: &mut Cursor<'_>) -> Option<()> {
     let mut parts = Ja3Parts::default();
     if cursor.len() >= 2 {
         let length = usize::from(cursor.u16()?);
@@ -236,7 +236,7 @@ fn extensions(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cur
     if tx.config.ja3.computed() {
         let ja3 = &mut tx.sides[direction].ja3;
         ja3.field(parts.types.iter().copied());
-        if kind == Kind::Client {
+        if kind == HelloKind::Client {
             ja3.field(numbers(parts.groups));
             ja3.field(parts.point_formats.iter().map(|f| u16::from(*f)));
         }
@@ -290,7 +290,7 @@ pub(super) fn offered_name(hello: &[u8]) -> Option<&[u8]> {
 fn one<'a>(
     tx: &mut TlsTx,
     direction: Direction,
-    kind: Kind,
+    kind: HelloKind,
     extension: u16,
     body: &'a [u8],
     parts: &mut Ja3Parts<'a>,
@@ -303,7 +303,7 @@ fn one<'a>(
         EXT_GROUPS => {
             let length = cursor.u16().ok_or(broken)?;
             let groups = cursor.take(usize::from(length)).ok_or(broken)?;
-            if kind == Kind::Client && tx.config.ja3.computed() {
+            if kind == HelloKind::Client && tx.config.ja3.computed() {
                 if groups.len() % 2 != 0 {
                     return Err(broken);
                 }
@@ -320,16 +320,16 @@ fn one<'a>(
             if length % 2 != 0 {
                 return Err(broken);
             }
-            if kind == Kind::Client {
+            if kind == HelloKind::Client {
                 let hello = &mut tx.sides[direction].hello;
                 numbers(list).for_each(|a| hello.add_signature_algorithm(a));
             }
         }
         EXT_ALPN => alpn(tx, direction, &mut cursor).ok_or(broken)?,
-        EXT_EARLY_DATA if kind == Kind::Client => tx.flags.insert(Flags::EARLY_DATA),
+        EXT_EARLY_DATA if kind == HelloKind::Client => tx.flags.insert(TlsFlags::EARLY_DATA),
         EXT_SUPPORTED_VERSIONS => supported_versions(tx, direction, kind, &mut cursor).ok_or(broken)?,
         // The server may refuse a ticket: the session was resumed only if no certificate follows.
-        EXT_SESSION_TICKET if kind == Kind::Client => tx.flags.insert(Flags::SESSION_RESUMED),
+        EXT_SESSION_TICKET if kind == HelloKind::Client => tx.flags.insert(TlsFlags::SESSION_RESUMED),
         _ => {}
     }
     Ok(())
@@ -401,11 +401,11 @@ fn alpn(tx: &mut TlsTx, direction: Direction, cursor: &mut Cursor<'_>) -> Option
 fn supported_versions(
     tx: &mut TlsTx,
     direction: Direction,
-    kind: Kind,
+    kind: HelloKind,
     cursor: &mut Cursor<'_>,
 ) -> Option<()> {
     match kind {
-        Kind::Client => {
+        HelloKind::Client => {
             let length = usize::from(cursor.u8()?);
             if length < 2 {
                 return None;
@@ -417,16 +417,16 @@ fn supported_versions(
                 side.version = preferred;
                 side.hello.set_version(preferred);
             }
-            tx.flags.insert(Flags::VERSIONS_OFFERED);
+            tx.flags.insert(TlsFlags::VERSIONS_OFFERED);
             // The response may be parsed first.
-            if tx.flags.contains(Flags::SERVER_HELLO) && tx.sides.to_client.version > version::TLS12 {
-                tx.flags.insert(Flags::LOG_WITHOUT_CERTIFICATE);
+            if tx.flags.contains(TlsFlags::SERVER_HELLO) && tx.sides.to_client.version > version::TLS12 {
+                tx.flags.insert(TlsFlags::LOG_WITHOUT_CERTIFICATE);
             }
         }
-        Kind::Server => {
+        HelloKind::Server => {
             let chosen = cursor.u16()?;
-            if tx.flags.contains(Flags::VERSIONS_OFFERED) && chosen > version::TLS12 {
-                tx.flags.insert(Flags::LOG_WITHOUT_CERTIFICATE);
+            if tx.flags.contains(TlsFlags::VERSIONS_OFFERED) && chosen > version::TLS12 {
+                tx.flags.insert(TlsFlags::LOG_WITHOUT_CERTIFICATE);
             }
             tx.sides[direction].version = chosen;
         }

@@ -3,12 +3,12 @@
 
 use super::{handshake, parser};
 use bartizan_base::Reason::AppLayerError;
-use bartizan_base::limit::Trace::{Event, Refused};
-use bartizan_base::limit::{Limit, bytes, count};
+use bartizan_base::limit::LimitTrace::{Event, Refused};
+use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::limits;
 
 /// Bounds of this protocol.
-pub(crate) const LIMITS: &[Limit] = limits! {
+pub(crate) const LIMITS: &[LimitSpec] = limits! {
     Protocol "TLS: handshake message" = "{}" [bytes(handshake::MESSAGE_MAX)] in ["applayer/protocols/tls/handshake.rs"],
         "what has more is passed over, with an event, which Suricata does not raise for it", [Event("tls.invalid_handshake_message")];
     Protocol "TLS: record" = "{}" [bytes(parser::RECORD_MAX)] in ["applayer/protocols/tls/parser.rs"],

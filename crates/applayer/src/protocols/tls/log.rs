@@ -6,7 +6,7 @@
 
 use super::certificate::{Certificate, Chain};
 use super::hello::HelloFields;
-use super::tx::{Side, TlsTx};
+use super::tx::{TlsSide, TlsTx};
 use super::{buffers, version};
 use crate::transaction::LogOptions;
 use bartizan_events::JsonWriter;
@@ -14,7 +14,7 @@ use bartizan_events::JsonWriter;
 bitflags::bitflags! {
     /// Fields, by the names of `tls.custom`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    struct Fields: u32 {
+    struct TlsLogFields: u32 {
         const VERSION = 1;
         const SUBJECT = 1 << 1;
         const ISSUER = 1 << 2;
@@ -40,63 +40,64 @@ bitflags::bitflags! {
     }
 }
 
-const BASIC: Fields = Fields::SUBJECT.union(Fields::ISSUER).union(Fields::SUBJECTALTNAME);
+const BASIC: TlsLogFields =
+    TlsLogFields::SUBJECT.union(TlsLogFields::ISSUER).union(TlsLogFields::SUBJECTALTNAME);
 
-const EXTENDED: Fields = BASIC
-    .union(Fields::VERSION)
-    .union(Fields::SERIAL)
-    .union(Fields::FINGERPRINT)
-    .union(Fields::NOT_BEFORE)
-    .union(Fields::NOT_AFTER)
-    .union(Fields::JA3)
-    .union(Fields::JA3S)
-    .union(Fields::JA4)
-    .union(Fields::CLIENT)
-    .union(Fields::CLIENT_ALPNS)
-    .union(Fields::SERVER_ALPNS)
-    .union(Fields::SNI);
+const EXTENDED: TlsLogFields = BASIC
+    .union(TlsLogFields::VERSION)
+    .union(TlsLogFields::SERIAL)
+    .union(TlsLogFields::FINGERPRINT)
+    .union(TlsLogFields::NOT_BEFORE)
+    .union(TlsLogFields::NOT_AFTER)
+    .union(TlsLogFields::JA3)
+    .union(TlsLogFields::JA3S)
+    .union(TlsLogFields::JA4)
+    .union(TlsLogFields::CLIENT)
+    .union(TlsLogFields::CLIENT_ALPNS)
+    .union(TlsLogFields::SERVER_ALPNS)
+    .union(TlsLogFields::SNI);
 
-fn by_name(name: &str) -> Fields {
+fn by_name(name: &str) -> TlsLogFields {
     match name.to_ascii_lowercase().as_str() {
-        "version" => Fields::VERSION,
-        "subject" => Fields::SUBJECT,
-        "issuer" => Fields::ISSUER,
-        "serial" => Fields::SERIAL,
-        "fingerprint" => Fields::FINGERPRINT,
-        "not_before" => Fields::NOT_BEFORE,
-        "not_after" => Fields::NOT_AFTER,
-        "sni" => Fields::SNI,
-        "certificate" => Fields::CERTIFICATE,
-        "chain" => Fields::CHAIN,
-        "session_resumed" => Fields::SESSION_RESUMED,
-        "ja3" => Fields::JA3,
-        "ja3s" => Fields::JA3S,
-        "client" => Fields::CLIENT,
-        "client_certificate" => Fields::CLIENT | Fields::CLIENT_CERTIFICATE,
-        "client_chain" => Fields::CLIENT | Fields::CLIENT_CHAIN,
-        "ja4" => Fields::JA4,
-        "subjectaltname" => Fields::SUBJECTALTNAME,
-        "client_alpns" => Fields::CLIENT_ALPNS,
-        "server_alpns" => Fields::SERVER_ALPNS,
-        "client_handshake" => Fields::CLIENT_HANDSHAKE,
-        "server_handshake" => Fields::SERVER_HANDSHAKE,
-        _ => Fields::empty(),
+        "version" => TlsLogFields::VERSION,
+        "subject" => TlsLogFields::SUBJECT,
+        "issuer" => TlsLogFields::ISSUER,
+        "serial" => TlsLogFields::SERIAL,
+        "fingerprint" => TlsLogFields::FINGERPRINT,
+        "not_before" => TlsLogFields::NOT_BEFORE,
+        "not_after" => TlsLogFields::NOT_AFTER,
+        "sni" => TlsLogFields::SNI,
+        "certificate" => TlsLogFields::CERTIFICATE,
+        "chain" => TlsLogFields::CHAIN,
+        "session_resumed" => TlsLogFields::SESSION_RESUMED,
+        "ja3" => TlsLogFields::JA3,
+        "ja3s" => TlsLogFields::JA3S,
+        "client" => TlsLogFields::CLIENT,
+        "client_certificate" => TlsLogFields::CLIENT | TlsLogFields::CLIENT_CERTIFICATE,
+        "client_chain" => TlsLogFields::CLIENT | TlsLogFields::CLIENT_CHAIN,
+        "ja4" => TlsLogFields::JA4,
+        "subjectaltname" => TlsLogFields::SUBJECTALTNAME,
+        "client_alpns" => TlsLogFields::CLIENT_ALPNS,
+        "server_alpns" => TlsLogFields::SERVER_ALPNS,
+        "client_handshake" => TlsLogFields::CLIENT_HANDSHAKE,
+        "server_handshake" => TlsLogFields::SERVER_HANDSHAKE,
+        _ => TlsLogFields::empty(),
     }
 }
 
-fn chosen(options: &LogOptions, in_alert: bool) -> Fields {
+fn chosen(options: &LogOptions, in_alert: bool) -> TlsLogFields {
     if in_alert {
         return EXTENDED;
     }
     let mut fields = if !options.custom.is_empty() {
-        options.custom.iter().map(|n| by_name(n)).fold(Fields::empty(), Fields::union)
+        options.custom.iter().map(|n| by_name(n)).fold(TlsLogFields::empty(), TlsLogFields::union)
     } else if options.settings.bool("extended", false).unwrap_or(false) {
         EXTENDED
     } else {
         BASIC
     };
     if resumption(options) {
-        fields.insert(Fields::SESSION_RESUMED);
+        fields.insert(TlsLogFields::SESSION_RESUMED);
     }
     fields
 }
@@ -118,20 +119,20 @@ pub(super) fn write(tx: &TlsTx, json: &mut JsonWriter, options: &LogOptions, in_
     let client = &tx.sides.to_server;
     let server = &tx.sides.to_client;
     server_certificate(json, fields, tx, server);
-    if fields.contains(Fields::CERTIFICATE) {
+    if fields.contains(TlsLogFields::CERTIFICATE) {
         own_certificate(json, &server.chain);
     }
-    if fields.contains(Fields::CHAIN) {
+    if fields.contains(TlsLogFields::CHAIN) {
         chain(json, &server.chain);
     }
     fingerprints(json, fields, tx);
-    if fields.contains(Fields::CLIENT_ALPNS) {
+    if fields.contains(TlsLogFields::CLIENT_ALPNS) {
         alpns(json, "client_alpns", &client.hello);
     }
-    if fields.contains(Fields::SERVER_ALPNS) {
+    if fields.contains(TlsLogFields::SERVER_ALPNS) {
         alpns(json, "server_alpns", &server.hello);
     }
-    if fields.contains(Fields::CLIENT_HANDSHAKE) && !client.hello.is_empty() {
+    if fields.contains(TlsLogFields::CLIENT_HANDSHAKE) && !client.hello.is_empty() {
         json.object("client_handshake");
         handshake_version(json, &client.hello);
         numbers(json, "ciphers", &client.hello.ciphers);
@@ -139,14 +140,14 @@ pub(super) fn write(tx: &TlsTx, json: &mut JsonWriter, options: &LogOptions, in_
         numbers(json, "sig_algs", &client.hello.signature_algorithms);
         json.end_object();
     }
-    if fields.contains(Fields::SERVER_HANDSHAKE) && !server.hello.is_empty() {
+    if fields.contains(TlsLogFields::SERVER_HANDSHAKE) && !server.hello.is_empty() {
         json.object("server_handshake");
         handshake_version(json, &server.hello);
         json.num("cipher", server.hello.ciphers.first().copied().unwrap_or(0));
         numbers(json, "exts", &server.hello.extensions);
         json.end_object();
     }
-    if fields.contains(Fields::CLIENT)
+    if fields.contains(TlsLogFields::CLIENT)
         && let Some(certificate) = client.certificate.as_deref()
     {
         json.object("client");
@@ -154,49 +155,49 @@ pub(super) fn write(tx: &TlsTx, json: &mut JsonWriter, options: &LogOptions, in_
         json.str("issuerdn", &certificate.issuer);
         json.str("fingerprint", &certificate.fingerprint);
         json.str("serial", &certificate.serial);
-        times(json, Fields::NOT_BEFORE | Fields::NOT_AFTER, certificate);
-        if fields.contains(Fields::CLIENT_CERTIFICATE) {
+        times(json, TlsLogFields::NOT_BEFORE | TlsLogFields::NOT_AFTER, certificate);
+        if fields.contains(TlsLogFields::CLIENT_CERTIFICATE) {
             own_certificate(json, &client.chain);
         }
-        if fields.contains(Fields::CLIENT_CHAIN) {
+        if fields.contains(TlsLogFields::CLIENT_CHAIN) {
             chain(json, &client.chain);
         }
         json.end_object();
     }
 }
 
-fn server_certificate(json: &mut JsonWriter, fields: Fields, tx: &TlsTx, server: &Side) {
+fn server_certificate(json: &mut JsonWriter, fields: TlsLogFields, tx: &TlsTx, server: &TlsSide) {
     let certificate = server.certificate.as_deref();
     if let Some(certificate) = certificate {
-        if fields.contains(Fields::SUBJECT) {
+        if fields.contains(TlsLogFields::SUBJECT) {
             json.str("subject", &certificate.subject);
         }
-        if fields.contains(Fields::ISSUER) {
+        if fields.contains(TlsLogFields::ISSUER) {
             json.str("issuerdn", &certificate.issuer);
         }
-        if fields.contains(Fields::SUBJECTALTNAME) && !certificate.names.is_empty() {
+        if fields.contains(TlsLogFields::SUBJECTALTNAME) && !certificate.names.is_empty() {
             json.array("subjectaltname");
             certificate.names.iter().for_each(|n| json.item_str(n));
             json.end_array();
         }
     }
-    if fields.contains(Fields::SESSION_RESUMED) && tx.resumed() {
+    if fields.contains(TlsLogFields::SESSION_RESUMED) && tx.resumed() {
         json.bool("session_resumed", true);
     }
     if let Some(certificate) = certificate {
-        if fields.contains(Fields::SERIAL) {
+        if fields.contains(TlsLogFields::SERIAL) {
             json.str("serial", &certificate.serial);
         }
-        if fields.contains(Fields::FINGERPRINT) {
+        if fields.contains(TlsLogFields::FINGERPRINT) {
             json.str("fingerprint", &certificate.fingerprint);
         }
     }
-    if fields.contains(Fields::SNI)
+    if fields.contains(TlsLogFields::SNI)
         && let Some(name) = &tx.sides.to_server.server_name
     {
         json.text("sni", name);
     }
-    if fields.contains(Fields::VERSION) {
+    if fields.contains(TlsLogFields::VERSION) {
         // Without a version from the server the client's remains.
         let said = [server.version, tx.sides.to_server.version];
         let version = said.into_iter().find(|v| *v != version::UNKNOWN).unwrap_or(version::UNKNOWN);
@@ -207,11 +208,12 @@ fn server_certificate(json: &mut JsonWriter, fields: Fields, tx: &TlsTx, server:
     }
 }
 
-fn fingerprints(json: &mut JsonWriter, fields: Fields, tx: &TlsTx) {
+fn fingerprints(json: &mut JsonWriter, fields: TlsLogFields, tx: &TlsTx) {
     if tx.config.ja3.logged() {
-        for (field, key, side) in
-            [(Fields::JA3, "ja3", &tx.sides.to_server), (Fields::JA3S, "ja3s", &tx.sides.to_client)]
-        {
+        for (field, key, side) in [
+            (TlsLogFields::JA3, "ja3", &tx.sides.to_server),
+            (TlsLogFields::JA3S, "ja3s", &tx.sides.to_client),
+        ] {
             if fields.contains(field)
                 && let Some(text) = side.ja3.text()
             {
@@ -224,7 +226,7 @@ fn fingerprints(json: &mut JsonWriter, fields: Fields, tx: &TlsTx) {
             }
         }
     }
-    if fields.contains(Fields::JA4) {
+    if fields.contains(TlsLogFields::JA4) {
         let mut text = Vec::with_capacity(36);
         if buffers::write_ja4(tx, &mut text) {
             json.text("ja4", &text);
@@ -277,10 +279,10 @@ fn chain(json: &mut JsonWriter, chain: &Chain) {
     json.end_array();
 }
 
-fn times(json: &mut JsonWriter, fields: Fields, certificate: &Certificate) {
+fn times(json: &mut JsonWriter, fields: TlsLogFields, certificate: &Certificate) {
     for (field, key, time) in [
-        (Fields::NOT_BEFORE, "notbefore", certificate.not_before),
-        (Fields::NOT_AFTER, "notafter", certificate.not_after),
+        (TlsLogFields::NOT_BEFORE, "notbefore", certificate.not_before),
+        (TlsLogFields::NOT_AFTER, "notafter", certificate.not_after),
     ] {
         if fields.contains(field) && time != 0 {
             json.str(key, &iso_time(time));
@@ -323,7 +325,7 @@ mod tests {
         let mut options = LogOptions { extended: true, ..LogOptions::default() };
         assert_eq!(chosen(&options, false), BASIC);
         options.settings.set("extended", "yes");
-        assert_eq!(chosen(&options, false), EXTENDED | Fields::SESSION_RESUMED);
+        assert_eq!(chosen(&options, false), EXTENDED | TlsLogFields::SESSION_RESUMED);
         options.settings.set("session-resumption", "no");
         assert_eq!(chosen(&options, false), EXTENDED);
     }
@@ -336,7 +338,10 @@ mod tests {
         };
         assert_eq!(
             chosen(&options, false),
-            Fields::SNI | Fields::CLIENT | Fields::CLIENT_CHAIN | Fields::SESSION_RESUMED
+            TlsLogFields::SNI
+                | TlsLogFields::CLIENT
+                | TlsLogFields::CLIENT_CHAIN
+                | TlsLogFields::SESSION_RESUMED
         );
         assert_eq!(chosen(&options, true), EXTENDED);
     }

@@ -38,8 +38,8 @@ use crate::protocol::{
     CounterSpec, DetectionPattern, Parser, ParserFactory, Probe, ProbePort, ProtocolSpec, RecordSpec,
     Transport,
 };
-use bartizan_base::{Direction, PerDirection, SettingError, Settings};
-use config::Config;
+use bartizan_base::{Direction, PerDirection, SettingError, SettingsMap};
+use config::TlsParserConfig;
 use std::sync::Arc;
 
 pub use tx::TlsTx;
@@ -138,15 +138,15 @@ fn begins(direction: Direction, data: &[u8]) -> Probe {
     if may { Probe::More } else { Probe::No }
 }
 
-fn configure(settings: &Settings) -> Result<Box<dyn ParserFactory>, SettingError> {
-    Ok(Box::new(Factory { config: Arc::new(Config::read(settings)?) }))
+fn configure(settings: &SettingsMap) -> Result<Box<dyn ParserFactory>, SettingError> {
+    Ok(Box::new(TlsFactory { config: Arc::new(TlsParserConfig::read(settings)?) }))
 }
 
-struct Factory {
-    config: Arc<Config>,
+struct TlsFactory {
+    config: Arc<TlsParserConfig>,
 }
 
-impl ParserFactory for Factory {
+impl ParserFactory for TlsFactory {
     fn make(&self) -> Box<dyn Parser> {
         Box::new(parser::TlsParser::new(Arc::clone(&self.config)))
     }

@@ -6,12 +6,12 @@
 //!
 //! Not supported: parsing after a gap (Suricata stops there, too).
 
-use super::config::Config;
+use super::config::TlsParserConfig;
 use super::handshake::{self, Assembly};
 use super::sslv2;
-use super::tx::{ClientState, Flags, ServerState, TlsTx};
+use super::tx::{ClientState, ServerState, TlsFlags, TlsTx};
 use super::{events, heartbeat, version};
-use crate::frames::{Note, Notes};
+use crate::frames::{Notes, ProtocolFrameNote};
 use crate::protocol::{Input, ParseContext, Parser, Progress};
 use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
@@ -64,7 +64,7 @@ pub(super) struct TlsParser {
 }
 
 /// The result of parsing the front of the data.
-enum Step {
+enum TlsParseStep {
     /// Number of bytes that were consumed.
     Taken(usize),
     /// Number of bytes that are needed from here.
@@ -72,7 +72,7 @@ enum Step {
 }
 
 impl TlsParser {
-    pub(super) fn new(config: Arc<Config>) -> Self {
+    pub(super) fn new(config: Arc<TlsParserConfig>) -> Self {
         TlsParser {
             tx: Some(TlsTx::new(config)),
             records: PerDirection::default(),
@@ -95,7 +95,7 @@ impl Parser for TlsParser {
         self.work.changed(0);
         // The end brings no record: the flags of the last one remain.
         if records.skip == 0 && !records.partial && !input.data.is_empty() {
-            tx.current = Flags::empty();
+            tx.current = TlsFlags::empty();
         }
         let was_encrypted = tx.encrypted;
         let mut rest = input.data;
@@ -104,11 +104,11 @@ impl Parser for TlsParser {
             let step = if records.skip > 0 {
                 let length = records.skip.min(rest.len());
                 records.skip = records.skip.saturating_sub(length);
-                Ok(Step::Taken(length))
+                Ok(TlsParseStep::Taken(length))
             } else if sslv2::begins(*rest.first().unwrap_or(&0)) {
                 old_record(tx, records, direction, rest)
             } else {
-                let before_hello = client_begins && !tx.flags.contains(Flags::CLIENT_HELLO);
+                let before_hello = client_begins && !tx.flags.contains(TlsFlags::CLIENT_HELLO);
                 record(tx, records, direction, rest, before_hello)
             };
             // A record is noted as a frame with the bytes that contain its length.
@@ -117,12 +117,12 @@ impl Parser for TlsParser {
                 records.noted = note(&mut self.frames, direction, at, rest);
             }
             match step {
-                Ok(Step::Taken(length)) => {
+                Ok(TlsParseStep::Taken(length)) => {
                     records.partial = false;
                     records.noted = false;
                     rest = rest.get(length..).unwrap_or_default();
                 }
-                Ok(Step::Needs(length)) => {
+                Ok(TlsParseStep::Needs(length)) => {
                     records.partial = true;
                     let consumed = input.data.len().saturating_sub(rest.len());
                     if tx.encrypted && !was_encrypted && tx.config.bypass() {
@@ -208,7 +208,7 @@ const OLD_PDU_FRAME: u8 = 7;
 /// Notes the frames of the first record; `false`: its length has not come yet.
 fn note(notes: &mut Notes, direction: Direction, at: u64, data: &[u8]) -> bool {
     let mut add = |kind, at, len: usize| {
-        notes.add(direction, Note::Whole { kind, at, len: len as u64, tx: Some(0) });
+        notes.add(direction, ProtocolFrameNote::Whole { kind, at, len: len as u64, tx: Some(0) });
     };
     if sslv2::begins(*data.first().unwrap_or(&0)) {
         let Some((head, length)) = sslv2::lengths(data) else { return false };
@@ -242,14 +242,19 @@ fn count(tx: &mut TlsTx, records: &mut Records, length: usize) -> Result<(), u8>
 }
 
 /// Parses a record of SSL 2.0.
-fn old_record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u8]) -> Result<Step, u8> {
-    let Some((head, length)) = sslv2::lengths(data) else { return Ok(Step::Needs(3)) };
+fn old_record(
+    tx: &mut TlsTx,
+    records: &mut Records,
+    direction: Direction,
+    data: &[u8],
+) -> Result<TlsParseStep, u8> {
+    let Some((head, length)) = sslv2::lengths(data) else { return Ok(TlsParseStep::Needs(3)) };
     tx.sides[direction].version = version::SSL2;
     let whole = head.saturating_add(length);
-    let Some(body) = data.get(head..whole) else { return Ok(Step::Needs(whole)) };
+    let Some(body) = data.get(head..whole) else { return Ok(TlsParseStep::Needs(whole)) };
     sslv2::record(tx, direction, body)?;
     count(tx, records, whole)?;
-    Ok(Step::Taken(whole))
+    Ok(TlsParseStep::Taken(whole))
 }
 
 /// Parses a record of SSL 3.0 or TLS. `before_hello`: the record precedes the client's hello, and data that a
@@ -261,13 +266,13 @@ fn record(
     direction: Direction,
     data: &[u8],
     before_hello: bool,
-) -> Result<Step, u8> {
+) -> Result<TlsParseStep, u8> {
     let hello = match direction {
-        Direction::ToServer => Flags::CLIENT_HELLO,
-        Direction::ToClient => Flags::SERVER_HELLO,
+        Direction::ToServer => TlsFlags::CLIENT_HELLO,
+        Direction::ToClient => TlsFlags::SERVER_HELLO,
     };
     let [kind, major, minor, high, low, rest @ ..] = data else {
-        return Ok(Step::Needs(part_of_a_head(tx, direction, hello, data)));
+        return Ok(TlsParseStep::Needs(part_of_a_head(tx, direction, hello, data)));
     };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
     let side = &mut tx.sides[direction];
@@ -288,7 +293,7 @@ fn record(
         // TLS 1.0 and 1.1 let implementations ignore unknown records.
         tx.event(events::INVALID_RECORD_TYPE);
         records.skip = length;
-        return Ok(Step::Taken(HEAD));
+        return Ok(TlsParseStep::Taken(HEAD));
     }
     // Before any event about its length: a head that comes in parts gave its version, too (`part_of_a_head`).
     if version::is_valid(current) {
@@ -301,7 +306,7 @@ fn record(
         return if records.empty > EMPTY_MAX {
             Err(events::INVALID_RECORD_LENGTH)
         } else {
-            Ok(Step::Taken(HEAD))
+            Ok(TlsParseStep::Taken(HEAD))
         };
     }
     records.empty = 0;
@@ -320,15 +325,15 @@ fn record(
     tx.sides[direction].version = current;
     if *kind == APPLICATION_DATA {
         if rest.is_empty() {
-            return Ok(Step::Needs(HEAD + 1));
+            return Ok(TlsParseStep::Needs(HEAD + 1));
         }
         application_data(tx, direction);
         records.skip = length;
         count(tx, records, HEAD.saturating_add(length))?;
-        return Ok(Step::Taken(HEAD));
+        return Ok(TlsParseStep::Taken(HEAD));
     }
     let whole = HEAD.saturating_add(length);
-    let Some(body) = rest.get(..length) else { return Ok(Step::Needs(whole)) };
+    let Some(body) = rest.get(..length) else { return Ok(TlsParseStep::Needs(whole)) };
     match *kind {
         CHANGE_CIPHER_SPEC | ALERT if before_hello && !tx.encrypted => tx.event(events::INVALID_RECORD_TYPE),
         CHANGE_CIPHER_SPEC => change_cipher_spec(tx, direction),
@@ -338,12 +343,12 @@ fn record(
         _ => handshake::record(tx, &mut records.assembly, direction, body)?,
     }
     count(tx, records, whole)?;
-    Ok(Step::Taken(whole))
+    Ok(TlsParseStep::Taken(whole))
 }
 
 /// Handles an incomplete head and returns the number of bytes needed. As in Suricata, the version of a record
 /// takes effect before its length is known.
-fn part_of_a_head(tx: &mut TlsTx, direction: Direction, hello: Flags, data: &[u8]) -> usize {
+fn part_of_a_head(tx: &mut TlsTx, direction: Direction, hello: TlsFlags, data: &[u8]) -> usize {
     let [kind, major, minor, ..] = data else { return VERSIONED };
     let version = u16::from_be_bytes([*major, *minor]);
     let side = &mut tx.sides[direction];
@@ -359,19 +364,19 @@ fn part_of_a_head(tx: &mut TlsTx, direction: Direction, hello: Flags, data: &[u8
 /// side encrypts before the first hello.
 fn encrypted_handshake(tx: &TlsTx, assembly: &Assembly, direction: Direction, body: &[u8]) -> bool {
     let is_hello = assembly.is_open() || body.first() == Some(&handshake::CLIENT_HELLO);
-    let comes_first = direction == Direction::ToServer && !tx.flags.contains(Flags::CLIENT_HELLO);
-    let is_asked_for = direction == Direction::ToServer && tx.flags.contains(Flags::RETRY);
+    let comes_first = direction == Direction::ToServer && !tx.flags.contains(TlsFlags::CLIENT_HELLO);
+    let is_asked_for = direction == Direction::ToServer && tx.flags.contains(TlsFlags::RETRY);
     tx.is_behind_the_change() && !(is_hello && (comes_first || is_asked_for))
 }
 
 fn change_cipher_spec(tx: &mut TlsTx, direction: Direction) {
-    tx.flags.insert(Flags::CHANGE_CIPHER_SPEC);
+    tx.flags.insert(TlsFlags::CHANGE_CIPHER_SPEC);
     match direction {
         Direction::ToServer => {
-            tx.flags.insert(Flags::CLIENT_CHANGE_CIPHER_SPEC);
+            tx.flags.insert(TlsFlags::CLIENT_CHANGE_CIPHER_SPEC);
             tx.client_at(ClientState::HandshakeDone);
         }
-        Direction::ToClient => tx.flags.insert(Flags::SERVER_CHANGE_CIPHER_SPEC),
+        Direction::ToClient => tx.flags.insert(TlsFlags::SERVER_CHANGE_CIPHER_SPEC),
     }
 }
 
@@ -387,7 +392,7 @@ fn alert(tx: &mut TlsTx, body: &[u8]) -> Result<(), u8> {
 
 fn application_data(tx: &mut TlsTx, direction: Direction) {
     // Early data precedes the end of the handshake (RFC 8446 section 2.3).
-    if tx.flags.contains(Flags::EARLY_DATA) && !tx.flags.contains(Flags::SERVER_HELLO) {
+    if tx.flags.contains(TlsFlags::EARLY_DATA) && !tx.flags.contains(TlsFlags::SERVER_HELLO) {
         return;
     }
     match direction {

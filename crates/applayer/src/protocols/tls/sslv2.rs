@@ -5,7 +5,7 @@
 //! Not supported: certificates and cipher lists of SSL 2.0 hellos.
 
 use super::events;
-use super::tx::{ClientState, Flags, ServerState, TlsTx};
+use super::tx::{ClientState, ServerState, TlsFlags, TlsTx};
 use bartizan_base::{Cursor, Direction};
 
 const ERROR: u8 = 0;
@@ -48,21 +48,21 @@ pub(super) fn record(tx: &mut TlsTx, direction: Direction, body: &[u8]) -> Resul
             else {
                 return Err(events::INVALID_SSL_RECORD);
             };
-            tx.current = Flags::CLIENT_HELLO | Flags::SSL2_CLIENT_HELLO;
+            tx.current = TlsFlags::CLIENT_HELLO | TlsFlags::SSL2_CLIENT_HELLO;
             tx.client_at(ClientState::HelloDone);
             tx.sides[direction].version = version;
             if session == 0 {
-                tx.current.insert(Flags::SSL2_NO_SESSION);
+                tx.current.insert(TlsFlags::SSL2_NO_SESSION);
             }
         }
-        CLIENT_MASTER_KEY => tx.current = Flags::SSL2_MASTER_KEY,
+        CLIENT_MASTER_KEY => tx.current = TlsFlags::SSL2_MASTER_KEY,
         SERVER_HELLO => {
-            tx.current = Flags::SERVER_HELLO | Flags::SSL2_SERVER_HELLO;
+            tx.current = TlsFlags::SERVER_HELLO | TlsFlags::SSL2_SERVER_HELLO;
             tx.server_at(ServerState::Hello);
         }
         CLIENT_CERTIFICATE => {
             if direction == Direction::ToServer {
-                tx.current = Flags::CLIENT_KEY_EXCHANGE;
+                tx.current = TlsFlags::CLIENT_KEY_EXCHANGE;
             }
             tx.server_at(ServerState::CertificateDone);
             encryption(tx, direction);
@@ -77,20 +77,20 @@ pub(super) fn record(tx: &mut TlsTx, direction: Direction, body: &[u8]) -> Resul
 
 /// Handles a message after its sender has started to encrypt.
 fn encryption(tx: &mut TlsTx, direction: Direction) {
-    if !tx.flags.contains(Flags::SSL2_CLIENT_HELLO | Flags::SSL2_SERVER_HELLO) {
+    if !tx.flags.contains(TlsFlags::SSL2_CLIENT_HELLO | TlsFlags::SSL2_SERVER_HELLO) {
         return;
     }
     match direction {
-        Direction::ToServer if tx.flags.contains(Flags::SSL2_NO_SESSION) => {
-            tx.current.insert(Flags::SSL2_CLIENT_ENCRYPTS);
+        Direction::ToServer if tx.flags.contains(TlsFlags::SSL2_NO_SESSION) => {
+            tx.current.insert(TlsFlags::SSL2_CLIENT_ENCRYPTS);
         }
-        Direction::ToServer if tx.flags.contains(Flags::SSL2_MASTER_KEY) => {
-            tx.current = Flags::SSL2_CLIENT_ENCRYPTS;
+        Direction::ToServer if tx.flags.contains(TlsFlags::SSL2_MASTER_KEY) => {
+            tx.current = TlsFlags::SSL2_CLIENT_ENCRYPTS;
         }
         Direction::ToServer => {}
-        Direction::ToClient => tx.current = Flags::SSL2_SERVER_ENCRYPTS,
+        Direction::ToClient => tx.current = TlsFlags::SSL2_SERVER_ENCRYPTS,
     }
-    if tx.flags.contains(Flags::SSL2_CLIENT_ENCRYPTS | Flags::SSL2_SERVER_ENCRYPTS) {
+    if tx.flags.contains(TlsFlags::SSL2_CLIENT_ENCRYPTS | TlsFlags::SSL2_SERVER_ENCRYPTS) {
         tx.encrypted = true;
     }
 }

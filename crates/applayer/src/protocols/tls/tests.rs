@@ -9,7 +9,7 @@ use crate::event::Events;
 use crate::file::FileSettings;
 use crate::protocol::{Input, ParseContext, Parser, Probe, Progress, Transport};
 use crate::transaction::{BufferQuery, LogOptions, Transaction};
-use bartizan_base::{Direction, PerDirection, Settings, Timestamp};
+use bartizan_base::{Direction, PerDirection, SettingsMap, Timestamp};
 use bartizan_events::JsonWriter;
 use proptest::prelude::*;
 
@@ -153,7 +153,7 @@ struct Flow {
 
 impl Flow {
     fn with(settings: &[(&str, &str)]) -> Self {
-        let mut all = Settings::new();
+        let mut all = SettingsMap::new();
         settings.iter().for_each(|(k, v)| all.set(*k, *v));
         let parser = (SPEC.configure)(&all).expect("settings").make();
         Flow {
@@ -713,10 +713,10 @@ fn encryption_handling() {
         assert_eq!(flow.last == Progress::Stop { bypass: true }, stop, "{setting}");
         assert_eq!(flow.number("tls.encrypted", TC), Some(seen), "{setting}");
     }
-    let mut odd = Settings::new();
+    let mut odd = SettingsMap::new();
     odd.set("encryption-handling", "none");
     assert!((SPEC.configure)(&odd).is_err());
-    let mut odd = Settings::new();
+    let mut odd = SettingsMap::new();
     odd.set("ja3-fingerprints", "perhaps");
     assert!((SPEC.configure)(&odd).is_err());
 }

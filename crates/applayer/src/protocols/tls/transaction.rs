@@ -2,7 +2,7 @@
 //! The transaction of a TLS flow, for rules and records.
 
 use super::certificate::Certificate;
-use super::tx::{ClientState, Flags, TlsTx};
+use super::tx::{ClientState, TlsFlags, TlsTx};
 use super::{buffers, events, log, version};
 use crate::content::certificate::{CertificateView, Certificates, ShownCertificates, Storing};
 use crate::memory::Held as _;
@@ -42,7 +42,7 @@ impl Transaction for TlsTx {
             buffers::CHAIN_LENGTH => {
                 (self.progress(direction) >= buffers::CERTIFICATE).then_some(side.chain.len() as u64)
             }
-            buffers::STATE => Some(u64::from(self.current.intersection(Flags::STATE).bits())),
+            buffers::STATE => Some(u64::from(self.current.intersection(TlsFlags::STATE).bits())),
             buffers::ENCRYPTED => Some(u64::from(self.encrypted && !self.config.full_inspection())),
             _ => None,
         }

@@ -2,7 +2,7 @@
 //! State of a TLS flow's one transaction: the messages and the progress of both sides.
 
 use super::certificate::{Certificate, Chain};
-use super::config::Config;
+use super::config::TlsParserConfig;
 use super::hello::HelloFields;
 use super::ja3::Ja3;
 use super::version;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 bitflags::bitflags! {
     /// Messages and properties that were seen.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub(super) struct Flags: u32 {
+    pub(super) struct TlsFlags: u32 {
         const CLIENT_HELLO = 1;
         const SERVER_HELLO = 1 << 1;
         const CLIENT_KEY_EXCHANGE = 1 << 2;
@@ -45,12 +45,12 @@ bitflags::bitflags! {
     }
 }
 
-impl Flags {
+impl TlsFlags {
     /// Flags that the number `ssl.state` contains, as bits of the same value.
-    pub(super) const STATE: Flags = Flags::CLIENT_HELLO
-        .union(Flags::SERVER_HELLO)
-        .union(Flags::CLIENT_KEY_EXCHANGE)
-        .union(Flags::SERVER_KEY_EXCHANGE);
+    pub(super) const STATE: TlsFlags = TlsFlags::CLIENT_HELLO
+        .union(TlsFlags::SERVER_HELLO)
+        .union(TlsFlags::CLIENT_KEY_EXCHANGE)
+        .union(TlsFlags::SERVER_KEY_EXCHANGE);
 }
 
 /// Progress of the client.
@@ -99,7 +99,7 @@ pub(super) const SERVER_STATES: &[&str] = &[
 
 /// Data of one side; `to_server` is the client's.
 #[derive(Debug, Default)]
-pub(super) struct Side {
+pub(super) struct TlsSide {
     /// Version from the hello; before it, from the record.
     pub(super) version: u16,
     pub(super) random: Option<[u8; 32]>,
@@ -117,11 +117,11 @@ pub(super) struct Side {
 #[derive(Debug)]
 pub struct TlsTx {
     pub(super) common: TxCommon,
-    pub(super) config: Arc<Config>,
-    pub(super) sides: PerDirection<Side>,
-    pub(super) flags: Flags,
+    pub(super) config: Arc<TlsParserConfig>,
+    pub(super) sides: PerDirection<TlsSide>,
+    pub(super) flags: TlsFlags,
     /// Flags of the last handshake message; none at the start of a record that begins a piece of data.
-    pub(super) current: Flags,
+    pub(super) current: TlsFlags,
     pub(super) client: ClientState,
     pub(super) server: ServerState,
     /// The server's certificate came before the client's side advanced: its inspection is still due.
@@ -135,13 +135,13 @@ pub struct TlsTx {
 }
 
 impl TlsTx {
-    pub(super) fn new(config: Arc<Config>) -> Self {
+    pub(super) fn new(config: Arc<TlsParserConfig>) -> Self {
         TlsTx {
             common: TxCommon::default(),
             config,
             sides: PerDirection::default(),
-            flags: Flags::default(),
-            current: Flags::default(),
+            flags: TlsFlags::default(),
+            current: TlsFlags::default(),
             client: ClientState::default(),
             unheard: false,
             server: ServerState::default(),
@@ -178,9 +178,9 @@ impl TlsTx {
     /// handshake.
     pub(super) fn piece_done(&mut self, direction: Direction, prevents: bool) {
         // A broken hello counts as received. As in Suricata, prevention inspects its side with its next data.
-        let heard = self.flags.contains(Flags::CLIENT_HELLO);
+        let heard = self.flags.contains(TlsFlags::CLIENT_HELLO);
         self.unheard &= !(heard && direction == Direction::ToServer);
-        let side = if self.flags.contains(Flags::CLIENT_CERTIFICATE_WANTED) {
+        let side = if self.flags.contains(TlsFlags::CLIENT_CERTIFICATE_WANTED) {
             &self.sides.to_server
         } else {
             &self.sides.to_client
@@ -205,24 +205,24 @@ impl TlsTx {
 
     pub(super) fn worth_a_record(&self) -> bool {
         self.sides.to_client.certificate.is_some()
-            || self.flags.intersects(Flags::SESSION_RESUMED | Flags::LOG_WITHOUT_CERTIFICATE)
+            || self.flags.intersects(TlsFlags::SESSION_RESUMED | TlsFlags::LOG_WITHOUT_CERTIFICATE)
     }
 
     /// Whether a record is written only because the session was resumed.
     pub(super) fn only_resumed(&self) -> bool {
-        self.sides.to_client.certificate.is_none() && !self.flags.contains(Flags::LOG_WITHOUT_CERTIFICATE)
+        self.sides.to_client.certificate.is_none() && !self.flags.contains(TlsFlags::LOG_WITHOUT_CERTIFICATE)
     }
 
     /// Whether the session was resumed, as far as is visible.
     pub(super) fn resumed(&self) -> bool {
-        self.flags.contains(Flags::SESSION_RESUMED | Flags::SERVER_HELLO) && self.only_resumed()
+        self.flags.contains(TlsFlags::SESSION_RESUMED | TlsFlags::SERVER_HELLO) && self.only_resumed()
     }
 
     /// Whether a handshake record counts as encrypted by its place alone, as in Suricata.
     pub(super) fn is_behind_the_change(&self) -> bool {
-        self.flags.contains(Flags::CHANGE_CIPHER_SPEC)
-            && !(self.flags.contains(Flags::CLIENT_HELLO)
+        self.flags.contains(TlsFlags::CHANGE_CIPHER_SPEC)
+            && !(self.flags.contains(TlsFlags::CLIENT_HELLO)
                 && self.sides.to_server.version > version::TLS12
-                && !self.flags.contains(Flags::SERVER_HELLO))
+                && !self.flags.contains(TlsFlags::SERVER_HELLO))
     }
 }

@@ -8,10 +8,10 @@ use bartizan_controller::client::Client;
 use bartizan_controller::rest::Route;
 use bartizan_controller::rest::route::{PAGE_MAX, ParameterKind};
 use bartizan_controller::store::hex;
-use bartizan_runtime::client::actions::{Action, FlagKind, names};
+use bartizan_runtime::client::actions::{FlagKind, ResourceAction, names};
 use bartizan_runtime::client::apply::file_name;
-use bartizan_runtime::client::document::{self, Document};
-use bartizan_runtime::client::request::{JSON, Request, ask, items, newer, number, path_part};
+use bartizan_runtime::client::document::{self, LocalDocument};
+use bartizan_runtime::client::request::{ClientRequest, JSON, ask, items, newer, number, path_part};
 use bartizan_runtime::error::{Exit, Failure};
 use clap::ArgMatches;
 use serde_json::{Map, Value, json};
@@ -40,10 +40,11 @@ impl Typed<'_> {
 }
 
 /// Runs the command.
-pub fn run(action: &Action, matches: &ArgMatches, whom: &Whom, json: bool) -> Result<Exit, Failure> {
+pub fn run(action: &ResourceAction, matches: &ArgMatches, whom: &Whom, json: bool) -> Result<Exit, Failure> {
     let typed = Typed(matches);
     let (route, mut path) = route(action, &typed)?;
-    let document = typed.text(FILE).filter(|_| !action.named_by_content()).map(Document::read).transpose()?;
+    let document =
+        typed.text(FILE).filter(|_| !action.named_by_content()).map(LocalDocument::read).transpose()?;
     let body = body(action, route, &typed, document.as_ref())?;
     if let (true, Some((bytes, _))) = (action.named_by_content(), &body) {
         path = path.replace("{rule-file}", &hex(&Sha256::digest(bytes)));
@@ -72,12 +73,12 @@ pub fn run(action: &Action, matches: &ArgMatches, whom: &Whom, json: bool) -> Re
         fields.push(("if-none-match", "*".to_owned()));
     }
     let of = document.as_ref().map(|document| (document, ""));
-    let answer = ask(&mut client, Request { method: route.method, path, body, fields, of })?;
+    let answer = ask(&mut client, ClientRequest { method: route.method, path, body, fields, of })?;
     shown(&answer.body, action, typed.flag(&actions::id("query", "dry-run")), json);
     Ok(Exit::Done)
 }
 
-fn shown(body: &Value, action: &Action, dry: bool, json: bool) {
+fn shown(body: &Value, action: &ResourceAction, dry: bool, json: bool) {
     let text = match body {
         Value::String(text) => text.clone(),
         body if json => format!("{body:#}"),
@@ -88,7 +89,7 @@ fn shown(body: &Value, action: &Action, dry: bool, json: bool) {
 }
 
 /// The route for the names given, and its path.
-fn route<'a>(action: &'a Action, typed: &Typed<'_>) -> Result<(&'a Route, String), Failure> {
+fn route<'a>(action: &'a ResourceAction, typed: &Typed<'_>) -> Result<(&'a Route, String), Failure> {
     let given = |name: &&str| action.named_by_content() || typed.text(&actions::id("name", name)).is_some();
     let fits = |route: &&Route| names(route).iter().all(given);
     let longest = action.routes.iter().filter(fits).max_by_key(|route| names(route).len());
@@ -102,7 +103,7 @@ fn route<'a>(action: &'a Action, typed: &Typed<'_>) -> Result<(&'a Route, String
     Ok((route, path))
 }
 
-fn query(action: &Action, typed: &Typed<'_>) -> Vec<String> {
+fn query(action: &ResourceAction, typed: &Typed<'_>) -> Vec<String> {
     let said = action.parameters().into_iter().filter_map(|parameter| {
         let id = actions::id("query", parameter.name);
         match parameter.kind {
@@ -124,10 +125,10 @@ fn query(action: &Action, typed: &Typed<'_>) -> Vec<String> {
 
 /// The body of the request: the document, with the values of options in it.
 fn body(
-    action: &Action,
+    action: &ResourceAction,
     route: &Route,
     typed: &Typed<'_>,
-    document: Option<&Document>,
+    document: Option<&LocalDocument>,
 ) -> Result<Option<(Vec<u8>, &'static str)>, Failure> {
     let Some(of) = route.body else { return Ok(None) };
     if of.schema.is_none() {
@@ -144,7 +145,7 @@ fn body(
     Ok(Some((value.to_string().into_bytes(), JSON)))
 }
 
-fn options(action: &Action, typed: &Typed<'_>) -> Result<Map<String, Value>, Failure> {
+fn options(action: &ResourceAction, typed: &Typed<'_>) -> Result<Map<String, Value>, Failure> {
     let mut said = Map::new();
     for flag in &action.flags {
         let id = actions::id("body", &flag.key);
@@ -179,7 +180,7 @@ fn pairs(key: &str, texts: &[&str]) -> Result<Value, Failure> {
 
 /// Prints a list: all of it unless a number is given; of a log, one page.
 fn list(
-    action: &Action,
+    action: &ResourceAction,
     client: &mut Client,
     path: &str,
     typed: &Typed<'_>,
@@ -207,7 +208,7 @@ fn list(
     }
 }
 
-fn print_items(action: &Action, items: &[Value], json: bool, begin: bool) {
+fn print_items(action: &ResourceAction, items: &[Value], json: bool, begin: bool) {
     if json && action.follows() {
         // A line each, so that a reader of the output sees each item as it comes.
         items.iter().for_each(|item| println!("{item}"));

@@ -3,7 +3,7 @@
 //! in the path as arguments, the query's parameters and the body's scalar fields as options.
 
 use bartizan_controller::rest::route::{Parameter, ParameterKind};
-use bartizan_runtime::client::actions::{Action, Flag, FlagKind, all, names, resources};
+use bartizan_runtime::client::actions::{Flag, FlagKind, ResourceAction, all, names, resources};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
@@ -26,7 +26,7 @@ pub fn id(of: &str, name: &str) -> String {
 }
 
 /// The arguments of an operation.
-fn arguments(action: &'static Action) -> Vec<Arg> {
+fn arguments(action: &'static ResourceAction) -> Vec<Arg> {
     let mut all = Vec::new();
     for name in action.names().into_iter().filter(|_| !action.named_by_content()) {
         let always = action.routes.iter().all(|route| names(route).contains(&name));
@@ -125,7 +125,10 @@ pub fn commands() -> Vec<Command> {
 }
 
 /// The action that was chosen, with its arguments.
-pub fn chosen<'m>(resource: &str, matches: &'m ArgMatches) -> Option<(&'static Action, &'m ArgMatches)> {
+pub fn chosen<'m>(
+    resource: &str,
+    matches: &'m ArgMatches,
+) -> Option<(&'static ResourceAction, &'m ArgMatches)> {
     let mut own = all().iter().filter(|action| action.resource == resource);
     match matches.subcommand() {
         Some((verb, below)) => {

@@ -15,7 +15,7 @@ pub const NAME: &str = "apply";
 /// Put a file, or a folder of files, with documents of kind, name and spec; shows the differences first.
 #[derive(clap::Args)]
 #[command(after_help = FORM)]
-pub struct Args {
+pub struct ApplyArgs {
     /// File or folder with documents (*.yaml, *.yml, *.json); may be repeated.
     #[arg(short, long = "file", value_name = "PATH", required = true)]
     file: Vec<PathBuf>,
@@ -35,7 +35,7 @@ A document:
 Files of a library may be named by their paths, seen from the document; they are put first.";
 
 /// Shows the differences, and puts the documents.
-pub fn run(args: &Args, whom: &Whom, json: bool) -> Result<Exit, Failure> {
+pub fn run(args: &ApplyArgs, whom: &Whom, json: bool) -> Result<Exit, Failure> {
     let documents = apply::read(&args.file)?;
     if documents.is_empty() {
         return Err(Failure::input(

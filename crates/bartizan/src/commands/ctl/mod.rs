@@ -15,7 +15,7 @@ mod trace;
 
 use bartizan_api::control::COMMANDS;
 use bartizan_config::policy::did_you_mean;
-use bartizan_runtime::client::actions::{Action, resources};
+use bartizan_runtime::client::actions::{ResourceAction, resources};
 use bartizan_runtime::error::{Exit, Failure};
 use clap::{ArgMatches, Args as _, Command, FromArgMatches, Subcommand};
 
@@ -42,7 +42,7 @@ Which controller, and the token, can stand in a file: see the manual, page `ctl`
 
 /// Arguments.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct CtlArgs {
     #[command(flatten)]
     to: running::To,
     #[command(flatten)]
@@ -59,13 +59,13 @@ enum What {
     /// A command to a running program, with its arguments.
     Running(String, Vec<String>),
     /// A command to a running program with options of its own.
-    Trace(trace::Args),
+    Trace(trace::TraceArgs),
     /// An operation of the controller's API, with its arguments.
-    Controller(&'static Action, ArgMatches),
+    Controller(&'static ResourceAction, ArgMatches),
     /// Putting the documents of files.
-    Apply(apply::Args),
+    Apply(apply::ApplyArgs),
     /// A replay of recorded traffic against a policy.
-    Replay(Box<replay::Args>),
+    Replay(Box<replay::ReplayArgs>),
 }
 
 impl FromArgMatches for What {
@@ -74,13 +74,13 @@ impl FromArgMatches for What {
             return Err(clap::Error::new(clap::error::ErrorKind::MissingSubcommand));
         };
         if name == apply::NAME {
-            return apply::Args::from_arg_matches(below).map(What::Apply);
+            return apply::ApplyArgs::from_arg_matches(below).map(What::Apply);
         }
         if name == replay::NAME {
-            return replay::Args::from_arg_matches(below).map(|args| What::Replay(Box::new(args)));
+            return replay::ReplayArgs::from_arg_matches(below).map(|args| What::Replay(Box::new(args)));
         }
         if name == trace::NAME {
-            return trace::Args::from_arg_matches(below).map(What::Trace);
+            return trace::TraceArgs::from_arg_matches(below).map(What::Trace);
         }
         if let Some((action, matches)) = actions::chosen(name, below) {
             return Ok(What::Controller(action, matches.clone()));
@@ -111,11 +111,11 @@ impl Subcommand for What {
         command
             .allow_external_subcommands(true)
             .subcommand_help_heading("Commands to a controller")
-            .subcommand(apply::Args::augment_args(Command::new(apply::NAME)))
-            .subcommand(replay::Args::augment_args(Command::new(replay::NAME)))
+            .subcommand(apply::ApplyArgs::augment_args(Command::new(apply::NAME)))
+            .subcommand(replay::ReplayArgs::augment_args(Command::new(replay::NAME)))
             .subcommands(actions::commands())
             .subcommands(running)
-            .subcommand(trace::Args::augment_args(Command::new(trace::NAME).hide(true)))
+            .subcommand(trace::TraceArgs::augment_args(Command::new(trace::NAME).hide(true)))
             .subcommand(function)
     }
 
@@ -131,7 +131,7 @@ impl Subcommand for What {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub fn run(args: &CtlArgs) -> Result<Exit, Failure> {
     match &args.what {
         What::Running(name, _) if !What::has_subcommand(name) => {
             let running = COMMANDS.iter().map(|spec| spec.name);

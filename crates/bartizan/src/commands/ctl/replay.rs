@@ -7,7 +7,7 @@ use super::access::Whom;
 use super::show;
 use crate::arguments::BuildArgs;
 use bartizan_agent::replay::report::Row;
-use bartizan_agent::replay::{FlowName, Outcome, Report};
+use bartizan_agent::replay::{FlowName, ReplayOutcome, ReplayReport};
 use bartizan_events::harmless_line;
 use bartizan_runtime::client::candidate::{self, Choice, Folder};
 use bartizan_runtime::error::{Exit, Failure};
@@ -23,7 +23,7 @@ pub const NAME: &str = "replay";
 /// recorded ones.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct ReplayArgs {
     /// Captures (pcap, pcapng) or flow records (eve.json); plain, gzip or zstd.
     #[arg(required = true, value_name = "FILE")]
     traffic: Vec<PathBuf>,
@@ -62,7 +62,7 @@ Examples:
   bartizan ctl replay --device edge --generation 17 --against running eve.json";
 
 /// Runs the command.
-pub fn run(args: &Args, whom: &Whom, json: bool) -> Result<Exit, Failure> {
+pub fn run(args: &ReplayArgs, whom: &Whom, json: bool) -> Result<Exit, Failure> {
     let traffic = Traffic::of(&args.traffic)?;
     let folder = Folder::new()?;
     let (policy, base) = policies(args, whom, &folder, !traffic.captures.is_empty())?;
@@ -79,7 +79,7 @@ pub fn run(args: &Args, whom: &Whom, json: bool) -> Result<Exit, Failure> {
 
 /// The policy file under test, and the one that it is compared with.
 fn policies(
-    args: &Args,
+    args: &ReplayArgs,
     whom: &Whom,
     folder: &Folder,
     captures: bool,
@@ -96,7 +96,7 @@ fn policies(
     candidate::policies(whom.client()?, &choice, folder)
 }
 
-fn as_json(report: &Report, left_out: u64) -> Value {
+fn as_json(report: &ReplayReport, left_out: u64) -> Value {
     let rows: Vec<Row> = report.rows().collect();
     json!({
         "all": report.all,
@@ -120,7 +120,7 @@ fn flow_text(flow: &FlowName) -> String {
     )
 }
 
-fn outcome_text(outcome: &Outcome, beside: Option<&Outcome>) -> String {
+fn outcome_text(outcome: &ReplayOutcome, beside: Option<&ReplayOutcome>) -> String {
     let fate = outcome.fate.to_string();
     match beside {
         // The name of another policy is the difference to show.
@@ -131,7 +131,7 @@ fn outcome_text(outcome: &Outcome, beside: Option<&Outcome>) -> String {
     }
 }
 
-fn print(report: &Report, args: &Args, left_out: u64) {
+fn print(report: &ReplayReport, args: &ReplayArgs, left_out: u64) {
     let heads = ["POLICY", "WOULD", "WAS", "FLOWS", "PACKETS", "BYTES"].map(str::to_owned).to_vec();
     let row = |row: Row| {
         let policy = if row.after.policy.is_empty() { "-".to_owned() } else { row.after.policy.clone() };

@@ -2,7 +2,7 @@
 //! Commands to a running program: sent by its socket; prints their results.
 
 use super::running_text;
-use bartizan_api::control::{COMMANDS, Reply, Request, command};
+use bartizan_api::control::{COMMANDS, ControlReply, ControlRequest, command};
 use bartizan_runtime::control::client;
 use bartizan_runtime::error::{Exit, Failure};
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ pub fn run(to: &To, name: &str, arguments: &[String], json: bool) -> Result<Exit
 }
 
 /// Sends a command, and prints its result.
-pub fn give(to: &To, request: &Request, json: bool) -> Result<Exit, Failure> {
+pub fn give(to: &To, request: &ControlRequest, json: bool) -> Result<Exit, Failure> {
     let (reply, text) = ask(to, request)?;
     if json {
         println!("{}", text.trim_end());
@@ -76,6 +76,6 @@ pub fn give(to: &To, request: &Request, json: bool) -> Result<Exit, Failure> {
 }
 
 /// The answer to a command, and its text.
-pub fn ask(to: &To, request: &Request) -> Result<(Reply, String), Failure> {
+pub fn ask(to: &To, request: &ControlRequest) -> Result<(ControlReply, String), Failure> {
     client::ask(to.socket.as_deref(), Duration::from_secs(to.timeout), request)
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 /// An answer as text.
-pub struct Shown {
+pub struct AnswerText {
     /// The text, without a final line end.
     pub text: String,
     /// Whether the answer has anything to show.
@@ -23,7 +23,7 @@ pub fn plain(value: &Value) -> String {
 }
 
 /// The text of an answer to a command.
-pub fn answer(command: &str, message: &Value) -> Shown {
+pub fn answer(command: &str, message: &Value) -> AnswerText {
     let mut text = String::new();
     let mut found = true;
     match (command, message) {
@@ -41,7 +41,7 @@ pub fn answer(command: &str, message: &Value) -> Shown {
         (_, other) => text = plain(other),
     }
     text.truncate(text.trim_end().len());
-    Shown { text, found }
+    AnswerText { text, found }
 }
 
 /// The members of an answer that Suricata does not have, each as a line of dotted name and value.

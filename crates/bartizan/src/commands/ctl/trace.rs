@@ -5,7 +5,7 @@ use super::running::{To, ask};
 use super::running_text::plain;
 use crate::commands::explain::rule::attempts;
 use crate::commands::explain::trace_text;
-use bartizan_api::control::Request;
+use bartizan_api::control::ControlRequest;
 use bartizan_detect::explain::trace::ATTEMPTS;
 use bartizan_runtime::error::{Exit, Failure};
 use bartizan_runtime::traces::parse_sid;
@@ -31,7 +31,7 @@ Over a capture: `bartizan explain rule SID --rules FILE CAPTURE`.";
 /// Arguments.
 #[derive(clap::Args)]
 #[command(about = "Which conditions of a rule hold on the next packets of a running program, and which do not", after_help = EXAMPLES)]
-pub struct Args {
+pub struct TraceArgs {
     /// The rule: its sid, or gid:sid.
     #[arg(value_name = "SID", value_parser = parse_sid)]
     rule: (Option<u32>, u32),
@@ -53,8 +53,8 @@ pub struct Args {
     tenant: Option<String>,
 }
 
-impl Args {
-    fn request(&self) -> Request {
+impl TraceArgs {
+    fn request(&self) -> ControlRequest {
         let (gid, sid) = self.rule;
         let rule = gid.map_or_else(|| sid.to_string(), |gid| format!("{gid}:{sid}"));
         let mut arguments = Map::new();
@@ -65,12 +65,12 @@ impl Args {
         for (name, value) in [("flow", &self.flow), ("tenant", &self.tenant)] {
             value.iter().for_each(|value| _ = arguments.insert(name.to_owned(), value.as_str().into()));
         }
-        Request { command: NAME.to_owned(), arguments }
+        ControlRequest { command: NAME.to_owned(), arguments }
     }
 }
 
 /// Traces a rule, and prints the result.
-pub fn run(args: &Args, to: &To, json: bool) -> Result<Exit, Failure> {
+pub fn run(args: &TraceArgs, to: &To, json: bool) -> Result<Exit, Failure> {
     let to = To { timeout: to.timeout.max(args.seconds + ANSWER), ..to.clone() };
     let (reply, text) = ask(&to, &args.request())?;
     if json {

@@ -8,7 +8,7 @@ use bartizan_api::control::command;
 use bartizan_runtime::error::{Exit, Failure};
 use bartizan_runtime::explain::flow::{self, CaptureFlow, FlowContext};
 use bartizan_runtime::offline::OfflineGeneration;
-use bartizan_runtime::tuple::{self, Tuple};
+use bartizan_runtime::tuple::{self, FlowTuple};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ Examples:
 
 /// Arguments.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ExplainFlowArgs {
     /// A flow (`tcp 10.0.0.1:40000 192.0.2.7:80`; IPv6 as `[2001:db8::1]:80`; without a port any), or a
     /// capture file.
     #[arg(value_name = "TUPLE|CAPTURE", required_unless_present = "capture")]
@@ -64,13 +64,13 @@ pub struct Args {
 }
 
 /// The subject of an explanation.
-enum Asked {
-    Tuple(Tuple),
+enum ExplainSubject {
+    Tuple(FlowTuple),
     Capture(PathBuf),
 }
 
 /// Explains a flow.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub fn run(args: &ExplainFlowArgs) -> Result<Exit, Failure> {
     if args.live {
         return live(args);
     }
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         return Err(Failure::usage("--socket names a running program, which is asked with --live"));
     }
     let asked = asked(args)?;
-    if matches!(asked, Asked::Tuple(_)) && args.build.policy.is_none() {
+    if matches!(asked, ExplainSubject::Tuple(_)) && args.build.policy.is_none() {
         return Err(Failure::usage(
             "without a policy every flow has the same chain, ids alone; say which policy is asked with --policy FILE, or ask a running program with --live",
         ));
@@ -87,22 +87,22 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let wanted = args.flow.as_deref().map(CaptureFlow::parse).transpose()?;
     let generation = OfflineGeneration::build(&args.build.options(), args.ips)?;
     match asked {
-        Asked::Tuple(tuple) => one(args, &generation, &tuple),
-        Asked::Capture(path) => capture(args, &generation, &path, wanted.as_ref()),
+        ExplainSubject::Tuple(tuple) => one(args, &generation, &tuple),
+        ExplainSubject::Capture(path) => capture(args, &generation, &path, wanted.as_ref()),
     }
 }
 
 /// Asks a running program.
-fn live(args: &Args) -> Result<Exit, Failure> {
+fn live(args: &ExplainFlowArgs) -> Result<Exit, Failure> {
     let spec = command("explain-flow").ok_or_else(|| Failure::usage("there is no such command"))?;
     let request = spec.request(&args.subject).map_err(Failure::usage)?;
     running::give(&args.to, &request, args.json)
 }
 
-fn asked(args: &Args) -> Result<Asked, Failure> {
+fn asked(args: &ExplainFlowArgs) -> Result<ExplainSubject, Failure> {
     let text = args.subject.join(" ");
     match (&args.capture, args.subject.as_slice()) {
-        (Some(path), []) => Ok(Asked::Capture(path.clone())),
+        (Some(path), []) => Ok(ExplainSubject::Capture(path.clone())),
         (Some(_), _) => Err(Failure::usage(format!(
             "`{text}`: with --capture the flow is named with --flow; write --flow '{text}'"
         ))),
@@ -112,9 +112,9 @@ fn asked(args: &Args) -> Result<Asked, Failure> {
                     "--flow chooses a flow of a capture; give a capture, or leave it out",
                 ));
             }
-            Ok(Asked::Tuple(tuple::parse(&text).map_err(Failure::usage)?))
+            Ok(ExplainSubject::Tuple(tuple::parse(&text).map_err(Failure::usage)?))
         }
-        (None, [path]) if Path::new(path).exists() => Ok(Asked::Capture(path.into())),
+        (None, [path]) if Path::new(path).exists() => Ok(ExplainSubject::Capture(path.into())),
         (None, _) => Err(Failure::usage(format!(
             "`{text}` is neither a flow nor a capture file that is there; {}, or check the path",
             tuple::FORM
@@ -123,7 +123,7 @@ fn asked(args: &Args) -> Result<Asked, Failure> {
 }
 
 /// Explains a flow by its 5-tuple.
-fn one(args: &Args, generation: &OfflineGeneration, tuple: &Tuple) -> Result<Exit, Failure> {
+fn one(args: &ExplainFlowArgs, generation: &OfflineGeneration, tuple: &FlowTuple) -> Result<Exit, Failure> {
     let (tenant, link) = (args.tenant.clone(), args.link.clone());
     let context = FlowContext { tenant, link, vlans: args.vlan.clone(), vni: args.vni };
     let question = flow::question(generation, tuple, &context)?;
@@ -145,7 +145,7 @@ fn one(args: &Args, generation: &OfflineGeneration, tuple: &Tuple) -> Result<Exi
 
 /// Explains the flows of a capture.
 fn capture(
-    args: &Args,
+    args: &ExplainFlowArgs,
     generation: &OfflineGeneration,
     path: &Path,
     wanted: Option<&CaptureFlow>,

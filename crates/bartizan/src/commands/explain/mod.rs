@@ -10,13 +10,13 @@ use bartizan_runtime::error::{Exit, Failure};
 
 /// Arguments.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ExplainArgs {
     #[command(subcommand)]
-    what: What,
+    what: ExplainCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum ExplainCommand {
     /// Explain the treatment of a flow: policy, chain, verdicts; or its history in a capture.
     ///
     /// With a 5-tuple, the policy is evaluated for the flow's first packet: tenant, policy and rule with
@@ -24,17 +24,17 @@ enum What {
     /// history of each flow is shown: the contribution of each function, alerts, refusals with reasons,
     /// states, the end.
     #[command(after_help = flow::EXAMPLES)]
-    Flow(Box<flow::Args>),
+    Flow(Box<flow::ExplainFlowArgs>),
     /// Show how the engine compiled a rule: head, fast pattern, conditions in the order of evaluation,
     /// warnings.
     #[command(after_help = rule::EXAMPLES)]
-    Rule(rule::Args),
+    Rule(rule::ExplainRuleArgs),
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
     match &args.what {
-        What::Flow(args) => flow::run(args),
-        What::Rule(args) => rule::run(args),
+        ExplainCommand::Flow(args) => flow::run(args),
+        ExplainCommand::Rule(args) => rule::run(args),
     }
 }

@@ -23,7 +23,7 @@ Examples:
 
 /// Arguments.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ExplainRuleArgs {
     /// The rule: its sid, or gid:sid.
     #[arg(value_name = "SID", value_parser = parse_sid)]
     sid: (Option<u32>, u32),
@@ -55,7 +55,7 @@ pub fn attempts(text: &str) -> Result<usize, String> {
 }
 
 /// Explains a rule. Exit code 1 when the engine refuses it.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+pub fn run(args: &ExplainRuleArgs) -> Result<Exit, Failure> {
     let options = RuleOptions {
         sid: args.sid,
         rules: args.rules.clone(),

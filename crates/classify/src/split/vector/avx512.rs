@@ -10,24 +10,24 @@
     reason = "registers of a block, by numbers below their count: arrays side by side, checked where they are compiled"
 )]
 
-use super::super::aggregate::{Aggregate, BASE_MASK, Form, NONE8, NONE16};
-use super::super::field::Field;
-use super::super::pool::Pool;
+use super::super::aggregate::{Aggregate, AggregateLayout, BASE_MASK, NONE8, NONE16};
+use super::super::field::BitField;
+use super::super::pool::GroupPool;
 use super::super::portable::{BLOCK, Stage};
 use super::super::search::{Level4, Search4, Search6};
-use super::super::tables::{Bundle, PortTable, PortWords, Searches, Tables, Words};
+use super::super::tables::{AddressWords, Bundle, PortTable, PortWords, Searches, SplitTables};
 use crate::flat::{FlatV4, FlatV6};
 use core::arch::x86_64::*;
 
 /// Registers of a block.
 const N: usize = BLOCK / 16;
-type Block = [__m512i; N];
+type Avx512Block = [__m512i; N];
 
 /// A word of each header: low and high half.
 #[derive(Clone, Copy)]
 struct Halves {
-    low: Block,
-    high: Block,
+    low: Avx512Block,
+    high: Avx512Block,
 }
 
 /// # Safety
@@ -80,7 +80,7 @@ fn splat(value: u32) -> __m512i {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn zero() -> Block {
+fn zero() -> Avx512Block {
     [_mm512_setzero_si512(); N]
 }
 
@@ -89,7 +89,7 @@ fn zero() -> Block {
 /// # Safety
 /// The machine has AVX-512 F, BW, DQ and VL; the tables were found in bounds.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn block_v4(tables: &Tables, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
+pub(super) unsafe fn block_v4(tables: &SplitTables, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
     let mut padded = [FlatV4::default(); BLOCK];
     let block: &[FlatV4; BLOCK] = match headers.try_into() {
         Ok(block) => block,
@@ -121,7 +121,7 @@ pub(super) unsafe fn block_v4(tables: &Tables, headers: &[FlatV4], best: &mut [[
 /// # Safety
 /// As [`block_v4`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn block_v6(tables: &Tables, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
+pub(super) unsafe fn block_v6(tables: &SplitTables, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
     let Searches::V6([sources, destinations]) = &tables.searches else { return };
     let mut stage = Stage::default();
     let mut halves = [[0u64; 2]; BLOCK];
@@ -248,7 +248,7 @@ fn transpose(headers: &[FlatV4; 16]) -> (__m512i, __m512i, __m512i, __m512i) {
 /// Every node that an entry points to is in its table.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn search(a: &Search4, b: &Search4, x: &Block, y: &Block) -> (Block, Block) {
+unsafe fn search(a: &Search4, b: &Search4, x: &Avx512Block, y: &Avx512Block) -> (Avx512Block, Avx512Block) {
     let (mut p, mut q) = (zero(), zero());
     // SAFETY: the roots are 64 Ki.
     unsafe {
@@ -275,7 +275,7 @@ unsafe fn search(a: &Search4, b: &Search4, x: &Block, y: &Block) -> (Block, Bloc
 /// As [`search`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn level(search: &Search4, level: Level4, addresses: &Block, entries: &mut Block) {
+unsafe fn level(search: &Search4, level: Level4, addresses: &Avx512Block, entries: &mut Avx512Block) {
     let (shift, mask) = (_mm_cvtsi32_si128(level.shift as i32), splat(level.mask));
     for (entry, address) in entries.iter_mut().zip(addresses) {
         let nodes = _mm512_movepi32_mask(*entry);
@@ -291,7 +291,7 @@ unsafe fn level(search: &Search4, level: Level4, addresses: &Block, entries: &mu
 /// Every class × stride, summed, is in the table of port words.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn port_index(tables: &Tables, ports: &Block, rest: &Block) -> Block {
+unsafe fn port_index(tables: &SplitTables, ports: &Avx512Block, rest: &Avx512Block) -> Avx512Block {
     let mut index = zero();
     let [source, destination, protocol, tenant, link] = &tables.ports;
     let [s, d, p, t, l] = tables.strides;
@@ -315,8 +315,8 @@ unsafe fn classes<const SHIFT: u32>(
     table: &PortTable,
     stride: u32,
     mask: u32,
-    from: &Block,
-    index: &mut Block,
+    from: &Avx512Block,
+    index: &mut Avx512Block,
 ) {
     let (mask, stride) = (splat(mask), splat(stride));
     for (index, from) in index.iter_mut().zip(from) {
@@ -337,11 +337,11 @@ unsafe fn classes<const SHIFT: u32>(
 /// Every leaf is in the table.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn words(words: &Words, leaves: &Block) -> Halves {
+unsafe fn words(words: &AddressWords, leaves: &Avx512Block) -> Halves {
     match words {
-        Words::Leaf => Halves { low: *leaves, high: zero() },
+        AddressWords::Leaf => Halves { low: *leaves, high: zero() },
         // SAFETY: the caller's.
-        Words::Table(table) => unsafe { all_halves(table, leaves) },
+        AddressWords::Table(table) => unsafe { all_halves(table, leaves) },
     }
 }
 
@@ -349,7 +349,7 @@ unsafe fn words(words: &Words, leaves: &Block) -> Halves {
 /// Every index is in the table.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn all_halves(table: &[u64], index: &Block) -> Halves {
+unsafe fn all_halves(table: &[u64], index: &Avx512Block) -> Halves {
     let mut out = Halves { low: zero(), high: zero() };
     for i in 0..N {
         // SAFETY: the caller's.
@@ -360,7 +360,7 @@ unsafe fn all_halves(table: &[u64], index: &Block) -> Halves {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn field(field: Field, of: &Halves) -> Block {
+fn field(field: BitField, of: &Halves) -> Avx512Block {
     let from = if field.shift < 32 { &of.low } else { &of.high };
     let (shift, mask) = (_mm_cvtsi32_si128((field.shift % 32) as i32), splat(field.mask));
     let mut out = zero();
@@ -376,9 +376,9 @@ fn field(field: Field, of: &Halves) -> Block {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn aggregate_bundle(
     bundle: &Bundle,
-    source: &Block,
-    destination: &Block,
-    index: &Block,
+    source: &Avx512Block,
+    destination: &Avx512Block,
+    index: &Avx512Block,
     best: &mut [[u32; BLOCK]],
 ) {
     // SAFETY: the caller's.
@@ -412,7 +412,7 @@ unsafe fn aggregate_bundle(
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn aggregate_pool(
-    pool: &Pool,
+    pool: &GroupPool,
     source: &Halves,
     destination: &Halves,
     ports: &Halves,
@@ -482,7 +482,7 @@ unsafe fn aggregate_one(
     }
     let mut rank = zero();
     match &aggregate.form {
-        Form::Direct(ranks) => {
+        AggregateLayout::Direct(ranks) => {
             for i in 0..N {
                 let index = _mm512_add_epi32(base[i], port[i]);
                 // SAFETY: in bounds for the lanes that hit.
@@ -491,7 +491,7 @@ unsafe fn aggregate_one(
                 hit[i] &= _mm512_cmpneq_epi32_mask(rank[i], splat(u32::from(NONE16)));
             }
         }
-        Form::Positions { positions, columns, ranks } => {
+        AggregateLayout::Positions { positions, columns, ranks } => {
             let columns = splat(*columns);
             let mut position = zero();
             for i in 0..N {

@@ -2,18 +2,20 @@
 //! Checks whether every index that a lookup can form is in bounds. The vector forms rely on this; see
 //! [`super::Checked`].
 
-use super::super::aggregate::{Aggregate, BASE_MASK, CHECK_SHIFT, EMPTY, Form, NONE8, PATTERN_SHIFT};
-use super::super::field::Field;
-use super::super::pool::Pool;
+use super::super::aggregate::{
+    Aggregate, AggregateLayout, BASE_MASK, CHECK_SHIFT, EMPTY, NONE8, PATTERN_SHIFT,
+};
+use super::super::field::BitField;
+use super::super::pool::GroupPool;
 use super::super::search::{Level4, NODE, Search4, Search6};
-use super::super::tables::{Bundle, PortTable, PortWords, Searches, Tables, Words};
-use bartizan_base::at::At;
+use super::super::tables::{AddressWords, Bundle, PortTable, PortWords, Searches, SplitTables};
+use bartizan_base::at::IndexOrDefault;
 
 /// The number of values of each port field.
 const VALUES: [usize; 5] = [1 << 16, 1 << 16, 1 << 8, 1 << 16, 1 << 8];
 
 /// Whether all indices of the tables are in bounds.
-pub(super) fn in_bounds(tables: &Tables) -> bool {
+pub(super) fn in_bounds(tables: &SplitTables) -> bool {
     let top = match &tables.searches {
         Searches::V4([source, destination]) => [top_leaf4(source), top_leaf4(destination)],
         Searches::V6([source, destination]) => [top_leaf6(source), top_leaf6(destination)],
@@ -54,7 +56,7 @@ fn top_leaf6(search: &Search6) -> Option<usize> {
     search.leaves().max().map(|top| top as usize)
 }
 
-fn top_port_index(tables: &Tables) -> Option<usize> {
+fn top_port_index(tables: &SplitTables) -> Option<usize> {
     let mut top = 0;
     for ((table, values), stride) in tables.ports.iter().zip(VALUES).zip(tables.strides) {
         let class = match table {
@@ -70,9 +72,9 @@ fn top_port_index(tables: &Tables) -> Option<usize> {
 }
 
 fn bundle(bundle: &Bundle, source: usize, destination: usize, ports: usize) -> bool {
-    let inside = |words: &Words, top: usize| match words {
-        Words::Leaf => true,
-        Words::Table(words) => top < words.len(),
+    let inside = |words: &AddressWords, top: usize| match words {
+        AddressWords::Leaf => true,
+        AddressWords::Table(words) => top < words.len(),
     };
     let words: Box<dyn Fn(usize) -> u64> = match &bundle.ports {
         PortWords::Narrow(words) if ports < words.len() => Box::new(|i| u64::from(words.at(i))),
@@ -86,18 +88,18 @@ fn bundle(bundle: &Bundle, source: usize, destination: usize, ports: usize) -> b
             aggregate(a, top as usize)
         })
         && bundle.pools.iter().all(|p| {
-            let top = |of: Field| (0..=ports).map(|i| of.of(words(i))).max().unwrap_or(0);
+            let top = |of: BitField| (0..=ports).map(|i| of.of(words(i))).max().unwrap_or(0);
             pool(p, |number| p.parts.get(number).map_or(0, |part| top(part.port) as usize))
         })
 }
 
 /// Whether a field is in one half of a word.
-fn in_half(field: Field) -> bool {
+fn in_half(field: BitField) -> bool {
     field.mask < 1 << 24 && field.shift % 32 + field.mask.trailing_ones() <= 32 && field.shift < 64
 }
 
 /// `port` returns the largest port class that a header can have, for each part.
-fn pool(pool: &Pool, port: impl Fn(usize) -> usize) -> bool {
+fn pool(pool: &GroupPool, port: impl Fn(usize) -> usize) -> bool {
     let half = i16::MAX as u32;
     // The fields' masks bound all classes that the words can have. Factors are multiplied as signed halves.
     let top = u64::from(pool.destination.mask) * u64::from(pool.width) + u64::from(pool.source.mask);
@@ -130,8 +132,8 @@ fn aggregate(aggregate: &Aggregate, port: usize) -> bool {
     let base = |slot: u64| (slot as u32 & BASE_MASK) as usize;
     match &aggregate.form {
         // Reads take two entries.
-        Form::Direct(ranks) => filled().all(|slot| base(*slot) + port + 2 <= ranks.len()),
-        Form::Positions { positions, columns, ranks } => {
+        AggregateLayout::Direct(ranks) => filled().all(|slot| base(*slot) + port + 2 <= ranks.len()),
+        AggregateLayout::Positions { positions, columns, ranks } => {
             let tops: Vec<Option<usize>> = positions
                 .chunks_exact((*columns as usize).max(1))
                 .map(|row| row.iter().filter(|p| **p != NONE8).max().map(|p| usize::from(*p)))

@@ -11,16 +11,16 @@ mod avx512;
 mod check;
 
 use super::portable::{BLOCK, Stage};
-use super::tables::Tables;
+use super::tables::SplitTables;
 use crate::flat::{FlatV4, FlatV6};
 
 /// Tables in which every index that a lookup forms is in bounds.
 #[derive(Clone, Debug)]
-pub(crate) struct Checked(Tables);
+pub(crate) struct Checked(SplitTables);
 
 /// The instruction set of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
+pub enum InstructionSet {
     /// Any machine.
     Portable,
     /// x86-64 with AVX2 and BMI: the portable form, compiled for it.
@@ -29,11 +29,14 @@ pub enum Level {
     Avx512,
 }
 
-impl Level {
+impl InstructionSet {
     /// The best instruction set of this machine.
     #[must_use]
     pub fn best() -> Self {
-        [Level::Avx512, Level::Avx2].into_iter().find(|l| l.is_here()).unwrap_or(Level::Portable)
+        [InstructionSet::Avx512, InstructionSet::Avx2]
+            .into_iter()
+            .find(|l| l.is_here())
+            .unwrap_or(InstructionSet::Portable)
     }
 
     /// Whether this machine has the instruction set.
@@ -41,15 +44,15 @@ impl Level {
     pub fn is_here(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         return match self {
-            Level::Portable => true,
-            Level::Avx2 => {
+            InstructionSet::Portable => true,
+            InstructionSet::Avx2 => {
                 std::arch::is_x86_feature_detected!("avx2")
                     && std::arch::is_x86_feature_detected!("bmi1")
                     && std::arch::is_x86_feature_detected!("bmi2")
                     && std::arch::is_x86_feature_detected!("lzcnt")
                     && std::arch::is_x86_feature_detected!("popcnt")
             }
-            Level::Avx512 => {
+            InstructionSet::Avx512 => {
                 std::arch::is_x86_feature_detected!("avx512f")
                     && std::arch::is_x86_feature_detected!("avx512bw")
                     && std::arch::is_x86_feature_detected!("avx512dq")
@@ -57,33 +60,33 @@ impl Level {
             }
         };
         #[cfg(not(target_arch = "x86_64"))]
-        return self == Level::Portable;
+        return self == InstructionSet::Portable;
     }
 }
 
 impl Checked {
     /// Checks the tables; returns the instruction set that they can be used with: `Portable` if an index may
     /// be out of bounds.
-    pub fn new(tables: Tables) -> (Self, Level) {
-        let level = if check::in_bounds(&tables) { Level::best() } else { Level::Portable };
+    pub fn new(tables: SplitTables) -> (Self, InstructionSet) {
+        let level = if check::in_bounds(&tables) { InstructionSet::best() } else { InstructionSet::Portable };
         (Checked(tables), level)
     }
 
-    pub fn tables(&self) -> &Tables {
+    pub fn tables(&self) -> &SplitTables {
         &self.0
     }
 
     /// Looks a block of IPv4 headers up; `level` is that returned by [`Checked::new`], or lower.
     #[inline(always)]
-    pub fn block_v4(&self, level: Level, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
+    pub fn block_v4(&self, level: InstructionSet, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
         #[cfg(target_arch = "x86_64")]
-        if level == Level::Avx512 {
+        if level == InstructionSet::Avx512 {
             // SAFETY: `level` was found on this machine, and these tables were found in bounds.
             unsafe { avx512::block_v4(&self.0, headers, best) };
             return;
         }
         #[cfg(target_arch = "x86_64")]
-        if level == Level::Avx2 {
+        if level == InstructionSet::Avx2 {
             // SAFETY: `level` was found on this machine.
             unsafe { avx2_v4(&self.0, headers, best) };
             return;
@@ -94,15 +97,15 @@ impl Checked {
 
     /// Looks a block of IPv6 headers up, as [`Checked::block_v4`].
     #[inline(always)]
-    pub fn block_v6(&self, level: Level, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
+    pub fn block_v6(&self, level: InstructionSet, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
         #[cfg(target_arch = "x86_64")]
-        if level == Level::Avx512 {
+        if level == InstructionSet::Avx512 {
             // SAFETY: as in `block_v4`.
             unsafe { avx512::block_v6(&self.0, headers, best) };
             return;
         }
         #[cfg(target_arch = "x86_64")]
-        if level == Level::Avx2 {
+        if level == InstructionSet::Avx2 {
             // SAFETY: `level` was found on this machine.
             unsafe { avx2_v6(&self.0, headers, best) };
             return;
@@ -113,14 +116,14 @@ impl Checked {
 }
 
 #[inline(always)]
-fn portable_v4(tables: &Tables, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
+fn portable_v4(tables: &SplitTables, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
     let mut stage = Stage::default();
     tables.stage_v4(headers, &mut stage);
     tables.aggregate(&stage, headers.len(), best);
 }
 
 #[inline(always)]
-fn portable_v6(tables: &Tables, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
+fn portable_v6(tables: &SplitTables, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
     let mut stage = Stage::default();
     tables.stage_v6(headers, &mut stage);
     tables.aggregate(&stage, headers.len(), best);
@@ -129,13 +132,13 @@ fn portable_v6(tables: &Tables, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
 /// The portable form, compiled for AVX2: its reads stay bounds-checked.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn avx2_v4(tables: &Tables, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
+fn avx2_v4(tables: &SplitTables, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
     portable_v4(tables, headers, best);
 }
 
 /// As [`avx2_v4`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn avx2_v6(tables: &Tables, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
+fn avx2_v6(tables: &SplitTables, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
     portable_v6(tables, headers, best);
 }

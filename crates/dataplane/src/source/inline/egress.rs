@@ -14,7 +14,7 @@ use crate::source::prepare::FrameReader;
 use crate::worker::Worker;
 use bartizan_base::{Decision, PortIndex, Timestamp, Verdict};
 use bartizan_packet::PacketView;
-use bartizan_ports::{Batch, Disposition, Port, Segmentation, Side};
+use bartizan_ports::{Batch, Disposition, PairSide, Port, Segmentation};
 use bartizan_stages::normaliser::{self, NormaliserCounters};
 use core::ops::RangeInclusive;
 
@@ -26,7 +26,7 @@ const HEADERS_LEAST: usize = 54;
 /// The egress of frames that came in by one side of a link.
 pub(super) struct Egress<'p> {
     /// The side that the frames came in by.
-    pub(super) side: Side,
+    pub(super) side: PairSide,
     /// The port across the link.
     pub(super) across: &'p mut dyn Port,
     /// The named ports, by their numbers.

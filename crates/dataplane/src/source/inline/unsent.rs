@@ -10,15 +10,15 @@
 
 use bartizan_base::{Generation, PacketDuration, PortIndex, Timestamp};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
-use bartizan_ports::{Batch, Disposition, InlinePair, SendRefusal, Side};
-use bartizan_stages::record::{Occasion, Recorder, Unsent};
+use bartizan_ports::{Batch, Disposition, InlinePair, PairSide, SendRefusal};
+use bartizan_stages::record::{EventContext, Recorder, Unsent};
 
 /// Least time between two records of one cause at one port.
 const INTERVAL: PacketDuration = PacketDuration::from_secs(1);
 
 /// Frames that one port refused for one cause and that are not recorded yet.
 #[derive(Default)]
-struct Slot {
+struct UnsentSlot {
     frames: u64,
     /// The first of them, and the time of its refusal.
     sample: Vec<u8>,
@@ -29,9 +29,9 @@ struct Slot {
 
 /// The port that a frame had to leave by.
 #[derive(Clone, Copy)]
-enum Out {
+enum EgressTarget {
     /// The port across from this side.
-    Across(Side),
+    Across(PairSide),
     /// The named port of this number.
     Exit(usize),
 }
@@ -47,7 +47,7 @@ fn note(slots: &mut Slots, refusal: SendRefusal, frame: &[u8], at: Timestamp) {
     slot.frames = slot.frames.saturating_add(1);
 }
 
-type Slots = [Slot; SendRefusal::ALL.len()];
+type Slots = [UnsentSlot; SendRefusal::ALL.len()];
 
 /// Refused frames of both ports of a link, and of named ports.
 #[derive(Default)]
@@ -63,7 +63,7 @@ pub(super) struct UnsentFrames {
 
 impl UnsentFrames {
     /// Notes the refused frames of a batch that came in by `side`.
-    pub(super) fn note_batch(&mut self, side: Side, batch: &Batch) {
+    pub(super) fn note_batch(&mut self, side: PairSide, batch: &Batch) {
         for index in batch.indices() {
             if let Some(Disposition::Refused(refusal)) = batch.disposition(index)
                 && let (Some(info), Some(bytes)) = (batch.info(index), batch.bytes(index))
@@ -74,9 +74,9 @@ impl UnsentFrames {
     }
 
     /// Notes a refused frame that came in by `side`.
-    pub(super) fn note(&mut self, side: Side, refusal: SendRefusal, frame: &[u8], at: Timestamp) {
+    pub(super) fn note(&mut self, side: PairSide, refusal: SendRefusal, frame: &[u8], at: Timestamp) {
         let [a, b] = &mut self.slots;
-        let slots = if side == Side::A { a } else { b };
+        let slots = if side == PairSide::A { a } else { b };
         note(slots, refusal, frame, at);
         self.pending = true;
     }
@@ -108,8 +108,8 @@ impl UnsentFrames {
     ) {
         let UnsentFrames { slots, exits, pending, decoder, output } = self;
         *pending = false;
-        let sides = Side::BOTH.into_iter().map(Out::Across).zip(slots);
-        let exits = (0..).map(Out::Exit).zip(exits);
+        let sides = PairSide::BOTH.into_iter().map(EgressTarget::Across).zip(slots);
+        let exits = (0..).map(EgressTarget::Exit).zip(exits);
         for (out, slots) in sides.chain(exits) {
             for (slot, refusal) in slots.iter_mut().zip(SendRefusal::ALL) {
                 if slot.frames == 0 {
@@ -123,10 +123,10 @@ impl UnsentFrames {
                 decoder.decode(LinkType::ETHERNET, &slot.sample, length, output);
                 if let Some(packet) = output.outer() {
                     let view = PacketView::new(&slot.sample, packet);
-                    let occasion = Occasion::of(&view, None, slot.at, generation);
+                    let occasion = EventContext::of(&view, None, slot.at, generation);
                     let port = match out {
-                        Out::Across(side) => pair.direction(side).1.name(),
-                        Out::Exit(number) => pair.exits().get(number).map_or("", |port| port.name()),
+                        EgressTarget::Across(side) => pair.direction(side).1.name(),
+                        EgressTarget::Exit(number) => pair.exits().get(number).map_or("", |port| port.name()),
                     };
                     let reason = refusal.reason();
                     let unsent = Unsent { port, cause: refusal.name(), reason, frames: slot.frames };
@@ -167,9 +167,9 @@ mod tests {
         // 3,000 frames in three seconds, and frames that are too long in the other direction.
         for n in 0..3000u64 {
             let now = Timestamp::from_nanos(n * 1_000_000);
-            unsent.note(Side::A, SendRefusal::RingFull, &frame, now);
+            unsent.note(PairSide::A, SendRefusal::RingFull, &frame, now);
             if n % 1000 == 0 {
-                unsent.note(Side::B, SendRefusal::TooLarge, &frame, now);
+                unsent.note(PairSide::B, SendRefusal::TooLarge, &frame, now);
             }
             assert!(unsent.is_pending());
             unsent.report(Some(now), &mut pair, Generation(1), &mut told);

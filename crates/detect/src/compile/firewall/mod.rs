@@ -15,8 +15,10 @@ mod policies;
 mod rules;
 mod tables;
 
-pub use crate::model::firewall::{Act, At, Cause, FirewallRule, Gate, PacketHook, Reach, Refusal};
+pub use crate::model::firewall::{
+    Act, At, FirewallDrop, FirewallDropCause, FirewallRule, Gate, PacketHook, Reach,
+};
 pub(crate) use policies::POLICY_SIDS;
 pub use policies::{Policies, is_enabled};
 pub(crate) use rules::{check_detection, check_firewall};
-pub use tables::{Firewall, Policy, States, Table};
+pub use tables::{Firewall, FirewallPolicy, States, Table};

@@ -9,8 +9,8 @@ use super::rules::{act_of, shown};
 use crate::model::firewall::{Act, PacketHook};
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
-use bartizan_base::{Direction, PerDirection, SettingError, Settings};
-use bartizan_rules::{ActionScope, RuleAction, ScopedAction};
+use bartizan_base::{Direction, PerDirection, SettingError, SettingsMap};
+use bartizan_rules::{ActionScope, ParsedRuleAction, ScopedAction};
 use std::collections::HashMap;
 
 /// Signature ids under which policies are reported: of packets, of states. Suricata's numbers.
@@ -20,13 +20,13 @@ pub(crate) const POLICY_SIDS: [u32; 2] = [2_201_000, 2_201_001];
 ///
 /// # Errors
 /// The value is neither yes nor no.
-pub fn is_enabled(settings: &Settings) -> Result<bool, SettingError> {
+pub fn is_enabled(settings: &SettingsMap) -> Result<bool, SettingError> {
     settings.bool("firewall.enabled", false)
 }
 
 /// A policy as the settings write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct FirewallPolicySpec {
     pub(crate) act: Act,
     pub(crate) pass: bool,
     pub(crate) alert: bool,
@@ -39,8 +39,8 @@ pub(crate) struct Written {
 /// The firewall's policies, which decide where no rule does.
 #[derive(Clone, Debug)]
 pub struct Policies {
-    packets: [Written; 3],
-    states: HashMap<ProtocolId, PerDirection<Vec<Written>>>,
+    packets: [FirewallPolicySpec; 3],
+    states: HashMap<ProtocolId, PerDirection<Vec<FirewallPolicySpec>>>,
     pub(crate) accepts_arp: bool,
 }
 
@@ -52,12 +52,12 @@ impl Policies {
     ///
     /// # Errors
     /// A policy cannot be understood, or has a scope that its hook lacks.
-    pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
+    pub fn from_settings(settings: &SettingsMap) -> Result<Self, SettingError> {
         use ActionScope::{Flow, Hook, Packet, Tx};
         let hooks = [
-            (PacketHook::PreFlow, "pre-flow", (RuleAction::Accept, Hook), &[Packet, Hook][..]),
-            (PacketHook::PreStream, "pre-stream", (RuleAction::Accept, Hook), &[Packet, Hook, Flow]),
-            (PacketHook::Filter, "filter", (RuleAction::Drop, Packet), &[Packet, Hook, Flow]),
+            (PacketHook::PreFlow, "pre-flow", (ParsedRuleAction::Accept, Hook), &[Packet, Hook][..]),
+            (PacketHook::PreStream, "pre-stream", (ParsedRuleAction::Accept, Hook), &[Packet, Hook, Flow]),
+            (PacketHook::Filter, "filter", (ParsedRuleAction::Drop, Packet), &[Packet, Hook, Flow]),
         ];
         let mut packets = Vec::new();
         for (hook, name, usual, scopes) in hooks {
@@ -71,7 +71,7 @@ impl Policies {
         let mut states = HashMap::new();
         for (id, spec) in protocols::all() {
             let name = spec.exact_name;
-            let mut both = PerDirection::<Vec<Written>>::default();
+            let mut both = PerDirection::<Vec<FirewallPolicySpec>>::default();
             for direction in Direction::BOTH {
                 for state in 0..=spec.complete[direction] {
                     let mut keys: Vec<String> = Vec::new();
@@ -85,7 +85,7 @@ impl Policies {
                     both[direction].push(read(
                         settings,
                         &keys,
-                        (RuleAction::Drop, Flow),
+                        (ParsedRuleAction::Drop, Flow),
                         &[Hook, Tx, Flow],
                         hook,
                     )?);
@@ -93,13 +93,13 @@ impl Policies {
             }
             states.insert(id, both);
         }
-        let packets: [Written; 3] =
+        let packets: [FirewallPolicySpec; 3] =
             packets.try_into().map_err(|_| settings.error("firewall.policies.packet", "", WANTED))?;
         let accepts_arp = settings.bool("firewall.policies.accept-arp", false)?;
         Ok(Policies { packets, states, accepts_arp })
     }
 
-    pub(crate) const fn of_packets(&self, hook: PacketHook) -> &Written {
+    pub(crate) const fn of_packets(&self, hook: PacketHook) -> &FirewallPolicySpec {
         let [flow, stream, filter] = &self.packets;
         match hook {
             PacketHook::PreFlow => flow,
@@ -108,7 +108,7 @@ impl Policies {
         }
     }
 
-    pub(crate) fn of_states(&self, protocol: ProtocolId, direction: Direction) -> &[Written] {
+    pub(crate) fn of_states(&self, protocol: ProtocolId, direction: Direction) -> &[FirewallPolicySpec] {
         self.states.get(&protocol).map_or(&[], |both| &both[direction])
     }
 
@@ -131,18 +131,18 @@ impl Policies {
 
 /// The first of the keys that the settings have.
 fn read(
-    settings: &Settings,
+    settings: &SettingsMap,
     keys: &[String],
-    usual: (RuleAction, ActionScope),
+    usual: (ParsedRuleAction, ActionScope),
     scopes: &[ActionScope],
     hook: Option<String>,
-) -> Result<Written, SettingError> {
+) -> Result<FirewallPolicySpec, SettingError> {
     let there =
         keys.iter().find(|key| settings.get(key).is_some() || settings.children(key).next().is_some());
     let Some(key) = there else {
         let first = ScopedAction { action: usual.0, scope: Some(usual.1) };
         let act = act_of(first);
-        return Ok(Written { act, pass: false, alert: false, text: first.to_string(), hook });
+        return Ok(FirewallPolicySpec { act, pass: false, alert: false, text: first.to_string(), hook });
     };
     let items: Vec<&str> = settings
         .children(key)
@@ -165,9 +165,9 @@ fn read(
     let rule = file.rules.first().ok_or_else(wrong)?;
     let first = ScopedAction { action: rule.action, scope: rule.scope };
     let fits = rule.scope.is_some_and(|scope| scopes.contains(&scope));
-    if !fits || rule.action == RuleAction::Config {
+    if !fits || rule.action == ParsedRuleAction::Config {
         return Err(wrong());
     }
     let (act, also) = super::rules::actions(first, &rule.also).map_err(|_| wrong())?;
-    Ok(Written { act, pass: also.pass, alert: also.alert, text: also.text, hook })
+    Ok(FirewallPolicySpec { act, pass: also.pass, alert: also.alert, text: also.text, hook })
 }

@@ -8,7 +8,7 @@ use crate::model::firewall::{Act, At, FirewallRule, PacketHook, Reach};
 use bartizan_applayer::protocol::{ProtocolSpec, Transport};
 use bartizan_applayer::protocols;
 use bartizan_base::Direction;
-use bartizan_rules::{ActionScope, Rule, RuleAction, RuleDirection, ScopedAction};
+use bartizan_rules::{ActionScope, ParsedRuleAction, Rule, RuleDirection, ScopedAction};
 
 /// Actions beside the first one.
 pub(super) struct Also {
@@ -23,7 +23,7 @@ pub(super) struct Also {
 /// # Errors
 /// The rule has something that only firewall rules may have.
 pub(crate) fn check_detection(rule: &Rule, firewall: bool) -> Result<(), KeywordError> {
-    if rule.action == RuleAction::Accept {
+    if rule.action == ParsedRuleAction::Accept {
         return Err(KeywordError::context("`accept` is an action of firewall rules only").help(
             "put the rule into a file of `firewall.rule-files`, or give it with --firewall-rules-exclusive",
         ));
@@ -34,7 +34,7 @@ pub(crate) fn check_detection(rule: &Rule, firewall: bool) -> Result<(), Keyword
     if rule.covers_earlier_hooks() {
         return Err(KeywordError::context("only firewall rules accept the hooks before their own (`<`)"));
     }
-    if firewall && rule.action == RuleAction::Config {
+    if firewall && rule.action == ParsedRuleAction::Config {
         return Err(KeywordError::context("in firewall mode `config` is an action of firewall rules only"));
     }
     Ok(())
@@ -45,7 +45,7 @@ pub(crate) fn check_detection(rule: &Rule, firewall: bool) -> Result<(), Keyword
 /// # Errors
 /// An action is not allowed there, or not together with the others.
 pub(super) fn actions(first: ScopedAction, also: &[ScopedAction]) -> Result<(Act, Also), KeywordError> {
-    if matches!(first.action, RuleAction::Alert | RuleAction::Pass) {
+    if matches!(first.action, ParsedRuleAction::Alert | ParsedRuleAction::Pass) {
         return Err(KeywordError::context(format!(
             "`{}` is no first action of a firewall rule",
             first.action.name()
@@ -59,9 +59,9 @@ pub(super) fn actions(first: ScopedAction, also: &[ScopedAction]) -> Result<(Act
     let (mut pass, mut alert) = (false, false);
     for more in also {
         match more.action {
-            RuleAction::Alert => alert = true,
-            RuleAction::Pass => {
-                if first.action != RuleAction::Accept {
+            ParsedRuleAction::Alert => alert = true,
+            ParsedRuleAction::Pass => {
+                if first.action != ParsedRuleAction::Accept {
                     return Err(KeywordError::context("`pass` goes with `accept` only"));
                 }
                 if more.scope.is_some_and(|own| own != scope) {
@@ -82,7 +82,7 @@ pub(super) fn actions(first: ScopedAction, also: &[ScopedAction]) -> Result<(Act
             }
         }
     }
-    let name = if first.action == RuleAction::Reject { "rejectsrc" } else { first.action.name() };
+    let name = if first.action == ParsedRuleAction::Reject { "rejectsrc" } else { first.action.name() };
     let mut text = format!("{name}:{}", scope.name());
     if pass {
         text.push_str(&format!(",pass:{}", scope.name()));
@@ -97,7 +97,7 @@ pub(super) fn actions(first: ScopedAction, also: &[ScopedAction]) -> Result<(Act
 pub(super) const fn act_of(action: ScopedAction) -> Act {
     let flow = matches!(action.scope, Some(ActionScope::Flow));
     let reject = match action.action {
-        RuleAction::Accept => {
+        ParsedRuleAction::Accept => {
             return Act::Accept(match action.scope {
                 Some(ActionScope::Flow) => Reach::Flow,
                 Some(ActionScope::Packet) => Reach::Packet,
@@ -105,11 +105,11 @@ pub(super) const fn act_of(action: ScopedAction) -> Act {
                 Some(ActionScope::Hook) | None => Reach::Hook,
             });
         }
-        RuleAction::Config | RuleAction::Alert | RuleAction::Pass => return Act::Nothing,
-        RuleAction::Drop => None,
-        RuleAction::Reject => Some(RejectSide::Source),
-        RuleAction::RejectDst => Some(RejectSide::Destination),
-        RuleAction::RejectBoth => Some(RejectSide::Both),
+        ParsedRuleAction::Config | ParsedRuleAction::Alert | ParsedRuleAction::Pass => return Act::Nothing,
+        ParsedRuleAction::Drop => None,
+        ParsedRuleAction::Reject => Some(RejectSide::Source),
+        ParsedRuleAction::RejectDst => Some(RejectSide::Destination),
+        ParsedRuleAction::RejectBoth => Some(RejectSide::Both),
     };
     Act::Refuse { flow, reject }
 }

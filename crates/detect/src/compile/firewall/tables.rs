@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The firewall's tables: the rules of each hook and state, and the policy where none decides.
 
-use super::policies::{POLICY_SIDS, Policies, Written};
+use super::policies::{FirewallPolicySpec, POLICY_SIDS, Policies};
 use crate::model::firewall::{Act, At, PacketHook};
 use crate::model::signature::Member;
 use bartizan_applayer::protocol::ProtocolId;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 /// The decision of a table where no rule decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct FirewallPolicy {
     /// The act that applies.
     pub act: Act,
     /// Detection skips packets that this policy accepts.
@@ -30,7 +30,7 @@ pub struct Table {
     /// IP protocols of the table's rules; empty: all.
     protocols: Vec<u8>,
     /// The policy where no rule decides.
-    pub policy: Policy,
+    pub policy: FirewallPolicy,
 }
 
 impl Table {
@@ -50,7 +50,7 @@ pub struct States {
     /// State and rule, by state, then in the order of evaluation.
     pub rules: Vec<(u8, u32)>,
     /// By state: the policy where no rule decides.
-    pub policies: Vec<Policy>,
+    pub policies: Vec<FirewallPolicy>,
 }
 
 /// All tables.
@@ -68,7 +68,7 @@ impl Firewall {
     /// Sorts rules into tables. `signatures`: all rules of the set; firewall rules have their part in
     /// [`crate::model::signature::Signature::firewall`].
     pub(crate) fn new(signatures: &[Member], policies: &Policies) -> Self {
-        let report = |policy: &Written, sid: u32| {
+        let report = |policy: &FirewallPolicySpec, sid: u32| {
             let named = |s: &Member| {
                 s.id.sid == sid
                     && s.firewall
@@ -76,7 +76,11 @@ impl Firewall {
                         .is_some_and(|f| (&f.policy, &f.hook) == (&policy.text, &policy.hook))
             };
             let at = policy.alert.then(|| signatures.iter().position(named)).flatten();
-            Policy { act: policy.act, pass: policy.pass, report: at.and_then(|at| u32::try_from(at).ok()) }
+            FirewallPolicy {
+                act: policy.act,
+                pass: policy.pass,
+                report: at.and_then(|at| u32::try_from(at).ok()),
+            }
         };
         let of_firewall = || {
             let own = |s: &Member| !POLICY_SIDS.contains(&s.id.sid) || s.id.gid != 1;

@@ -14,7 +14,7 @@ pub mod words;
 
 use crate::engine::header;
 use crate::model::signature::{Kind, Signature};
-use crate::ruleset::Seen;
+use crate::ruleset::VisibleRules;
 use bartizan_applayer::protocols;
 use bartizan_base::Direction;
 use bartizan_function::view::FlowView;
@@ -48,7 +48,7 @@ fn apps(signature: &Signature) -> Vec<&'static str> {
 /// The rules whose head packets of a flow can meet, whatever they carry: their number by direction and kind,
 /// and their sids when they are few.
 #[must_use]
-pub fn groups_of(seen: &Seen, flow: &FlowView<'_>) -> Value {
+pub fn groups_of(seen: &VisibleRules, flow: &FlowView<'_>) -> Value {
     let rules = &seen.rules;
     let visible = seen.visible.as_deref();
     let (mut total, mut to_server, mut to_client) = (0u64, 0u64, 0u64);

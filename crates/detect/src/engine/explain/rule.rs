@@ -40,7 +40,7 @@ pub struct RuleExplanation {
     /// Data on which the rule is evaluated.
     pub evaluated_on: Vec<String>,
     /// The head.
-    pub head: Head,
+    pub head: ExplainedHead,
     /// The prefilter that makes the rule a candidate.
     pub prefilter: Prefilter,
     /// Conditions of the rule, in the order of evaluation.
@@ -53,7 +53,7 @@ pub struct RuleExplanation {
 
 /// The head of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Head {
+pub struct ExplainedHead {
     /// Protocol as the rule writes it.
     pub protocol: String,
     /// IP protocols by number; empty for all.
@@ -168,7 +168,7 @@ fn cut(text: String) -> String {
     }
 }
 
-fn head(rules: &RuleSet, signature: &Member, rule: &Rule) -> Head {
+fn head(rules: &RuleSet, signature: &Member, rule: &Rule) -> ExplainedHead {
     let ends = rules.heads.get(TenantId::default(), signature.head).cloned().unwrap_or_default();
     let protocol = &signature.protocol;
     let any = || "any".to_owned();
@@ -178,7 +178,7 @@ fn head(rules: &RuleSet, signature: &Member, rule: &Rule) -> Head {
         (FlowNeeds::NOT_ESTABLISHED, "not_established"),
         (FlowNeeds::STATELESS, "stateless"),
     ];
-    Head {
+    ExplainedHead {
         protocol: rule.text(rule.protocol).to_owned(),
         ip_protocols: protocol.ip.clone(),
         ip_version: match protocol.family {

@@ -5,7 +5,7 @@
 //! A [`Traced`] wraps detection and, after each packet, evaluates the rule's conditions one by one, in the
 //! order of evaluation, on the data that detection saw. The prefilter takes no part: a rule whose fast
 //! pattern is missing fails at that very `content`. Conditions are evaluated after the packet's own matches,
-//! so flow variables are as later rules see them. A [`Session`] selects the packets that are traced and
+//! so flow variables are as later rules see them. A [`TraceSession`] selects the packets that are traced and
 //! receives the outcome; `bartizan explain rule` and `bartizan ctl trace` differ in their sessions only.
 //!
 //! Memory is bounded: a fixed number of attempts, those that got furthest, is kept; all are counted. Attempts
@@ -13,13 +13,13 @@
 
 use super::words;
 use crate::compile::builder::Origin;
-use crate::engine::evaluate::{Evaluation, Outcome, evaluate};
+use crate::engine::evaluate::{Evaluation, ProgramOutcome, evaluate};
 use crate::engine::header;
 use crate::engine::inspect::is_read;
 use crate::engine::txstate::FlowDetect;
 use crate::model::basis::{Basis, Packets};
-use crate::model::buffers::{BufferRef, PacketBytes, packet_buffer};
-use crate::model::condition::{Answer, Scene, shown_payload};
+use crate::model::buffers::{BufferRef, PacketBufferValue, packet_buffer};
+use crate::model::condition::{Answer, ConditionContext, shown_payload};
 use crate::model::content::{Item, Number, Program, VARIABLES_MAX};
 use crate::model::prefilter::check_directions;
 use crate::model::signature::{Absent, Member, ValueCheck};
@@ -49,7 +49,7 @@ const HEAD: [(&str, &str); 3] =
 
 /// A condition and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct TraceStep {
     /// Keyword or buffer.
     pub name: String,
     /// The condition in words.
@@ -77,7 +77,7 @@ pub struct Attempt {
     /// `packet`, `stream`, `http transaction 0`.
     pub on: String,
     /// Conditions up to the first that did not hold.
-    pub steps: Vec<Step>,
+    pub steps: Vec<TraceStep>,
     /// Number of conditions after the first that did not hold.
     pub not_asked: usize,
     /// All conditions held.
@@ -132,17 +132,17 @@ pub struct Trace {
 
 /// Accumulates attempts.
 #[derive(Debug)]
-pub struct Summary {
+pub struct AttemptSummary {
     trace: Trace,
     kept: usize,
     failed: BTreeMap<(usize, String, String), u64>,
 }
 
-impl Summary {
+impl AttemptSummary {
     /// Makes a summary that keeps `attempts` attempts, at most [`ATTEMPTS_MAX`].
     #[must_use]
     pub fn keeping(attempts: usize) -> Self {
-        Summary { trace: Trace::default(), kept: attempts.min(ATTEMPTS_MAX), failed: BTreeMap::new() }
+        AttemptSummary { trace: Trace::default(), kept: attempts.min(ATTEMPTS_MAX), failed: BTreeMap::new() }
     }
 
     /// Adds an attempt.
@@ -253,7 +253,7 @@ pub struct PacketTrace {
 }
 
 /// Selects the packets that are traced, and receives the outcome.
-pub trait Session: Send + Sync {
+pub trait TraceSession: Send + Sync {
     /// The rule to trace on the current packet, if any.
     fn rule(&self, context: &PacketContext<'_>) -> Option<AppliedRule<'_>>;
 
@@ -294,7 +294,7 @@ impl Tracer {
         self.outcome.alerts = own.count() as u64;
         let flow = slot_as::<FlowDetect>(context.slot);
         let packet = context.packet.filter(|_| !context.headers_only);
-        let scene = Scene {
+        let scene = ConditionContext {
             now: context.now,
             packet: context.packet,
             payload: shown_payload(packet, asked.prevention),
@@ -310,7 +310,7 @@ impl Tracer {
             tenant: context.notes.tenant,
             shared: &rules.shared,
         };
-        let mut run = Run {
+        let mut run = TraceEvaluation {
             rules,
             signature,
             scene,
@@ -329,17 +329,17 @@ impl Tracer {
 }
 
 /// One pass over the conditions.
-struct Run<'r, 'a> {
+struct TraceEvaluation<'r, 'a> {
     rules: &'r RuleSet,
     signature: &'r Member,
-    scene: Scene<'a>,
+    scene: ConditionContext<'a>,
     origins: &'r [Origin],
     tracer: &'r mut Tracer,
-    steps: Vec<Step>,
+    steps: Vec<TraceStep>,
     variables: [u64; VARIABLES_MAX],
 }
 
-impl Run<'_, '_> {
+impl TraceEvaluation<'_, '_> {
     /// Evaluates the rule on each transaction of the flow.
     fn transactions(&mut self, context: &PacketContext<'_>) {
         let Some(app) = context.app.as_ref().filter(|_| !context.again) else { return };
@@ -377,7 +377,7 @@ impl Run<'_, '_> {
         holds: bool,
         found: Option<String>,
     ) -> bool {
-        self.steps.push(Step { name: name.into(), text: text.into(), holds, offset: None, found });
+        self.steps.push(TraceStep { name: name.into(), text: text.into(), holds, offset: None, found });
         holds
     }
 
@@ -440,7 +440,7 @@ impl Run<'_, '_> {
         if holds {
             for value in &self.signature.values {
                 let bytes = match value.buffer {
-                    BufferRef::Payload => Some(PacketBytes::Bytes(data.unwrap_or(self.scene.payload))),
+                    BufferRef::Payload => Some(PacketBufferValue::Bytes(data.unwrap_or(self.scene.payload))),
                     BufferRef::Packet(buffer) => packet_buffer(buffer, &self.scene),
                     BufferRef::Tx(_) | BufferRef::Frame(_) => None,
                 };
@@ -542,7 +542,7 @@ impl Run<'_, '_> {
         let BufferRef::Tx(buffer) = value.buffer else {
             let bytes = match value.buffer {
                 BufferRef::Packet(buffer) => packet_buffer(buffer, &self.scene),
-                _ => Some(PacketBytes::Bytes(self.scene.payload)),
+                _ => Some(PacketBufferValue::Bytes(self.scene.payload)),
             };
             return match bytes {
                 Some(bytes) => self.value(value, &bytes, true) == Answer::Yes,
@@ -605,23 +605,29 @@ impl Run<'_, '_> {
             let items = check.program.items.get(..count).unwrap_or_default();
             let Some(item) = items.last() else { break };
             let outcome = self.outcome(items, &bytes, complete);
-            let holds = outcome == Outcome::Match;
+            let holds = outcome == ProgramOutcome::Match;
             let offset = if holds { self.offset(items, item, &bytes) } else { None };
             let found = match (holds, outcome, count) {
                 (true, _, 1) => Some(shown.clone()),
                 (true, ..) => None,
-                (false, Outcome::NotYet, _) => Some(format!("not yet known: {shown}")),
+                (false, ProgramOutcome::NotYet, _) => Some(format!("not yet known: {shown}")),
                 (false, ..) => Some(shown.clone()),
             };
-            self.steps.push(Step { name: name.to_owned(), text: words::item(item), holds, offset, found });
+            self.steps.push(TraceStep {
+                name: name.to_owned(),
+                text: words::item(item),
+                holds,
+                offset,
+                found,
+            });
             if !holds {
-                return if outcome == Outcome::NotYet { Answer::NotYet } else { Answer::No };
+                return if outcome == ProgramOutcome::NotYet { Answer::NotYet } else { Answer::No };
             }
         }
         Answer::Yes
     }
 
-    fn outcome(&mut self, items: &[Item], data: &[u8], complete: bool) -> Outcome {
+    fn outcome(&mut self, items: &[Item], data: &[u8], complete: bool) -> ProgramOutcome {
         let program = Program { items: items.to_vec() };
         let mut run = Evaluation {
             scene: self.scene,
@@ -652,7 +658,7 @@ impl Run<'_, '_> {
             let middle = low + (high - low).div_ceil(2);
             let at = Number::Constant(i64::try_from(middle).ok()?);
             probe.push(Item::DataAt { at, relative: true, negated: false });
-            let enough = self.outcome(&probe, data, true) == Outcome::Match;
+            let enough = self.outcome(&probe, data, true) == ProgramOutcome::Match;
             probe.pop();
             if enough { low = middle } else { high = middle - 1 }
         }
@@ -682,14 +688,14 @@ fn shown(data: &[u8]) -> String {
 /// Detection with a traced rule; see the module.
 pub struct Traced {
     inner: Arc<dyn Function>,
-    session: Arc<dyn Session>,
+    session: Arc<dyn TraceSession>,
     tracer: Mutex<Tracer>,
 }
 
 impl Traced {
     /// Wraps detection, for one worker.
     #[must_use]
-    pub fn new(inner: Arc<dyn Function>, session: Arc<dyn Session>) -> Self {
+    pub fn new(inner: Arc<dyn Function>, session: Arc<dyn TraceSession>) -> Self {
         let tracer = Tracer { kept: session.kept(), ..Tracer::default() };
         Traced { inner, session, tracer: Mutex::new(tracer) }
     }

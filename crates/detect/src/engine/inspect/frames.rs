@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rules on frames: evaluated once for each frame, when it is complete or enough of it is new.
 
-use super::Pass;
-use crate::engine::evaluate::Outcome;
+use super::InspectionRun;
+use crate::engine::evaluate::ProgramOutcome;
 use crate::model::buffers::BufferRef;
 use crate::model::content::VARIABLES_MAX;
 use crate::model::signature::{Signature, ValueCheck};
 use bartizan_applayer::frames::Frames;
-use bartizan_function::{AppView, Mark};
+use bartizan_function::{AppView, RecordMark};
 
-impl Pass<'_, '_> {
+impl InspectionRun<'_, '_> {
     /// Inspects the frames of the packet's direction that are complete or have enough new bytes.
     pub(super) fn frames(&mut self, app: &mut AppView<'_>) {
         let rules = self.rules;
@@ -36,7 +36,7 @@ impl Pass<'_, '_> {
                 if !self.header_holds(signature) || !self.frame_holds(signature, frames, *id) {
                     continue;
                 }
-                app.mark(Mark::FrameMatched { frame: *id, rule });
+                app.mark(RecordMark::FrameMatched { frame: *id, rule });
                 let before = self.worker.hits.len();
                 self.hit(rule, signature, tx, true);
                 if let Some(hit) = self.worker.hits.get_mut(before) {
@@ -44,7 +44,7 @@ impl Pass<'_, '_> {
                 }
             }
         }
-        app.mark(Mark::FramesSeen { at_once: self.prevention });
+        app.mark(RecordMark::FramesSeen { at_once: self.prevention });
     }
 
     /// Whether a rule's conditions on frames hold: on this frame, and on any other frame for other kinds that
@@ -66,8 +66,8 @@ impl Pass<'_, '_> {
             BufferRef::Payload => {
                 let payload = self.scene.payload;
                 let stream = self.stream;
-                stream.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
-                    || self.run(check, payload, true) == Outcome::Match
+                stream.is_some_and(|data| self.run(check, data, true) == ProgramOutcome::Match)
+                    || self.run(check, payload, true) == ProgramOutcome::Match
             }
             BufferRef::Packet(_) | BufferRef::Tx(_) => false,
         })
@@ -79,6 +79,6 @@ impl Pass<'_, '_> {
         let Some(frame) = frames.get(direction, id) else { return false };
         frames
             .chunks(direction, frame)
-            .any(|chunk| self.run(check, chunk.bytes, chunk.last) == Outcome::Match)
+            .any(|chunk| self.run(check, chunk.bytes, chunk.last) == ProgramOutcome::Match)
     }
 }

@@ -6,8 +6,10 @@
 //! left, once. So a rule that accepts the middle of a state does not accept the rest, and later data of the
 //! state is judged as well.
 
-use super::{Hit, Pass};
-use crate::compile::firewall::{Act, Cause, Firewall, Gate, PacketHook, Policy, Reach, Refusal};
+use super::{Hit, InspectionRun};
+use crate::compile::firewall::{
+    Act, Firewall, FirewallDrop, FirewallDropCause, FirewallPolicy, Gate, PacketHook, Reach,
+};
 use crate::engine::txstate::{GateState, RuleProgress, Side};
 use crate::model::condition::Answer;
 use crate::model::signature::Member;
@@ -24,7 +26,7 @@ struct Decided {
     rule: Option<u32>,
 }
 
-impl Pass<'_, '_> {
+impl InspectionRun<'_, '_> {
     /// Judges the packet itself.
     pub(super) fn gate_packet(&mut self, packet: &PacketView<'_>) -> Gate {
         let rules = self.rules;
@@ -66,10 +68,10 @@ impl Pass<'_, '_> {
             let decided = decided.unwrap_or_else(|| self.by_policy(&table.policy, None));
             let by_rule = decided.rule.is_some();
             let cause = match table.hook {
-                _ if !by_rule => Cause::PacketPolicy,
-                PacketHook::PreFlow => Cause::PreFlow,
-                PacketHook::PreStream => Cause::PreStream,
-                PacketHook::Filter => Cause::Rule,
+                _ if !by_rule => FirewallDropCause::PacketPolicy,
+                PacketHook::PreFlow => FirewallDropCause::PreFlow,
+                PacketHook::PreStream => FirewallDropCause::PreStream,
+                PacketHook::Filter => FirewallDropCause::Rule,
             };
             match self.carry(&decided, cause) {
                 Carried::On | Carried::Tx => {}
@@ -126,7 +128,8 @@ impl Pass<'_, '_> {
                     }
                 }
             };
-            let cause = if decided.rule.is_some() { Cause::Rule } else { Cause::AppPolicy };
+            let cause =
+                if decided.rule.is_some() { FirewallDropCause::Rule } else { FirewallDropCause::AppPolicy };
             let carried = self.carry(&decided, cause);
             self.flow.set_gate(id, direction, known);
             match carried {
@@ -201,7 +204,7 @@ impl Pass<'_, '_> {
     /// Applies a matching rule: its effects, its requests and its report. `None`: the rule decides nothing.
     fn gate_hit(&mut self, index: u32, signature: &Member, tx: Option<TxId>) -> Option<Decided> {
         let own = signature.firewall.as_deref()?;
-        let scene = crate::model::condition::Scene { state: None, ..self.scene };
+        let scene = crate::model::condition::ConditionContext { state: None, ..self.scene };
         self.take_captured(index, tx);
         for effect in &signature.effects {
             let state = self.has_flow.then_some(&mut self.flow.state);
@@ -218,7 +221,7 @@ impl Pass<'_, '_> {
     }
 
     /// Reports the policy of a table and returns its decision.
-    fn by_policy(&mut self, policy: &Policy, tx: Option<TxId>) -> Decided {
+    fn by_policy(&mut self, policy: &FirewallPolicy, tx: Option<TxId>) -> Decided {
         if let Some(index) = policy.report
             && let Some(signature) = self.rules.signatures.get(index as usize)
         {
@@ -248,7 +251,7 @@ impl Pass<'_, '_> {
     }
 
     /// Applies a decision to the flow and returns its consequence for the packet.
-    fn carry(&mut self, decided: &Decided, cause: Cause) -> Carried {
+    fn carry(&mut self, decided: &Decided, cause: FirewallDropCause) -> Carried {
         let id = decided.rule.and_then(|rule| self.rules.signatures.get(rule as usize)).map(|s| s.id);
         match decided.act {
             Act::Nothing => Carried::On,
@@ -270,9 +273,12 @@ impl Pass<'_, '_> {
                     }
                 }
             }
-            Act::Refuse { flow, reject } => {
-                Carried::Refused(Refusal { cause, flow: flow && self.worker.decides_flow, reject, rule: id })
-            }
+            Act::Refuse { flow, reject } => Carried::Refused(FirewallDrop {
+                cause,
+                flow: flow && self.worker.decides_flow,
+                reject,
+                rule: id,
+            }),
         }
     }
 }
@@ -301,5 +307,5 @@ enum Carried {
     /// The packet and all later packets of the flow are accepted.
     Flow,
     /// The packet is refused.
-    Refused(Refusal),
+    Refused(FirewallDrop),
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Inspects transactions: finds the rules worth evaluating, and evaluates their buffers and conditions.
 
-use super::{Pass, WHOLE};
+use super::{InspectionRun, WHOLE};
 use crate::engine::candidates::Candidates;
-use crate::engine::evaluate::Outcome;
+use crate::engine::evaluate::ProgramOutcome;
 use crate::engine::guards::Guards;
-use crate::engine::txstate::{RuleProgress, Side, Status};
+use crate::engine::txstate::{RuleProgress, RuleTxStatus, Side};
 use crate::model::buffers::{BufferRef, packet_buffer};
-use crate::model::condition::{Answer, Scene};
+use crate::model::condition::{Answer, ConditionContext};
 use crate::model::content::VARIABLES_MAX;
 use crate::model::firewall::Gate;
 use crate::model::prefilter::{TxRules, check_directions};
@@ -15,7 +15,7 @@ use crate::model::signature::{Absent, Member, Signature, TxCheck, ValueCheck};
 use bartizan_applayer::protocol::{BufferKind, BufferSpec, ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_base::{Direction, PerDirection};
-use bartizan_function::{AppView, Mark};
+use bartizan_function::{AppView, RecordMark};
 
 /// Whether a transaction's direction is complete or has ended, so that this inspection sees its end.
 fn is_over(tx: &dyn Transaction, spec: &ProtocolSpec, direction: Direction) -> bool {
@@ -36,7 +36,7 @@ pub(crate) fn is_read(
         || if spec.kind.grows() { progress > spec.state } else { progress >= spec.ready }
 }
 
-impl Pass<'_, '_> {
+impl InspectionRun<'_, '_> {
     /// The firewall accepts the packet as a whole: the transaction data that the packet brought counts as
     /// inspected, unless the firewall refused an earlier packet with transaction data. That data is judged
     /// when the refused packet comes again.
@@ -54,7 +54,8 @@ impl Pass<'_, '_> {
         self.judge_transactions(app, inspect, true);
     }
 
-    /// Inspects the transactions as [`Pass::transactions`] does; `gate`: the firewall judges them first.
+    /// Inspects the transactions as [`InspectionRun::transactions`] does; `gate`: the firewall judges them
+    /// first.
     fn judge_transactions(&mut self, app: &mut AppView<'_>, inspect: bool, gate: bool) {
         let layer = app.layer();
         let Some(protocol) = layer.protocol().protocol().or(layer.original()) else { return };
@@ -107,7 +108,7 @@ impl Pass<'_, '_> {
         }
         if self.flow.state.certificates != PerDirection::default() {
             let asked = core::mem::take(&mut self.flow.state.certificates);
-            app.mark(Mark::StoreCertificates(asked));
+            app.mark(RecordMark::StoreCertificates(asked));
         }
     }
 
@@ -273,14 +274,14 @@ impl Pass<'_, '_> {
         let Some(signature) = rules.signatures.get(index as usize) else { return };
         let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.direction) };
         let mut entry = self.flow.entry(id, index, side);
-        let again = entry.status == Status::Repeats && self.fresh;
-        if entry.status != Status::Pending && !again {
+        let again = entry.status == RuleTxStatus::Repeats && self.fresh;
+        if entry.status != RuleTxStatus::Pending && !again {
             return;
         }
         if !entry.begun && !self.header_holds(signature) {
             let over = !again && entry.held == 0 && self.is_over(signature, protocol, tx);
-            entry.status = if over { Status::Failed } else { entry.status };
-            if over || entry.status == Status::Pending && entry.held != 0 {
+            entry.status = if over { RuleTxStatus::Failed } else { entry.status };
+            if over || entry.status == RuleTxStatus::Pending && entry.held != 0 {
                 self.flow.set_entry(id, entry);
             }
             return;
@@ -303,13 +304,13 @@ impl Pass<'_, '_> {
             Answer::Yes => {
                 let stream = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
                 let repeats = late && !entry.late && side != Side::Both;
-                let status = if repeats { Status::Repeats } else { Status::Matched };
+                let status = if repeats { RuleTxStatus::Repeats } else { RuleTxStatus::Matched };
                 entry = RuleProgress { status, held: 0, begun: false, ..entry };
                 self.hit(index, signature, Some(id), stream);
             }
             // The stream does not contain the pattern this time.
             _ if again => return,
-            Answer::No => entry.status = Status::Failed,
+            Answer::No => entry.status = RuleTxStatus::Failed,
             Answer::NotYet => {
                 let shown = pattern == 0 || entry.held & pattern != 0;
                 entry.late |= late && shown;
@@ -401,7 +402,7 @@ impl Pass<'_, '_> {
             let answer = if !check.protocols.is_empty() && !check.protocols.contains(&protocol) {
                 Answer::No
             } else if check.directions[direction] {
-                let scene = Scene { state: Some(&self.flow.state), ..self.scene };
+                let scene = ConditionContext { state: Some(&self.flow.state), ..self.scene };
                 check.condition.matches(tx, direction, &scene)
             } else {
                 Answer::NotYet
@@ -426,9 +427,9 @@ impl Pass<'_, '_> {
     /// Runs a program on the part of a buffer that has come. A transform that needs the complete value of a
     /// growing buffer gives `NotYet` until the rest has come: the hash of a part does not predict the hash of
     /// the whole.
-    fn run_on_part(&mut self, check: &ValueCheck, data: &[u8], (all, grows): (bool, bool)) -> Outcome {
+    fn run_on_part(&mut self, check: &ValueCheck, data: &[u8], (all, grows): (bool, bool)) -> ProgramOutcome {
         let waits = grows && !all && check.transforms.iter().any(|transform| transform.needs_all());
-        if waits { Outcome::NotYet } else { self.run(check, data, all) }
+        if waits { ProgramOutcome::NotYet } else { self.run(check, data, all) }
     }
 
     fn value_on_tx(
@@ -445,19 +446,19 @@ impl Pass<'_, '_> {
             let holds = match check.buffer {
                 BufferRef::Packet(buffer) => {
                     let data = packet_buffer(buffer, &self.scene);
-                    data.is_some_and(|data| self.run(check, &data, true) == Outcome::Match)
+                    data.is_some_and(|data| self.run(check, &data, true) == ProgramOutcome::Match)
                 }
                 // Payload that goes into the stream is inspected as stream data, and positions count in that
                 // data. As in Suricata, negated contents do not hold without any data either.
                 _ => {
                     let own = !self.stored && !self.scene.payload.is_empty();
                     let data = self.stream.or(own.then_some(self.scene.payload));
-                    let holds = data.is_some_and(|data| self.run(check, data, true) == Outcome::Match);
+                    let holds = data.is_some_and(|data| self.run(check, data, true) == ProgramOutcome::Match);
                     // Once the session is encrypted, Suricata keeps no earlier bytes: negated contents are
                     // evaluated on the packet alone. Other contents may still begin before it.
                     let alone =
                         self.prevention && self.flow.is_veiled(direction) && !self.scene.payload.is_empty();
-                    holds || alone && self.run(check, self.scene.payload, true) == Outcome::Match
+                    holds || alone && self.run(check, self.scene.payload, true) == ProgramOutcome::Match
                 }
             };
             return if holds { Answer::Yes } else { Answer::NotYet };
@@ -495,12 +496,12 @@ impl Pass<'_, '_> {
             if let Some(view) = view {
                 let all = view.complete || complete;
                 match self.run_on_part(check, view.data, (all, spec.kind.grows())) {
-                    Outcome::Match => answer = Answer::Yes,
-                    Outcome::NotYet => answer = Answer::NotYet,
-                    Outcome::NoMatch if spec.kind.grows() && !all => {
+                    ProgramOutcome::Match => answer = Answer::Yes,
+                    ProgramOutcome::NotYet => answer = Answer::NotYet,
+                    ProgramOutcome::NoMatch if spec.kind.grows() && !all => {
                         answer = Answer::NotYet;
                     }
-                    Outcome::NoMatch => {}
+                    ProgramOutcome::NoMatch => {}
                 }
             }
             self.worker.buffer = scratch;

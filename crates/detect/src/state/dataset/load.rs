@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads files of sets: one value a line, with a reputation after a comma for `datarep`, or JSON.
 
-use super::{Dataset, DatasetError, Kind, SkippedEntries};
-use bartizan_applayer::content::base64::{self, Mode};
+use super::{Dataset, DatasetError, DatasetType, SkippedEntries};
+use bartizan_applayer::content::base64::{self, Base64Mode};
 use serde_json::Value;
 use std::path::Path;
 
@@ -146,9 +146,9 @@ fn line(set: &Dataset, text: &[u8], with_reputation: &mut Option<bool>) -> Resul
         Some(text) => text.parse().map_err(|_| "the reputation is no number from 0 to 65535")?,
         None => 0,
     };
-    let bytes = if set.kind == Kind::String {
+    let bytes = if set.kind == DatasetType::String {
         let mut decoded = Vec::new();
-        if !base64::decode(value.as_bytes(), Mode::Strict, &mut decoded) {
+        if !base64::decode(value.as_bytes(), Base64Mode::Strict, &mut decoded) {
             return Err("the string is not in base64");
         }
         decoded
@@ -166,16 +166,16 @@ fn line(set: &Dataset, text: &[u8], with_reputation: &mut Option<bool>) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Datasets, Request};
+    use super::super::{DatasetSpec, Datasets};
     use super::*;
-    use bartizan_base::Settings;
+    use bartizan_base::SettingsMap;
 
-    fn set(kind: Kind) -> std::sync::Arc<Dataset> {
-        let request = Request { name: "x".to_owned(), kind: Some(kind), ..Request::default() };
-        Datasets::default().get(&Settings::new(), &request).unwrap()
+    fn set(kind: DatasetType) -> std::sync::Arc<Dataset> {
+        let request = DatasetSpec { name: "x".to_owned(), kind: Some(kind), ..DatasetSpec::default() };
+        Datasets::default().get(&SettingsMap::new(), &request).unwrap()
     }
 
-    fn read(kind: Kind, text: &str, format: &Format) -> Result<std::sync::Arc<Dataset>, String> {
+    fn read(kind: DatasetType, text: &str, format: &Format) -> Result<std::sync::Arc<Dataset>, String> {
         read_some(kind, text, format).map(|(set, skipped)| {
             assert!(skipped.is_empty(), "{skipped:?}");
             set
@@ -184,7 +184,7 @@ mod tests {
 
     /// The set, and the lines that are left out of it.
     fn read_some(
-        kind: Kind,
+        kind: DatasetType,
         text: &str,
         format: &Format,
     ) -> Result<(std::sync::Arc<Dataset>, Vec<usize>), String> {
@@ -195,13 +195,13 @@ mod tests {
 
     #[test]
     fn values_by_line() {
-        let strings = read(Kind::String, "Z29vZ2xlLmNvbQ==\n\nYQ==\r\n", &Format::Lines).unwrap();
+        let strings = read(DatasetType::String, "Z29vZ2xlLmNvbQ==\n\nYQ==\r\n", &Format::Lines).unwrap();
         assert_eq!((strings.len(), strings.get(b"google.com"), strings.get(b"a")), (2, Some(0), Some(0)));
-        let rated = read(Kind::String, "YQ==, 201\nYg==,7", &Format::Lines).unwrap();
+        let rated = read(DatasetType::String, "YQ==, 201\nYg==,7", &Format::Lines).unwrap();
         assert_eq!((rated.get(b"a"), rated.get(b"b")), (Some(201), Some(7)));
-        let md5 = read(Kind::Md5, "0123456789abcdef0123456789abcdef,5\n", &Format::Lines).unwrap();
+        let md5 = read(DatasetType::Md5, "0123456789abcdef0123456789abcdef,5\n", &Format::Lines).unwrap();
         assert_eq!(md5.get(&[0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef].repeat(2)), Some(5));
-        let ip = read(Kind::Ip, "192.0.2.1\n2001:db8::1\n", &Format::Lines).unwrap();
+        let ip = read(DatasetType::Ip, "192.0.2.1\n2001:db8::1\n", &Format::Lines).unwrap();
         assert_eq!((ip.len(), ip.get(&[192, 0, 2, 1])), (2, Some(0)));
     }
 
@@ -210,15 +210,20 @@ mod tests {
         let digest = "0123456789abcdef0123456789abcdef";
         let sha256 = digest.repeat(2);
         for (kind, text, lines, values) in [
-            (Kind::String, "YQ==\n*\nYg==\nYQ\n".to_owned(), vec![2, 4], 2),
-            (Kind::String, "*\n\n".to_owned(), vec![1], 0),
-            (Kind::Md5, format!("0123\n{digest}\n{digest}00\nzz\n"), vec![1, 3, 4], 1),
-            (Kind::Sha256, format!("{digest}\n{sha256}\n"), vec![1], 1),
-            (Kind::Ipv4, "2001:db8::1\n192.0.2.1\n192.0.2.0/24\n192.0.2.300\n".to_owned(), vec![1, 3, 4], 1),
-            (Kind::Ip, "bad\n2001:db8::1\n2001:db8::/32\n192.0.2.1\n".to_owned(), vec![1, 3], 2),
-            (Kind::String, "YQ==,1\nYg==\nYw==,2\n".to_owned(), vec![2], 2),
-            (Kind::String, "Yg==\nYQ==,1\n".to_owned(), vec![2], 1),
-            (Kind::String, "YQ==,high\nYg==,65536\nYw==,65535\nZA==,-1".to_owned(), vec![1, 2, 4], 1),
+            (DatasetType::String, "YQ==\n*\nYg==\nYQ\n".to_owned(), vec![2, 4], 2),
+            (DatasetType::String, "*\n\n".to_owned(), vec![1], 0),
+            (DatasetType::Md5, format!("0123\n{digest}\n{digest}00\nzz\n"), vec![1, 3, 4], 1),
+            (DatasetType::Sha256, format!("{digest}\n{sha256}\n"), vec![1], 1),
+            (
+                DatasetType::Ipv4,
+                "2001:db8::1\n192.0.2.1\n192.0.2.0/24\n192.0.2.300\n".to_owned(),
+                vec![1, 3, 4],
+                1,
+            ),
+            (DatasetType::Ip, "bad\n2001:db8::1\n2001:db8::/32\n192.0.2.1\n".to_owned(), vec![1, 3], 2),
+            (DatasetType::String, "YQ==,1\nYg==\nYw==,2\n".to_owned(), vec![2], 2),
+            (DatasetType::String, "Yg==\nYQ==,1\n".to_owned(), vec![2], 1),
+            (DatasetType::String, "YQ==,high\nYg==,65536\nYw==,65535\nZA==,-1".to_owned(), vec![1, 2, 4], 1),
         ] {
             let (set, skipped) = read_some(kind, &text, &Format::Lines).unwrap();
             assert_eq!((skipped, set.len()), (lines, values), "{text}");
@@ -233,27 +238,27 @@ mod tests {
             remove: false,
         };
         let nested = r#"{"info": {"threat": [{"host": {"fqdn": "a.example"}, "x": 1}, {"other": 2}]}}"#;
-        let set = read(Kind::String, nested, &json("info.threat", "host.fqdn")).unwrap();
+        let set = read(DatasetType::String, nested, &json("info.threat", "host.fqdn")).unwrap();
         assert_eq!((set.len(), set.get(b"a.example")), (1, Some(0)));
         let context = |set: &Dataset| String::from_utf8(set.context(b"a.example").unwrap().to_vec()).unwrap();
         assert_eq!(context(&set), r#"{"host":{"fqdn":"a.example"},"x":1}"#);
         let stripped =
             Format::Json { path: "info.threat".to_owned(), value: "host.fqdn".to_owned(), remove: true };
-        assert_eq!(context(&read(Kind::String, nested, &stripped).unwrap()), r#"{"host":{},"x":1}"#);
+        assert_eq!(context(&read(DatasetType::String, nested, &stripped).unwrap()), r#"{"host":{},"x":1}"#);
         let flat = r#"[{"ip": "192.0.2.1"}, {"ip": "2001:db8::1"}]"#;
-        assert_eq!(read(Kind::Ip, flat, &json("", "ip")).unwrap().len(), 2);
+        assert_eq!(read(DatasetType::Ip, flat, &json("", "ip")).unwrap().len(), 2);
         let by_line = Format::JsonLines { value: "h".to_owned(), remove: false };
-        assert_eq!(read(Kind::String, "{\"h\":\"a\"}\n\n{\"h\":\"b\"}\n", &by_line).unwrap().len(), 2);
-        assert!(read(Kind::String, "{\"g\":\"a\"}", &by_line).is_err());
-        assert!(read(Kind::String, flat, &json("nowhere", "ip")).is_err());
-        assert!(read(Kind::String, "[{", &json("", "ip")).unwrap_err().contains("line 1"));
-        assert!(read(Kind::String, "[]", &json("", "ip")).unwrap().is_empty());
+        assert_eq!(read(DatasetType::String, "{\"h\":\"a\"}\n\n{\"h\":\"b\"}\n", &by_line).unwrap().len(), 2);
+        assert!(read(DatasetType::String, "{\"g\":\"a\"}", &by_line).is_err());
+        assert!(read(DatasetType::String, flat, &json("nowhere", "ip")).is_err());
+        assert!(read(DatasetType::String, "[{", &json("", "ip")).unwrap_err().contains("line 1"));
+        assert!(read(DatasetType::String, "[]", &json("", "ip")).unwrap().is_empty());
         // Objects that cannot be understood are left out.
         let some = "{\"h\":1}\n{\"h\":\"a\"}\n{\n{\"g\":\"b\"}\n{\"h\":\"c\"}\n";
-        let (set, skipped) = read_some(Kind::String, some, &by_line).unwrap();
+        let (set, skipped) = read_some(DatasetType::String, some, &by_line).unwrap();
         assert_eq!((set.len(), skipped), (2, vec![1, 3]));
         let some = r#"[{"ip": "192.0.2.1"}, {"ip": "bad"}, {"ip": 5}, {"x": 1}, {"ip": "2001:db8::1"}]"#;
-        let (set, skipped) = read_some(Kind::Ip, some, &json("", "ip")).unwrap();
+        let (set, skipped) = read_some(DatasetType::Ip, some, &json("", "ip")).unwrap();
         assert_eq!((set.len(), skipped.len()), (2, 2));
     }
 }

@@ -17,7 +17,7 @@ pub use reputation::{Reputation, ReputationError};
 pub use skipped::{ENTRIES_SHOWN, SkippedEntries, SkippedEntry};
 
 use bartizan_applayer::content::base64;
-use bartizan_base::{SettingError, Settings, parse_size};
+use bartizan_base::{SettingError, SettingsMap, parse_size};
 use bartizan_events::output::Rights;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ const COST_PER_VALUE: u64 = 64;
 
 /// The type of a set's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DatasetType {
     /// Any bytes.
     String,
     /// MD5 digests.
@@ -47,34 +47,34 @@ pub enum Kind {
     Ip,
 }
 
-impl Kind {
+impl DatasetType {
     /// The type by its name in rules and settings.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
-            "string" => Kind::String,
-            "md5" => Kind::Md5,
-            "sha256" => Kind::Sha256,
-            "ipv4" => Kind::Ipv4,
-            "ip" | "ipv6" => Kind::Ip,
+            "string" => DatasetType::String,
+            "md5" => DatasetType::Md5,
+            "sha256" => DatasetType::Sha256,
+            "ipv4" => DatasetType::Ipv4,
+            "ip" | "ipv6" => DatasetType::Ip,
             _ => return None,
         })
     }
 
     /// The key under which the set keeps bytes of a buffer; `None` for bytes that cannot have this type.
     #[must_use]
-    pub fn key(self, data: &[u8]) -> Option<Key<'_>> {
+    pub fn key(self, data: &[u8]) -> Option<DatasetKey<'_>> {
         match self {
-            Kind::String => (!data.is_empty()).then_some(Key::Bytes(data)),
-            Kind::Md5 => (data.len() == 16).then_some(Key::Bytes(data)),
-            Kind::Sha256 => (data.len() == 32).then_some(Key::Bytes(data)),
-            Kind::Ipv4 => (data.len() == 4).then_some(Key::Bytes(data)),
-            Kind::Ip => {
+            DatasetType::String => (!data.is_empty()).then_some(DatasetKey::Bytes(data)),
+            DatasetType::Md5 => (data.len() == 16).then_some(DatasetKey::Bytes(data)),
+            DatasetType::Sha256 => (data.len() == 32).then_some(DatasetKey::Bytes(data)),
+            DatasetType::Ipv4 => (data.len() == 4).then_some(DatasetKey::Bytes(data)),
+            DatasetType::Ip => {
                 let address = match data {
                     [a, b, c, d] => Ipv4Addr::new(*a, *b, *c, *d).to_ipv6_mapped(),
                     _ => Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?),
                 };
-                Some(Key::Address(address.octets()))
+                Some(DatasetKey::Address(address.octets()))
             }
         }
     }
@@ -85,16 +85,16 @@ impl Kind {
     /// The text is no such value; the error names the expected form.
     pub fn read(self, text: &str) -> Result<Vec<u8>, &'static str> {
         let wanted = match self {
-            Kind::String => "text in base64",
-            Kind::Md5 => "MD5 digest in hex",
-            Kind::Sha256 => "SHA-256 digest in hex",
-            Kind::Ipv4 => "IPv4 address",
-            Kind::Ip => "IP address",
+            DatasetType::String => "text in base64",
+            DatasetType::Md5 => "MD5 digest in hex",
+            DatasetType::Sha256 => "SHA-256 digest in hex",
+            DatasetType::Ipv4 => "IPv4 address",
+            DatasetType::Ip => "IP address",
         };
         let mut decoded = Vec::new();
         let bytes = match self {
-            Kind::String => {
-                let whole = base64::decode(text.as_bytes(), base64::Mode::Strict, &mut decoded);
+            DatasetType::String => {
+                let whole = base64::decode(text.as_bytes(), base64::Base64Mode::Strict, &mut decoded);
                 whole.then_some(decoded)
             }
             _ => self.parse(text),
@@ -105,10 +105,10 @@ impl Kind {
     /// Parses a value as files write it, except base64.
     fn parse(self, text: &str) -> Option<Vec<u8>> {
         match self {
-            Kind::String => Some(text.as_bytes().to_vec()),
-            Kind::Md5 | Kind::Sha256 => crate::encoding::hex::from_hex(text.as_bytes()),
-            Kind::Ipv4 => Some(text.parse::<Ipv4Addr>().ok()?.octets().to_vec()),
-            Kind::Ip => match text.parse::<IpAddr>().ok()? {
+            DatasetType::String => Some(text.as_bytes().to_vec()),
+            DatasetType::Md5 | DatasetType::Sha256 => crate::encoding::hex::from_hex(text.as_bytes()),
+            DatasetType::Ipv4 => Some(text.parse::<Ipv4Addr>().ok()?.octets().to_vec()),
+            DatasetType::Ip => match text.parse::<IpAddr>().ok()? {
                 IpAddr::V4(v4) => Some(v4.octets().to_vec()),
                 IpAddr::V6(v6) => Some(v6.octets().to_vec()),
             },
@@ -118,12 +118,12 @@ impl Kind {
     /// A value as files write it.
     fn print(self, value: &[u8]) -> String {
         match self {
-            Kind::String => bartizan_applayer::content::base64::encode(value),
-            Kind::Md5 | Kind::Sha256 => value.iter().map(|b| format!("{b:02x}")).collect(),
-            Kind::Ipv4 => {
+            DatasetType::String => bartizan_applayer::content::base64::encode(value),
+            DatasetType::Md5 | DatasetType::Sha256 => value.iter().map(|b| format!("{b:02x}")).collect(),
+            DatasetType::Ipv4 => {
                 <[u8; 4]>::try_from(value).map(|a| Ipv4Addr::from(a).to_string()).unwrap_or_default()
             }
-            Kind::Ip => {
+            DatasetType::Ip => {
                 let address =
                     <[u8; 16]>::try_from(value).map(Ipv6Addr::from).unwrap_or(Ipv6Addr::UNSPECIFIED);
                 address.to_canonical().to_string()
@@ -132,19 +132,19 @@ impl Kind {
     }
 }
 
-/// The key of a value; see [`Kind::key`].
-pub enum Key<'d> {
+/// The key of a value; see [`DatasetType::key`].
+pub enum DatasetKey<'d> {
     /// As in the buffer.
     Bytes(&'d [u8]),
     /// An address in its IPv6 form.
     Address([u8; 16]),
 }
 
-impl Key<'_> {
+impl DatasetKey<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
-            Key::Bytes(bytes) => bytes,
-            Key::Address(address) => address,
+            DatasetKey::Bytes(bytes) => bytes,
+            DatasetKey::Address(address) => address,
         }
     }
 }
@@ -212,7 +212,7 @@ struct Values {
 #[derive(Debug)]
 pub struct Dataset {
     name: String,
-    kind: Kind,
+    kind: DatasetType,
     memcap: u64,
     loaded_from: Option<PathBuf>,
     saved_to: Option<PathBuf>,
@@ -243,7 +243,7 @@ impl Dataset {
 
     /// Type of the values.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> DatasetType {
         self.kind
     }
 
@@ -358,11 +358,11 @@ impl Dataset {
 
 /// Properties of a set, as a rule or the settings name them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct DatasetSpec {
     /// Name of the set.
     pub name: String,
     /// Type of the values.
-    pub kind: Option<Kind>,
+    pub kind: Option<DatasetType>,
     /// File to read; it must exist unless it is also `save`.
     pub load: Option<PathBuf>,
     /// File to write when the program ends.
@@ -407,7 +407,7 @@ impl Datasets {
     /// # Errors
     /// The set has no type or differs from the existing one; its file cannot be read or understood, or is too
     /// large.
-    pub fn get(&self, settings: &Settings, request: &Request) -> Result<Arc<Dataset>, DatasetError> {
+    pub fn get(&self, settings: &SettingsMap, request: &DatasetSpec) -> Result<Arc<Dataset>, DatasetError> {
         let mut sets = match self.sets.lock() {
             Ok(sets) => sets,
             // Another thread panicked while it held the lock; the table itself is intact.
@@ -484,7 +484,7 @@ impl Datasets {
     }
 }
 
-fn agree(set: &Dataset, request: &Request) -> Result<(), DatasetError> {
+fn agree(set: &Dataset, request: &DatasetSpec) -> Result<(), DatasetError> {
     if request.kind.is_some_and(|kind| kind != set.kind) {
         return Err(DatasetError::OtherType(request.name.clone()));
     }
@@ -501,13 +501,13 @@ fn agree(set: &Dataset, request: &Request) -> Result<(), DatasetError> {
 }
 
 /// Completes a request by the settings of its set (`datasets.NAME.*`).
-fn with_settings(settings: &Settings, request: &Request) -> Result<Request, DatasetError> {
+fn with_settings(settings: &SettingsMap, request: &DatasetSpec) -> Result<DatasetSpec, DatasetError> {
     let mut merged = request.clone();
     let base = format!("datasets.{}", request.name);
     let wrong = |key: String, value: &str, expected| SettingError { key, value: value.to_owned(), expected };
     let of = |part: &str| settings.get(&format!("{base}.{part}"));
     if let (None, Some(name)) = (merged.kind, of("type")) {
-        let kind = Kind::from_name(name);
+        let kind = DatasetType::from_name(name);
         merged.kind =
             Some(kind.ok_or_else(|| wrong(format!("{base}.type"), name, "string, md5, sha256, ipv4 or ip"))?);
     }
@@ -530,7 +530,7 @@ fn with_settings(settings: &Settings, request: &Request) -> Result<Request, Data
 
 /// Makes a set. A file that the set is also saved to is the program's own state, not a list from an operator.
 fn make(
-    request: &Request,
+    request: &DatasetSpec,
     skipped: &mut SkippedEntries,
 ) -> Result<(Dataset, Option<ListFile>), DatasetError> {
     let mut read = None;
@@ -566,51 +566,52 @@ fn make(
 mod tests {
     use super::*;
 
-    fn request(name: &str, kind: Kind) -> Request {
-        Request { name: name.to_owned(), kind: Some(kind), ..Request::default() }
+    fn request(name: &str, kind: DatasetType) -> DatasetSpec {
+        DatasetSpec { name: name.to_owned(), kind: Some(kind), ..DatasetSpec::default() }
     }
 
     #[test]
     fn add_get_remove() {
         let sets = Datasets::default();
-        let set = sets.get(&Settings::new(), &request("seen", Kind::String)).unwrap();
+        let set = sets.get(&SettingsMap::new(), &request("seen", DatasetType::String)).unwrap();
         assert!(set.add(b"a") && !set.add(b"a") && !set.add(b""));
         assert_eq!((set.get(b"a"), set.get(b"b"), set.len(), set.bytes()), (Some(0), None, 1, 65));
         // The same name is the same set; another type is an error.
-        let again =
-            sets.get(&Settings::new(), &Request { kind: None, ..request("seen", Kind::String) }).unwrap();
+        let again = sets
+            .get(&SettingsMap::new(), &DatasetSpec { kind: None, ..request("seen", DatasetType::String) })
+            .unwrap();
         assert!(Arc::ptr_eq(&set, &again));
         assert!(matches!(
-            sets.get(&Settings::new(), &request("seen", Kind::Md5)),
+            sets.get(&SettingsMap::new(), &request("seen", DatasetType::Md5)),
             Err(DatasetError::OtherType(_))
         ));
         assert!(set.remove(b"a") && !set.remove(b"a") && set.is_empty());
         assert_eq!(set.bytes(), 0);
-        let untyped = Request { kind: None, ..request("other", Kind::String) };
-        assert!(matches!(sets.get(&Settings::new(), &untyped), Err(DatasetError::NoType(_))));
+        let untyped = DatasetSpec { kind: None, ..request("other", DatasetType::String) };
+        assert!(matches!(sets.get(&SettingsMap::new(), &untyped), Err(DatasetError::NoType(_))));
     }
 
     #[test]
     fn values_are_read_as_files_write_them_and_go_together() {
         for (kind, text, bytes) in [
-            (Kind::String, "YQ==", Some(&b"a"[..])),
-            (Kind::String, "a", None),
-            (Kind::String, "", None),
+            (DatasetType::String, "YQ==", Some(&b"a"[..])),
+            (DatasetType::String, "a", None),
+            (DatasetType::String, "", None),
             (
-                Kind::Md5,
+                DatasetType::Md5,
                 "00112233445566778899aabbccddeeff",
                 Some(b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff"),
             ),
-            (Kind::Md5, "0011", None),
-            (Kind::Ipv4, "10.0.0.1", Some(&[10, 0, 0, 1])),
-            (Kind::Ipv4, "2001:db8::1", None),
+            (DatasetType::Md5, "0011", None),
+            (DatasetType::Ipv4, "10.0.0.1", Some(&[10, 0, 0, 1])),
+            (DatasetType::Ipv4, "2001:db8::1", None),
         ] {
             assert_eq!(kind.read(text).ok().as_deref(), bytes, "{kind:?} {text}");
         }
-        assert_eq!(Kind::Sha256.read("x"), Err("SHA-256 digest in hex"));
+        assert_eq!(DatasetType::Sha256.read("x"), Err("SHA-256 digest in hex"));
         let sets = Datasets::default();
-        let set = sets.get(&Settings::new(), &request("seen", Kind::String)).unwrap();
-        assert!(set.add(b"a") && set.add(b"b") && set.kind() == Kind::String);
+        let set = sets.get(&SettingsMap::new(), &request("seen", DatasetType::String)).unwrap();
+        assert!(set.add(b"a") && set.add(b"b") && set.kind() == DatasetType::String);
         assert!(
             sets.named("seen").is_some_and(|other| Arc::ptr_eq(&set, &other)) && sets.named("x").is_none()
         );
@@ -622,8 +623,9 @@ mod tests {
     #[test]
     fn kinds() {
         let sets = Datasets::default();
-        let of = |name: &str, kind| sets.get(&Settings::new(), &request(name, kind)).unwrap();
-        let (md5, ipv4, ip) = (of("a", Kind::Md5), of("b", Kind::Ipv4), of("c", Kind::Ip));
+        let of = |name: &str, kind| sets.get(&SettingsMap::new(), &request(name, kind)).unwrap();
+        let (md5, ipv4, ip) =
+            (of("a", DatasetType::Md5), of("b", DatasetType::Ipv4), of("c", DatasetType::Ip));
         assert!(!md5.add(b"short") && md5.add(&[7; 16]));
         assert!(ipv4.add(&[192, 0, 2, 1]) && !ipv4.add(&[0; 16]));
         assert!(ip.add(&[192, 0, 2, 1]));
@@ -635,8 +637,9 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_counted() {
         let sets = Datasets::default();
-        let set =
-            sets.get(&Settings::new(), &Request { memcap: Some(140), ..request("s", Kind::String) }).unwrap();
+        let set = sets
+            .get(&SettingsMap::new(), &DatasetSpec { memcap: Some(140), ..request("s", DatasetType::String) })
+            .unwrap();
         assert!(set.add(b"one") && set.add(b"two") && !set.add(b"three"));
         assert_eq!((set.len(), set.refused()), (2, 1));
         assert!(set.remove(b"one") && set.add(b"six"));
@@ -644,14 +647,14 @@ mod tests {
 
     #[test]
     fn settings_describe_sets() {
-        let mut settings = Settings::new();
+        let mut settings = SettingsMap::new();
         settings.set("datasets.ua.type", "string");
         settings.set("datasets.ua.memcap", "1kb");
         let sets = Datasets::default();
-        let by_name = Request { name: "ua".to_owned(), ..Request::default() };
+        let by_name = DatasetSpec { name: "ua".to_owned(), ..DatasetSpec::default() };
         assert_eq!(sets.get(&settings, &by_name).unwrap().memcap, 1024);
         settings.set("datasets.bad.type", "text");
-        let bad = Request { name: "bad".to_owned(), ..Request::default() };
+        let bad = DatasetSpec { name: "bad".to_owned(), ..DatasetSpec::default() };
         assert!(matches!(sets.get(&settings, &bad), Err(DatasetError::Setting(_))));
     }
 
@@ -660,18 +663,18 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("bartizan-dataset-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         for (kind, values) in [
-            (Kind::String, [b"a value".as_slice(), b"\x00\xff"]),
-            (Kind::Md5, [&[1; 16], &[2; 16]]),
-            (Kind::Ip, [&[192, 0, 2, 1], &[0x20; 16]]),
+            (DatasetType::String, [b"a value".as_slice(), b"\x00\xff"]),
+            (DatasetType::Md5, [&[1; 16], &[2; 16]]),
+            (DatasetType::Ip, [&[192, 0, 2, 1], &[0x20; 16]]),
         ] {
             let path = folder.join(format!("{kind:?}"));
             let with_state =
-                Request { load: Some(path.clone()), save: Some(path.clone()), ..request("state", kind) };
+                DatasetSpec { load: Some(path.clone()), save: Some(path.clone()), ..request("state", kind) };
             let sets = Datasets::default();
-            let set = sets.get(&Settings::new(), &with_state).unwrap();
+            let set = sets.get(&SettingsMap::new(), &with_state).unwrap();
             assert!(values.iter().all(|value| set.add(value)));
             assert!(sets.save(&Rights::default()).is_empty());
-            let again = Datasets::default().get(&Settings::new(), &with_state).unwrap();
+            let again = Datasets::default().get(&SettingsMap::new(), &with_state).unwrap();
             assert!(values.iter().all(|value| again.get(value).is_some()), "{kind:?}");
             assert_eq!(again.len(), 2);
         }

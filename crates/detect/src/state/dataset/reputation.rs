@@ -7,7 +7,7 @@
 //! left out and reported.
 
 use super::{ListFile, SkippedEntries};
-use bartizan_base::Settings;
+use bartizan_base::SettingsMap;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -51,7 +51,7 @@ impl Reputation {
     /// # Errors
     /// The settings name no file, or a file cannot be read.
     pub fn load(
-        settings: &Settings,
+        settings: &SettingsMap,
         skipped: &mut SkippedEntries,
         lists: &mut Vec<ListFile>,
     ) -> Result<Self, ReputationError> {
@@ -254,7 +254,7 @@ mod tests {
             (reputation.len(), reputation.category("Bad"), reputation.category("None")),
             (2, Some(1), None)
         );
-        let none = Reputation::load(&Settings::new(), &mut skipped, &mut Vec::new());
+        let none = Reputation::load(&SettingsMap::new(), &mut skipped, &mut Vec::new());
         assert_eq!(none.unwrap_err(), ReputationError::NotConfigured);
     }
 

@@ -4,7 +4,7 @@
 use super::*;
 use crate::config::{Destination, FileDestination};
 use crate::sink::Sink;
-use crate::sink::tests::Folder;
+use crate::sink::tests::SinkTestFolder;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -19,13 +19,13 @@ const LONG: Patience =
     Patience { quiet: Duration::from_secs(20), absent: Duration::from_secs(20), until: None, stop: None };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum SinkTransport {
     Stream,
     Datagram,
     Pipe,
 }
 
-const WAYS: [Way; 3] = [Way::Stream, Way::Datagram, Way::Pipe];
+const WAYS: [SinkTransport; 3] = [SinkTransport::Stream, SinkTransport::Datagram, SinkTransport::Pipe];
 
 fn event(number: usize) -> Vec<u8> {
     let padding = "x".repeat(60);
@@ -34,42 +34,42 @@ fn event(number: usize) -> Vec<u8> {
 }
 
 /// The reader's end.
-enum Source {
+enum SinkEndpoint {
     Listener(UnixListener),
     Stream(UnixStream),
     Datagram(UnixDatagram),
     Pipe(std::fs::File),
 }
 
-impl Source {
-    fn open(way: Way, path: &Path) -> Self {
+impl SinkEndpoint {
+    fn open(way: SinkTransport, path: &Path) -> Self {
         match way {
-            Way::Stream => Source::Listener(UnixListener::bind(path).unwrap()),
-            Way::Datagram => {
+            SinkTransport::Stream => SinkEndpoint::Listener(UnixListener::bind(path).unwrap()),
+            SinkTransport::Datagram => {
                 let socket = UnixDatagram::bind(path).unwrap();
                 socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-                Source::Datagram(socket)
+                SinkEndpoint::Datagram(socket)
             }
-            Way::Pipe => {
+            SinkTransport::Pipe => {
                 assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
                 let mut options = std::fs::OpenOptions::new();
-                Source::Pipe(options.read(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap())
+                SinkEndpoint::Pipe(options.read(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap())
             }
         }
     }
 
     /// Reads the available bytes; `None`: there are none now, or the writer has closed.
     fn take(&mut self, into: &mut [u8]) -> Option<usize> {
-        if let Source::Listener(listener) = self {
+        if let SinkEndpoint::Listener(listener) = self {
             let stream = listener.accept().unwrap().0;
             stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-            *self = Source::Stream(stream);
+            *self = SinkEndpoint::Stream(stream);
         }
         let taken = match self {
-            Source::Stream(stream) => stream.read(into),
-            Source::Datagram(socket) => socket.recv(into),
-            Source::Pipe(pipe) => pipe.read(into),
-            Source::Listener(_) => unreachable!("it was accepted"),
+            SinkEndpoint::Stream(stream) => stream.read(into),
+            SinkEndpoint::Datagram(socket) => socket.recv(into),
+            SinkEndpoint::Pipe(pipe) => pipe.read(into),
+            SinkEndpoint::Listener(_) => unreachable!("it was accepted"),
         };
         match taken {
             Ok(some @ 1..) => Some(some),
@@ -83,18 +83,24 @@ impl Source {
 
 /// A reader in a thread: after `late` it reads pieces with a pause after each, `most` bytes until it is told
 /// to continue.
-struct Reader {
+struct SlowSinkReader {
     go_on: Sender<()>,
     thread: JoinHandle<Vec<u8>>,
 }
 
-impl Reader {
-    fn start(source: Source, late: Duration, pause: Duration, most: usize) -> Self {
-        Reader::of_pieces(source, late, pause, most, 1 << 16)
+impl SlowSinkReader {
+    fn start(source: SinkEndpoint, late: Duration, pause: Duration, most: usize) -> Self {
+        SlowSinkReader::of_pieces(source, late, pause, most, 1 << 16)
     }
 
     /// One that takes at most `piece` bytes at a time.
-    fn of_pieces(mut source: Source, late: Duration, pause: Duration, most: usize, piece: usize) -> Self {
+    fn of_pieces(
+        mut source: SinkEndpoint,
+        late: Duration,
+        pause: Duration,
+        most: usize,
+        piece: usize,
+    ) -> Self {
         let (go_on, told): (_, Receiver<()>) = channel();
         let thread = std::thread::spawn(move || {
             std::thread::sleep(late);
@@ -116,7 +122,7 @@ impl Reader {
                 }
             }
         });
-        Reader { go_on, thread }
+        SlowSinkReader { go_on, thread }
     }
 
     /// All lines that the reader got, the remaining ones included.
@@ -130,11 +136,11 @@ impl Reader {
     }
 }
 
-fn open(way: Way, path: &Path) -> Sink {
+fn open(way: SinkTransport, path: &Path) -> Sink {
     let destination = match way {
-        Way::Stream => Destination::UnixStream(path.to_owned()),
-        Way::Datagram => Destination::UnixDatagram(path.to_owned()),
-        Way::Pipe => Destination::File(FileDestination::new(path.to_str().unwrap())),
+        SinkTransport::Stream => Destination::UnixStream(path.to_owned()),
+        SinkTransport::Datagram => Destination::UnixDatagram(path.to_owned()),
+        SinkTransport::Pipe => Destination::File(FileDestination::new(path.to_str().unwrap())),
     };
     Sink::open(&destination, Path::new("/")).unwrap()
 }
@@ -163,15 +169,15 @@ fn told(lines: &[String]) -> (u64, u64) {
 fn a_slow_or_late_reader_gets_every_event() {
     for way in WAYS {
         for (late, pause) in [(400, 0), (0, 1)] {
-            let folder = Folder::new(&format!("slow-{way:?}-{late}"));
+            let folder = SinkTestFolder::new(&format!("slow-{way:?}-{late}"));
             let path = folder.0.join("eve");
-            let source = Source::open(way, &path);
+            let source = SinkEndpoint::open(way, &path);
             let mut sink = open(way, &path);
             sink.wait_for_reader(LONG);
             let (late, pause) = (Duration::from_millis(late), Duration::from_millis(pause));
             // Each datagram is a piece.
-            let pause = if way == Way::Datagram { pause / 100 } else { pause };
-            let reader = Reader::start(source, late, pause, usize::MAX);
+            let pause = if way == SinkTransport::Datagram { pause / 100 } else { pause };
+            let reader = SlowSinkReader::start(source, late, pause, usize::MAX);
             (0..EVENTS).for_each(|number| sink.write_event(&event(number)));
             let (counters, problems) = sink.close();
             assert_eq!((counters.written, counters.lost), (EVENTS as u64, 0), "{way:?}");
@@ -184,16 +190,16 @@ fn a_slow_or_late_reader_gets_every_event() {
 /// A reader that takes a few kilobytes within the bound goes on, whatever the system holds for it.
 #[test]
 fn a_reader_that_takes_little_but_goes_on_is_not_given_up() {
-    for way in [Way::Stream, Way::Pipe] {
-        let folder = Folder::new(&format!("little-{way:?}"));
+    for way in [SinkTransport::Stream, SinkTransport::Pipe] {
+        let folder = SinkTestFolder::new(&format!("little-{way:?}"));
         let path = folder.0.join("eve");
-        let source = Source::open(way, &path);
+        let source = SinkEndpoint::open(way, &path);
         let mut sink = open(way, &path);
         // Live, without patience: the system's queue is full before the end begins.
         let events = 3_500;
         (0..events).for_each(|number| sink.write_event(&event(number)));
         let pause = Duration::from_millis(40);
-        let reader = Reader::of_pieces(source, Duration::ZERO, pause, usize::MAX, 4_096);
+        let reader = SlowSinkReader::of_pieces(source, Duration::ZERO, pause, usize::MAX, 4_096);
         sink.wait_for_reader(Patience::of(10 * pause, Duration::from_secs(60)));
         let (counters, problems) = sink.close();
         assert_eq!((counters.written, counters.lost), (events as u64, 0), "{way:?} {problems:?}");
@@ -205,13 +211,13 @@ fn a_reader_that_takes_little_but_goes_on_is_not_given_up() {
 #[test]
 fn a_reader_that_stops_for_ever_is_given_up_and_each_loss_is_counted() {
     for way in WAYS {
-        let folder = Folder::new(&format!("stops-{way:?}"));
+        let folder = SinkTestFolder::new(&format!("stops-{way:?}"));
         let path = folder.0.join("eve");
-        let source = Source::open(way, &path);
+        let source = SinkEndpoint::open(way, &path);
         let mut sink = open(way, &path);
         let quiet = Duration::from_millis(300);
         sink.wait_for_reader(Patience::of(quiet, Duration::from_secs(60)));
-        let reader = Reader::start(source, Duration::ZERO, Duration::ZERO, 200_000);
+        let reader = SlowSinkReader::start(source, Duration::ZERO, Duration::ZERO, 200_000);
         let begun = Instant::now();
         (0..EVENTS).for_each(|number| sink.write_event(&event(number)));
         let (counters, problems) = sink.close();
@@ -226,17 +232,17 @@ fn a_reader_that_stops_for_ever_is_given_up_and_each_loss_is_counted() {
 #[test]
 fn a_reader_that_goes_on_is_waited_for_again_and_told_of_its_losses() {
     for way in WAYS {
-        let folder = Folder::new(&format!("again-{way:?}"));
+        let folder = SinkTestFolder::new(&format!("again-{way:?}"));
         let path = folder.0.join("eve");
-        let source = Source::open(way, &path);
+        let source = SinkEndpoint::open(way, &path);
         let mut sink = open(way, &path);
         sink.wait_for_reader(Patience::of(Duration::from_millis(500), Duration::from_secs(60)));
         (0..EVENTS).for_each(|number| sink.write_event(&event(number)));
         let lost = sink.counters().lost;
         assert!(lost > 0, "{way:?}");
         // The reader begins: data that the system and the output hold, then new data.
-        let pause = Duration::from_micros(if way == Way::Datagram { 10 } else { 1_000 });
-        let reader = Reader::start(source, Duration::ZERO, pause, usize::MAX);
+        let pause = Duration::from_micros(if way == SinkTransport::Datagram { 10 } else { 1_000 });
+        let reader = SlowSinkReader::start(source, Duration::ZERO, pause, usize::MAX);
         std::thread::sleep(Duration::from_millis(200));
         (0..EVENTS).for_each(|number| sink.write_event(&event(number)));
         let (counters, problems) = sink.close();
@@ -249,13 +255,13 @@ fn a_reader_that_goes_on_is_waited_for_again_and_told_of_its_losses() {
 #[test]
 fn the_end_is_bounded_whatever_a_reader_does() {
     for way in WAYS {
-        let folder = Folder::new(&format!("bounded-{way:?}"));
+        let folder = SinkTestFolder::new(&format!("bounded-{way:?}"));
         let path = folder.0.join("eve");
-        let source = Source::open(way, &path);
+        let source = SinkEndpoint::open(way, &path);
         let mut sink = open(way, &path);
         // The reader always takes something.
-        let pause = if way == Way::Datagram { 5 } else { 100 };
-        let reader = Reader::start(source, Duration::ZERO, Duration::from_millis(pause), usize::MAX);
+        let pause = if way == SinkTransport::Datagram { 5 } else { 100 };
+        let reader = SlowSinkReader::start(source, Duration::ZERO, Duration::from_millis(pause), usize::MAX);
         sink.wait_for_reader(Patience::of(Duration::from_secs(20), Duration::from_millis(400)));
         let begun = Instant::now();
         (0..EVENTS).for_each(|number| sink.write_event(&event(number)));
@@ -268,8 +274,8 @@ fn the_end_is_bounded_whatever_a_reader_does() {
 
 #[test]
 fn an_absent_reader_is_waited_for_and_then_given_up() {
-    for way in [Way::Stream, Way::Datagram] {
-        let folder = Folder::new(&format!("absent-{way:?}"));
+    for way in [SinkTransport::Stream, SinkTransport::Datagram] {
+        let folder = SinkTestFolder::new(&format!("absent-{way:?}"));
         let path = folder.0.join("eve");
         let mut sink = open(way, &path);
         assert!(sink.take_problem().is_some(), "it is told at the start");
@@ -277,7 +283,7 @@ fn an_absent_reader_is_waited_for_and_then_given_up() {
         let place = path.clone();
         let later = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(200));
-            Reader::start(Source::open(way, &place), Duration::ZERO, Duration::ZERO, usize::MAX)
+            SlowSinkReader::start(SinkEndpoint::open(way, &place), Duration::ZERO, Duration::ZERO, usize::MAX)
         });
         (0..5_000).for_each(|number| sink.write_event(&event(number)));
         let (counters, problems) = sink.close();
@@ -314,9 +320,9 @@ fn a_request_to_stop_shortens_the_wait() {
 #[test]
 fn without_patience_nothing_is_waited_for() {
     for way in WAYS {
-        let folder = Folder::new(&format!("live-{way:?}"));
+        let folder = SinkTestFolder::new(&format!("live-{way:?}"));
         let path = folder.0.join("eve");
-        let source = Source::open(way, &path);
+        let source = SinkEndpoint::open(way, &path);
         let mut sink = open(way, &path);
         let begun = Instant::now();
         (0..EVENTS).for_each(|number| sink.write_event(&event(number)));
@@ -330,7 +336,7 @@ fn without_patience_nothing_is_waited_for() {
 
 #[test]
 fn losses_on_the_way_are_told_before_the_next_event_and_at_the_end() {
-    let folder = Folder::new("missed");
+    let folder = SinkTestFolder::new("missed");
     let path = folder.0.join("eve.json");
     let mut sink =
         Sink::open(&Destination::File(FileDestination::new(path.to_str().unwrap())), &folder.0).unwrap();

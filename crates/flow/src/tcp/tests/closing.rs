@@ -8,7 +8,7 @@ use bartizan_testkit::random::Random;
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct ClosingSegment {
     seq: u32,
     ack: u32,
     fin: bool,
@@ -35,11 +35,11 @@ pub(super) struct Host {
 }
 
 impl Host {
-    fn segment(&self, seq: u32, len: u32, fin: bool) -> Sent {
-        Sent { seq, ack: self.got, fin, len, window: self.window, trimmed: false }
+    fn segment(&self, seq: u32, len: u32, fin: bool) -> ClosingSegment {
+        ClosingSegment { seq, ack: self.got, fin, len, window: self.window, trimmed: false }
     }
 
-    fn send(&mut self, len: u32, fin: bool) -> Sent {
+    fn send(&mut self, len: u32, fin: bool) -> ClosingSegment {
         let out = self.segment(self.nxt, len, fin);
         self.sent.push((self.nxt, len, fin));
         self.nxt += len + u32::from(fin);
@@ -47,7 +47,7 @@ impl Host {
         out
     }
 
-    fn take(&mut self, segment: Sent) {
+    fn take(&mut self, segment: ClosingSegment) {
         if segment.ack > self.una && segment.ack <= self.nxt {
             self.una = segment.ack;
         }
@@ -79,7 +79,7 @@ impl Host {
         choices
     }
 
-    fn act(&mut self, choice: u8) -> Sent {
+    fn act(&mut self, choice: u8) -> ClosingSegment {
         match choice {
             0 => {
                 self.data_left -= 1;
@@ -113,7 +113,7 @@ impl Host {
 
 /// The bounds of a random walk.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+struct ClosingBounds {
     data: u32,
     fin_has_data: bool,
     again: u32,
@@ -139,8 +139,8 @@ fn is_about_data(event: StreamEvent) -> bool {
 /// The possible next events: actions of a side, or deliveries of its segments, before and after the session.
 fn choices(
     hosts: &PerDirection<Host>,
-    before: &PerDirection<VecDeque<Sent>>,
-    after: &PerDirection<VecDeque<Sent>>,
+    before: &PerDirection<VecDeque<ClosingSegment>>,
+    after: &PerDirection<VecDeque<ClosingSegment>>,
     loses: bool,
     swaps: bool,
 ) -> Vec<(Direction, u8)> {
@@ -157,7 +157,7 @@ fn choices(
 }
 
 /// A host after its handshake.
-fn host(nxt: u32, got: u32, plan: Plan, dice: &mut Random) -> Host {
+fn host(nxt: u32, got: u32, plan: ClosingBounds, dice: &mut Random) -> Host {
     Host {
         una: nxt,
         nxt,
@@ -174,15 +174,15 @@ fn host(nxt: u32, got: u32, plan: Plan, dice: &mut Random) -> Host {
 }
 
 /// Lets two hosts close. Returns the trace of the packets, if one was refused or raised an event.
-fn walk(config: StreamConfig, plan: Plan, dice: &mut Random) -> Option<String> {
+fn walk(config: StreamConfig, plan: ClosingBounds, dice: &mut Random) -> Option<String> {
     let mut rig = Rig::open(config);
     rig.policy = plan.policy;
     // Strictly, data a few bytes beside the beginning waits for the server's acknowledgement.
     rig.put(ToClient, A, 501, 101, b"");
     let mut hosts = PerDirection::new(host(101, 501, plan, dice), host(501, 101, plan, dice));
     // Before and after the session has seen it.
-    let mut before: PerDirection<VecDeque<Sent>> = PerDirection::default();
-    let mut after: PerDirection<VecDeque<Sent>> = PerDirection::default();
+    let mut before: PerDirection<VecDeque<ClosingSegment>> = PerDirection::default();
+    let mut after: PerDirection<VecDeque<ClosingSegment>> = PerDirection::default();
     let (mut losses, mut made_up) = (plan.losses, plan.made_up);
     let mut trace = String::new();
     loop {
@@ -231,7 +231,7 @@ fn walk(config: StreamConfig, plan: Plan, dice: &mut Random) -> Option<String> {
                 if let Advice::Trim(front) = out.advice {
                     let left = sent.len - front;
                     let seq = if left > 0 || sent.fin { sent.seq + front } else { sent.seq };
-                    sent = Sent { seq, len: left, trimmed: true, ..sent };
+                    sent = ClosingSegment { seq, len: left, trimmed: true, ..sent };
                 }
                 after[side].push_back(sent);
             }
@@ -277,7 +277,7 @@ fn whatever_honest_hosts_send_while_they_close_passes() {
     let mut dice = Random::new(1);
     for config in modes() {
         for round in 0..10_000u32 {
-            let plan = Plan {
+            let plan = ClosingBounds {
                 data: round % 3,
                 fin_has_data: round % 2 == 0,
                 again: round / 3 % 3,
@@ -298,7 +298,7 @@ fn made_up_segments_neither_end_nor_hold_up_what_is_under_way() {
     let mut dice = Random::new(2);
     let config = StreamConfig { strict: true, ..inline() };
     for round in 0..20_000u32 {
-        let plan = Plan {
+        let plan = ClosingBounds {
             data: round % 3,
             fin_has_data: round % 2 == 0,
             again: round / 3 % 3,

@@ -3,7 +3,7 @@
 //! receiver's application reads bytes that were inspected at the same offsets, of one beginning; and
 //! connections of conforming hosts pass completely.
 
-use super::host::{ACK, At, FIN, Host, RST, SYN, Seg};
+use super::host::{ACK, FIN, Host, ModelHostState, RST, SYN, Seg};
 use super::*;
 use crate::stream::RawChunk;
 use bartizan_testkit::random::Random;
@@ -15,7 +15,7 @@ fn letters(random: &mut Random, most: usize) -> Vec<u8> {
 }
 
 /// The engine configured as in prevention, with the flow of one tuple, and the bytes that its readers saw.
-struct Engine {
+struct PreventionRig {
     rig: Rig,
     shown: PerDirection<Vec<u8>>,
     /// Whether the readers missed bytes.
@@ -36,9 +36,9 @@ fn strict(one_sided: bool) -> StreamConfig {
     }
 }
 
-impl Engine {
+impl PreventionRig {
     fn new(one_sided: bool) -> Self {
-        Engine {
+        PreventionRig {
             rig: Rig::new(strict(one_sided)),
             shown: PerDirection::default(),
             apart: PerDirection::default(),
@@ -50,7 +50,7 @@ impl Engine {
     }
 
     /// Handles a segment; returns the segment that leaves.
-    fn pass(&mut self, direction: Direction, seg: &Seg, fail: &dyn Fn(&Engine, &str)) -> Option<Seg> {
+    fn pass(&mut self, direction: Direction, seg: &Seg, fail: &dyn Fn(&PreventionRig, &str)) -> Option<Seg> {
         let way = if direction == ToServer { '>' } else { '<' };
         let text = String::from_utf8_lossy(&seg.data).into_owned();
         let Seg { flags, seq, ack, dies, .. } = seg;
@@ -66,7 +66,7 @@ impl Engine {
         left.filter(|left| !left.dies)
     }
 
-    fn judge(&mut self, direction: Direction, seg: &Seg, fail: &dyn Fn(&Engine, &str)) -> Option<Seg> {
+    fn judge(&mut self, direction: Direction, seg: &Seg, fail: &dyn Fn(&PreventionRig, &str)) -> Option<Seg> {
         if self.refused {
             return None;
         }
@@ -140,7 +140,7 @@ impl Engine {
     }
 
     /// Runs the readers. Each sees one stream, from one beginning, in order.
-    fn read(&mut self, direction: Direction, own: &[u8], fail: &dyn Fn(&Engine, &str)) {
+    fn read(&mut self, direction: Direction, own: &[u8], fail: &dyn Fn(&PreventionRig, &str)) {
         for which in Direction::BOTH {
             let packet = if which == direction { own } else { &[] };
             loop {
@@ -177,7 +177,7 @@ impl Engine {
     }
 
     /// Checks that the bytes read by the destination host of `direction` were inspected.
-    fn compare(&self, direction: Direction, read: &[u8], fail: &dyn Fn(&Engine, &str)) {
+    fn compare(&self, direction: Direction, read: &[u8], fail: &dyn Fn(&PreventionRig, &str)) {
         let direction = if self.flipped { direction.flip() } else { direction };
         if !self.shown[direction].starts_with(read) {
             let (read, shown) =
@@ -259,8 +259,8 @@ impl Liar {
     }
 }
 
-fn failing(seed: u64) -> impl Fn(&Engine, &str) {
-    move |engine: &Engine, what: &str| {
+fn failing(seed: u64) -> impl Fn(&PreventionRig, &str) {
+    move |engine: &PreventionRig, what: &str| {
         panic!("seed {seed}: {what}, {:?}\n{}", engine.rig.session.state(), engine.log.join("\n"))
     }
 }
@@ -273,14 +273,14 @@ fn lie_to(seed: u64, server: bool) -> usize {
     let own = [random.draw() as u32, random.draw() as u32, 0x7fff_fff0];
     let iss = random.draw() as u32;
     let (cookies, fast, stamps) = (server && random.percent(30), random.percent(30), random.percent(40));
-    let mut host = if server { Host::new(At::Listen, iss, b"") } else { Host::client(iss, b"") };
+    let mut host = if server { Host::new(ModelHostState::Listen, iss, b"") } else { Host::client(iss, b"") };
     (host.cookies, host.fast, host.stamps) = (cookies, fast, stamps);
     host.checks_echo = random.percent(50);
     host.takes = random.below(30);
-    let mut engine = Engine::new(false);
+    let mut engine = PreventionRig::new(false);
     let mut liar =
         Liar { random, own: own.to_vec(), other: vec![iss, 77], heard: None, cookie: None, stamps };
-    let tell = |engine: &mut Engine, host: &mut Host, liar: &mut Liar, seg: &Seg| {
+    let tell = |engine: &mut PreventionRig, host: &mut Host, liar: &mut Liar, seg: &Seg| {
         let mut answers = Vec::new();
         if let Some(left) = engine.pass(direction, seg, &fail) {
             let had = host.taken;
@@ -326,7 +326,7 @@ fn lie_to(seed: u64, server: bool) -> usize {
     }
     let truth = b"the true bytes of the connection, that the application is to read";
     for _ in 0..40 {
-        if cookies && host.at == At::Established && liar.random.percent(8) {
+        if cookies && host.at == ModelHostState::Established && liar.random.percent(8) {
             let fin = host.close();
             if engine.pass(ToClient, &fin, &fail).is_some() && liar.random.percent(70) {
                 // Half of the servers get it late.
@@ -340,10 +340,11 @@ fn lie_to(seed: u64, server: bool) -> usize {
         } else {
             // The attacker uses the last answer, or its knowledge of the host.
             let begin = host.irs.wrapping_add(1);
-            let begin = if cookies && host.at != At::Established { mine.wrapping_add(1) } else { begin };
+            let begin =
+                if cookies && host.at != ModelHostState::Established { mine.wrapping_add(1) } else { begin };
             let ack = liar.heard.as_ref().map_or(host.snd_nxt, |heard| heard.seq.wrapping_add(1));
-            let ack = liar.cookie.filter(|_| host.at == At::Listen).unwrap_or(ack);
-            let ack = if host.at == At::Established { host.snd_nxt } else { ack };
+            let ack = liar.cookie.filter(|_| host.at == ModelHostState::Listen).unwrap_or(ack);
+            let ack = if host.at == ModelHostState::Established { host.snd_nxt } else { ack };
             if liar.random.percent(20) {
                 Seg { ts: stamps.then_some((1100, 0)), ..Seg::new(ACK, begin, ack, b"") }
             } else {
@@ -392,7 +393,7 @@ fn disturb(random: &mut Random, percent: usize, segments: Vec<Seg>) -> Vec<Seg> 
 /// Lets two hosts talk through the engine until both are done. Returns the bytes that each has read, if they
 /// are not.
 fn talk(
-    engine: &mut Engine,
+    engine: &mut PreventionRig,
     client: &mut Host,
     server: &mut Host,
     random: &mut Random,
@@ -436,9 +437,9 @@ fn connections_of_honest_hosts_pass_whole() {
     for seed in 0..600u64 {
         let mut random = Random::new(seed);
         let bad = [0, 0, 5, 20][random.below(4)];
-        let mut engine = Engine::new(random.percent(50));
+        let mut engine = PreventionRig::new(random.percent(50));
         let (question, answer) = (letters(&mut random, 200), letters(&mut random, 200));
-        let mut server = Host::new(At::Listen, random.draw() as u32, &answer);
+        let mut server = Host::new(ModelHostState::Listen, random.draw() as u32, &answer);
         // A host that keeps nothing but a cookie cannot tolerate the loss of the handshake's ACK.
         (server.stamps, server.cookies) = (random.percent(50), bad == 0 && random.percent(50));
         for _ in 0..2 {
@@ -454,7 +455,7 @@ fn connections_of_honest_hosts_pass_whole() {
                 failing(seed)(&engine, "refused something of a clean connection");
             }
             let cookies = server.cookies;
-            server = Host::new(At::Listen, random.draw() as u32, &answer);
+            server = Host::new(ModelHostState::Listen, random.draw() as u32, &answer);
             (server.stamps, server.cookies) = (random.percent(50), cookies);
         }
     }
@@ -466,8 +467,8 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
         let mut random = Random::new(seed);
         let fail = failing(seed);
         let (question, answer) = (letters(&mut random, 60), letters(&mut random, 60));
-        let mut engine = Engine::new(random.percent(50));
-        let mut server = Host::new(At::Listen, random.draw() as u32, &answer);
+        let mut engine = PreventionRig::new(random.percent(50));
+        let mut server = Host::new(ModelHostState::Listen, random.draw() as u32, &answer);
         let mut client = Host::client(random.draw() as u32, b"first");
         let stamps = [random.percent(50), random.percent(50)];
         (server.stamps, client.stamps) = (stamps[0], stamps[1]);
@@ -486,10 +487,10 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
                 }
             }
         }
-        assert_eq!(server.at, At::Established);
+        assert_eq!(server.at, ModelHostState::Established);
         if random.percent(50) {
             // The engine has lost the session, too.
-            engine = Engine::new(random.percent(50));
+            engine = PreventionRig::new(random.percent(50));
         }
         // The server's process still exists, or accepts the next connection after the RST.
         let mut client = Host::client(random.draw() as u32, &question);
@@ -508,16 +509,16 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
                     }
                 }
             }
-            if server.at == At::Closed {
+            if server.at == ModelHostState::Closed {
                 reset = true;
-                server = Host::new(At::Listen, random.draw() as u32, &answer);
+                server = Host::new(ModelHostState::Listen, random.draw() as u32, &answer);
                 server.stamps = stamps[0];
             }
-            if client.at == At::Established {
+            if client.at == ModelHostState::Established {
                 break;
             }
         }
-        if !reset || client.at != At::Established {
+        if !reset || client.at != ModelHostState::Established {
             fail(&engine, "the client does not get its new connection");
         }
         talk(&mut engine, &mut client, &mut server, &mut random, 0, seed);
@@ -530,7 +531,7 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
 fn a_syn_behind_a_reset_brings_the_bytes_that_were_inspected() {
     let fail = failing(0);
     for (fast, len) in [(true, 8), (false, 8), (true, 3), (true, 12)] {
-        let mut engine = Engine::new(false);
+        let mut engine = PreventionRig::new(false);
         let syn = |data: &[u8]| Seg { fast_open: fast, ..Seg::new(SYN, 100, 0, data) };
         engine.pass(ToServer, &syn(b"inspects"), &fail).expect("the first SYN");
         engine.pass(ToClient, &Seg::new(SYN | ACK, 500, 109, b""), &fail).expect("its answer");

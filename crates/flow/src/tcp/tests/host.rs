@@ -49,7 +49,7 @@ fn before(a: u32, b: u32) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum ModelHostState {
     Listen,
     SynSent,
     SynRecv,
@@ -60,7 +60,7 @@ pub(super) enum At {
 /// A model host with one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Host {
-    pub(super) at: At,
+    pub(super) at: ModelHostState,
     /// Answers SYNs with cookies and keeps no state, even of a connection that is over.
     pub(super) cookies: bool,
     /// The secret of its cookies.
@@ -97,7 +97,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(at: At, iss: u32, out: &[u8]) -> Self {
+    pub(super) fn new(at: ModelHostState, iss: u32, out: &[u8]) -> Self {
         Host {
             at,
             cookies: false,
@@ -127,7 +127,7 @@ impl Host {
 
     /// A client before it opens a connection.
     pub(super) fn client(iss: u32, out: &[u8]) -> Self {
-        Host { snd_nxt: iss.wrapping_add(1), ..Host::new(At::SynSent, iss, out) }
+        Host { snd_nxt: iss.wrapping_add(1), ..Host::new(ModelHostState::SynSent, iss, out) }
     }
 
     fn make(&self, flags: u8, seq: u32, data: &[u8]) -> Seg {
@@ -169,12 +169,12 @@ impl Host {
     /// Handles a segment; returns the answers.
     pub(super) fn take(&mut self, s: &Seg) -> Vec<Seg> {
         match self.at {
-            At::Closed if s.has(RST) => Vec::new(),
-            At::Closed => Self::reset(s),
-            At::Listen => self.listen(s),
-            At::SynSent => self.syn_sent(s),
-            At::SynRecv => self.syn_recv(s),
-            At::Established => self.established(s),
+            ModelHostState::Closed if s.has(RST) => Vec::new(),
+            ModelHostState::Closed => Self::reset(s),
+            ModelHostState::Listen => self.listen(s),
+            ModelHostState::SynSent => self.syn_sent(s),
+            ModelHostState::SynRecv => self.syn_recv(s),
+            ModelHostState::Established => self.established(s),
         }
     }
 
@@ -206,7 +206,7 @@ impl Host {
             if self.cookies && !s.has(SYN) && index < 4 {
                 self.begin(&Seg { seq: s.seq.wrapping_sub(1), ..s.clone() });
                 (self.iss, self.snd_una, self.snd_nxt) = (s.ack.wrapping_sub(1), s.ack, s.ack);
-                self.at = At::Established;
+                self.at = ModelHostState::Established;
                 return self.established(s);
             }
             return Self::reset(s);
@@ -221,7 +221,7 @@ impl Host {
         self.begin(s);
         self.iss = self.iss.wrapping_add(64_000);
         (self.snd_una, self.snd_nxt) = (self.iss, self.iss.wrapping_add(1 + self.eager() as u32));
-        self.at = At::SynRecv;
+        self.at = ModelHostState::SynRecv;
         if self.fast && !s.data.is_empty() {
             self.put(s.seq.wrapping_add(1), &s.data);
         }
@@ -234,7 +234,7 @@ impl Host {
         }
         if s.has(RST) {
             if s.has(ACK) {
-                self.at = At::Closed;
+                self.at = ModelHostState::Closed;
             }
             return Vec::new();
         }
@@ -248,10 +248,10 @@ impl Host {
         }
         self.begin(s);
         if !s.has(ACK) {
-            self.at = At::SynRecv;
+            self.at = ModelHostState::SynRecv;
             return vec![self.syn_ack()];
         }
-        (self.at, self.snd_una) = (At::Established, s.ack);
+        (self.at, self.snd_una) = (ModelHostState::Established, s.ack);
         if self.fast {
             self.put(s.seq.wrapping_add(1), &s.data[..s.data.len().min(self.takes)]);
         }
@@ -267,7 +267,7 @@ impl Host {
             return if s.has(RST) { Vec::new() } else { self.acknowledge() };
         }
         if s.has(RST) || s.has(SYN) && s.seq != self.irs {
-            self.at = At::Listen;
+            self.at = ModelHostState::Listen;
             return if s.has(RST) { Vec::new() } else { Self::reset(s) };
         }
         if !s.has(ACK) {
@@ -276,7 +276,7 @@ impl Host {
         if before(s.ack, self.iss.wrapping_add(1)) || before(self.snd_nxt, s.ack) {
             return Self::reset(s);
         }
-        (self.at, self.snd_una) = (At::Established, s.ack);
+        (self.at, self.snd_una) = (ModelHostState::Established, s.ack);
         let rest = Seg {
             flags: s.flags & !SYN,
             seq: if s.has(SYN) { s.seq.wrapping_add(1) } else { s.seq },
@@ -295,7 +295,7 @@ impl Host {
         }
         if s.has(RST) {
             if s.seq == self.rcv_nxt {
-                self.at = if self.cookies { At::Listen } else { At::Closed };
+                self.at = if self.cookies { ModelHostState::Listen } else { ModelHostState::Closed };
                 return Vec::new();
             }
             return self.acknowledge();
@@ -349,13 +349,13 @@ impl Host {
     /// not for too long.
     pub(super) fn close(&mut self) -> Seg {
         let fin = self.make(FIN | ACK, self.snd_nxt, b"");
-        self.at = At::Listen;
+        self.at = ModelHostState::Listen;
         fin
     }
 
     /// Whether all its data and its FIN are acknowledged.
     pub(super) fn is_done(&self) -> bool {
-        self.at == At::Established
+        self.at == ModelHostState::Established
             && self.snd_una == self.iss.wrapping_add(2).wrapping_add(self.out.len() as u32)
     }
 
@@ -368,16 +368,16 @@ impl Host {
             return Vec::new();
         }
         match self.at {
-            At::SynSent => {
+            ModelHostState::SynSent => {
                 self.due = 6;
                 self.opened.get_or_insert(self.clock);
                 vec![Seg { wscale: Some(7), ..self.make(SYN, self.iss, b"") }]
             }
-            At::SynRecv => {
+            ModelHostState::SynRecv => {
                 self.due = 6;
                 vec![self.syn_ack()]
             }
-            At::Established if !self.is_done() => {
+            ModelHostState::Established if !self.is_done() => {
                 self.due = 4;
                 let first = self.iss.wrapping_add(1);
                 let from = (self.snd_una.wrapping_sub(first) as usize).min(self.out.len());

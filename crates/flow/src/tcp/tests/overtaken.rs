@@ -19,7 +19,7 @@ struct Packet {
 
 /// The end of the conversation.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum ConversationEnd {
     SenderFirst,
     ReceiverFirst,
     SenderResets,
@@ -28,7 +28,7 @@ enum End {
 
 /// A side sends 10 segments of 3,000 bytes; the other acknowledges each, with a window that shrinks and grows
 /// as its application reads. All timing is at the sender; `sender` is its direction.
-fn conversation(sender: Direction, end: End) -> Vec<Packet> {
+fn conversation(sender: Direction, end: ConversationEnd) -> Vec<Packet> {
     const LEN: u32 = 3000;
     let receiver = sender.flip();
     let next = |direction| if direction == ToServer { 101 } else { 501 };
@@ -44,10 +44,10 @@ fn conversation(sender: Direction, end: End) -> Vec<Packet> {
         put(receiver, A, got, sent, 0, [9000, 4000, 7000, 3100][usize::from(n % 4)]);
     }
     let (first, second) = match end {
-        End::SenderFirst | End::SenderResets => (sender, receiver),
-        End::ReceiverFirst | End::ReceiverResets => (receiver, sender),
+        ConversationEnd::SenderFirst | ConversationEnd::SenderResets => (sender, receiver),
+        ConversationEnd::ReceiverFirst | ConversationEnd::ReceiverResets => (receiver, sender),
     };
-    if matches!(end, End::SenderResets | End::ReceiverResets) {
+    if matches!(end, ConversationEnd::SenderResets | ConversationEnd::ReceiverResets) {
         let (seq, ack) = if first == sender { (sent, got) } else { (got, sent) };
         put(first, RA, seq, ack, 0, 0);
         return packets;
@@ -123,7 +123,12 @@ fn late_acknowledgements_go_on_in_every_state() {
     let config = StreamConfig { strict: true, ..inline() };
     let mut plays = 0;
     for sender in Direction::BOTH {
-        for end in [End::SenderFirst, End::ReceiverFirst, End::SenderResets, End::ReceiverResets] {
+        for end in [
+            ConversationEnd::SenderFirst,
+            ConversationEnd::ReceiverFirst,
+            ConversationEnd::SenderResets,
+            ConversationEnd::ReceiverResets,
+        ] {
             let whole = conversation(sender, end);
             let late = |p: &Packet| p.direction != sender && p.flags == A;
             let rows = whole.iter().enumerate().filter(|(_, p)| late(p)).map(|(at, _)| at);
@@ -158,7 +163,7 @@ fn data_that_its_own_retransmission_overtook_goes_on() {
     let config = StreamConfig { strict: true, ..inline() };
     let mut plays = 0;
     for sender in Direction::BOTH {
-        for end in [End::SenderFirst, End::ReceiverFirst] {
+        for end in [ConversationEnd::SenderFirst, ConversationEnd::ReceiverFirst] {
             let whole = conversation(sender, end);
             for (at, sent) in whole.iter().enumerate().filter(|(_, p)| p.direction == sender && p.len > 0) {
                 let original = Packet { ts: (sent.ts.0 - 8, sent.ts.1 - 8), ..*sent };
@@ -218,7 +223,7 @@ fn late_data_says_nothing_new() {
 
 /// One host's packets in the order of sending, each with the number of the other host's packets that must
 /// pass before.
-type Sent = Vec<(Packet, usize)>;
+type SendOrder = Vec<(Packet, usize)>;
 
 /// The six segments of a sender, one of which is lost, its tail-loss probe (RFC 8985 section 7) and its
 /// retransmissions, and all acknowledgements. The receiver reads slowly, so that its window closes and opens.
@@ -240,10 +245,10 @@ const ROOM: u32 = SEGMENTS as u32 * LEN;
 
 impl Recovery {
     /// The packets of both sides; `direction`: the sender's.
-    fn packets(&self, direction: Direction) -> PerDirection<Sent> {
+    fn packets(&self, direction: Direction) -> PerDirection<SendOrder> {
         let first = |direction| if direction == ToServer { 101 } else { 501 };
         let (own, other) = (first(direction), first(direction.flip()));
-        let (mut sent, mut answers): (Sent, Sent) = (Vec::new(), Vec::new());
+        let (mut sent, mut answers): (SendOrder, SendOrder) = (Vec::new(), Vec::new());
         let mut time = 100;
         let mut spoken = 0;
         let (mut got, mut read, mut arrived) = (own, 0, [false; SEGMENTS]);
@@ -299,9 +304,9 @@ impl Recovery {
 }
 
 /// The part of an order that has passed so far, and the engine after it.
-struct Order<'a> {
-    sent: &'a Sent,
-    answers: &'a Sent,
+struct ArrivalOrder<'a> {
+    sent: &'a SendOrder,
+    answers: &'a SendOrder,
     stamps: bool,
     seen: std::collections::HashSet<Vec<u8>>,
     refused: Vec<String>,
@@ -320,7 +325,7 @@ struct Reached {
     path: Vec<(Direction, usize)>,
 }
 
-impl Order<'_> {
+impl ArrivalOrder<'_> {
     /// Handles a packet.
     fn step(&mut self, reached: &Reached, packet: &Packet, streams: bool) -> Reached {
         let mut next = reached.clone();
@@ -416,7 +421,7 @@ fn a_connection_that_recovers_a_loss_passes_in_every_order() {
                 let (sent, answers) = (&packets[direction], &packets[direction.flip()]);
                 let stamps = *stamps;
                 let mut order =
-                    Order { sent, answers, stamps, seen: Default::default(), refused: Vec::new() };
+                    ArrivalOrder { sent, answers, stamps, seen: Default::default(), refused: Vec::new() };
                 order.all(&opened(stamps), *streams);
                 orders += order.seen.len();
                 if let Some(first) = order.refused.first() {

@@ -153,7 +153,7 @@ fn snapshot() -> Snapshot {
 fn a_page_is_read_back_and_says_what_was_counted() {
     let mut page = Exposition::default();
     for (name, link) in [("0", "wan"), ("1", "lan")] {
-        Worker {
+        WorkerMetrics {
             name,
             link,
             snapshot: &snapshot(),

@@ -4,13 +4,13 @@
 use super::*;
 use std::io::BufRead;
 
-fn server() -> Server {
+fn server() -> MetricsServer {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    Server::start(listener, Arc::new(|| "bartizan_uptime_seconds 1\n".to_owned())).unwrap()
+    MetricsServer::start(listener, Arc::new(|| "bartizan_uptime_seconds 1\n".to_owned())).unwrap()
 }
 
 /// Sends bytes and reads the whole answer.
-fn ask(server: &Server, request: &[u8]) -> String {
+fn ask(server: &MetricsServer, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     // The server may close before it has read all of a large request.
