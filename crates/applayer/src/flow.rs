@@ -4,20 +4,21 @@
 use crate::detection::{self, Detected, Likely};
 pub use crate::engine::Engine;
 use crate::event::{self, Events};
-use crate::file::FileSettings;
 use crate::frames::Frames;
 use crate::memory::Held as _;
-use crate::protocol::{Input, ParseContext, Parser, Progress, ProtocolId, Transport};
+use crate::protocol::{Input, Parser, Progress, ProtocolId, Transport};
 use crate::protocols;
 use crate::transaction::TxId;
 use crate::worklist::Look;
 use bartizan_base::{Direction, PacketDuration, Path, PerDirection, Timestamp};
 
 mod breaks;
+mod context;
 mod known;
 mod readers;
 mod rivals;
 
+use context::context;
 pub use known::{AppSummary, DetectedProtocol};
 pub use readers::{HOLDS_MAX, HOLDS_SPAN};
 use rivals::Rivals;
@@ -884,28 +885,5 @@ impl AppLayer {
             return Advance { consumed: data.len(), finished: self.finished, ..Advance::default() };
         }
         self.parse(engine, direction, Input { data, offset: 0, eof: false }, flow)
-    }
-}
-
-/// The parts of the flow that a parser may use.
-fn context<'c>(flow: &FlowInfo, files: &'c FileSettings, events: &'c mut Events) -> ParseContext<'c> {
-    ParseContext {
-        now: flow.now,
-        server_port: flow.ports.to_server,
-        client_port: flow.ports.to_client,
-        transport: flow.transport,
-        files,
-        prevents: flow.prevents,
-        events,
-    }
-}
-
-impl core::fmt::Debug for AppLayer {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("AppLayer")
-            .field("protocol", &self.protocol)
-            .field("by_direction", &self.by_direction)
-            .field("finished", &self.finished)
-            .finish_non_exhaustive()
     }
 }

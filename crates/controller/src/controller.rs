@@ -4,6 +4,8 @@
 //! A change is checked against the current model, committed to the store, and only then shown to readers and
 //! to the fleet, so that an answered request is durable.
 
+mod waits;
+
 use crate::access::limiter::{FAILED, WRITES};
 use crate::access::{Limiter, Principal, Rate, Scope, Secret};
 use crate::clock::Clock;
@@ -24,7 +26,7 @@ use crate::statistics::{self, STATISTICS};
 use crate::store::{
     self, Alert, AlertBounds, Change, Document, Status, Store, StoreContent, StoreError, Write,
 };
-use crate::waiting::{Bell, DeviceAnswer, SHARE_MAX, WAITING_MAX};
+use crate::waiting::{Bell, DeviceAnswer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -32,7 +34,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
-use std::time::{Duration, Instant};
 
 /// The document kind of tokens.
 pub const TOKENS: &str = "tokens";
@@ -855,51 +856,4 @@ fn wanted(model: &Model, status: &[Status]) -> Vec<(String, u64)> {
         other.then(|| (line.id.clone(), then.wanted))
     };
     lines.filter_map(told).collect()
-}
-
-impl Controller {
-    /// Reserves a place for a request that will wait for devices. Taken before the change, so that nothing is
-    /// changed for a request that is then refused.
-    ///
-    /// # Errors
-    /// All places are taken.
-    pub fn wait_place(&self, who: &Principal) -> Result<SharePermit<'_>, Refusal> {
-        self.bell.places.take(who.tenant.as_ref().unwrap_or(&who.id)).ok_or_else(|| {
-            Refusal::Busy(format!(
-                "{SHARE_MAX} requests of a tenant, and {WAITING_MAX} of all, may wait for devices at one time; \
-                 nothing was changed: try again, or ask without `wait`"
-            ))
-        })
-    }
-
-    /// Waits, up to `most`, until the devices of a change have answered its generation or a later one. A
-    /// caller of one tenant gets only that tenant's part of the answers ([`DeviceAnswer::only_of`]).
-    #[must_use]
-    pub fn answers(
-        &self,
-        _place: &SharePermit<'_>,
-        who: &Principal,
-        outcome: &ChangeOutcome,
-        most: Duration,
-    ) -> BTreeMap<String, DeviceAnswer> {
-        let mut answers = BTreeMap::new();
-        self.bell.until(Instant::now() + most, || {
-            let model = self.model();
-            let mut all = true;
-            for device in &outcome.devices {
-                let status = DeviceStatus::of(&model, device);
-                // A refusal concerns the desired generation; a device that runs a later generation runs this
-                // change too.
-                let refused = status.state == State::Refused && status.wanted >= outcome.generation;
-                all &= refused || status.running >= outcome.generation;
-                let mut answer = DeviceAnswer::of(status);
-                if let Some(tenant) = &who.tenant {
-                    answer.only_of(&model, tenant);
-                }
-                answers.insert(device.clone(), answer);
-            }
-            all
-        });
-        answers
-    }
 }

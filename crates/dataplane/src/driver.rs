@@ -4,7 +4,7 @@
 //! ([`crate::handover`]) and leave by the owner's ports.
 //!
 //! A turn of a worker: swap the generation if a new one is pending, answer queries, take the frames that the
-//! source has ([`WorkerSource::take`]), then the frames that other workers handed over. A turn takes what is
+//! source has ([`Source::take`]), then the frames that other workers handed over. A turn takes what is
 //! available and never waits for more; an idle worker sleeps and is woken for a swap. When one worker ends (a
 //! port failed, a defect), all end: each drains its rings until no frame is in transit. Workers with a
 //! [`Slot`] do not end with their source: they wait for another one.
@@ -21,7 +21,7 @@ mod control;
 mod last_turns;
 
 use crate::handover::{Station, connect};
-use crate::source::{Arrivals, HandedOver, Slot, Taken, WorkerSource};
+use crate::source::{Arrivals, HandedOver, Slot, Source, Taken};
 use crate::worker::Worker;
 use crate::workers::share_of;
 use bartizan_applayer::flow::Engine;
@@ -93,7 +93,7 @@ pub struct Driver<R> {
     /// The worker and its rings to the other workers of its link.
     pub station: Station,
     /// The source of packets. `None`: it is gone, and may come back.
-    pub source: Option<Box<dyn WorkerSource>>,
+    pub source: Option<Box<dyn Source>>,
     /// The recorder of events: owned in a box, or borrowed.
     pub recorder: R,
     /// Counters of the loop.
@@ -105,7 +105,7 @@ pub struct Driver<R> {
     /// Number of the link's first worker among the workers of all links.
     pub first: u16,
     /// Supplies another source when the present one is gone. `None`: the end of the source ends all workers.
-    pub slot: Option<Arc<Slot<Box<dyn WorkerSource>>>>,
+    pub slot: Option<Arc<Slot<Box<dyn Source>>>>,
     /// For tests: moves a random flow of the worker at each turn.
     pub chance: Option<Chance>,
     /// Frames leave by the worker's ports; otherwise they are only watched.
@@ -117,7 +117,7 @@ pub struct Driver<R> {
 
 impl<R> Driver<R> {
     /// A worker of the only link.
-    pub fn new(station: Station, source: Box<dyn WorkerSource>, recorder: R) -> Self {
+    pub fn new(station: Station, source: Box<dyn Source>, recorder: R) -> Self {
         Driver {
             station,
             forwards: source.forwards(),
@@ -170,7 +170,7 @@ struct Retired {
 }
 
 /// Adds the counters of a source's ports to those of earlier ports with the same names.
-fn retire(source: &mut dyn WorkerSource, retired: &mut Vec<Retired>) {
+fn retire(source: &mut dyn Source, retired: &mut Vec<Retired>) {
     let mut at = 0;
     source.each_port(&mut |name, stats, waiting| {
         if retired.len() <= at {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sources: the ports that a worker's packets come from and, for an inline link, leave by.
 //!
-//! A [`WorkerSource`] belongs to one worker. The worker's driver ([`crate::driver`]) calls
-//! [`WorkerSource::take`] once a turn; the source passes each frame that has arrived to [`Arrivals`] and
+//! A [`Source`] belongs to one worker. The worker's driver ([`crate::driver`]) calls
+//! [`Source::take`] once a turn; the source passes each frame that has arrived to [`Arrivals`] and
 //! carries out the worker's decision. Frames are pushed, not pulled: those of a ring are not copied, and
 //! those of a merged tap lie in the batches of several rings.
 //!
@@ -44,7 +44,7 @@ pub use slot::Slot;
 pub use tap::TapSource;
 
 /// A source of one worker's packets.
-pub trait WorkerSource: Send {
+pub trait Source: Send {
     /// Whether frames leave by the source; otherwise they are only watched.
     fn forwards(&self) -> bool {
         false
@@ -65,7 +65,7 @@ pub trait WorkerSource: Send {
         let _ = (worker, handed, counters);
     }
 
-    /// Sends the frames that [`WorkerSource::deliver`] left in rings.
+    /// Sends the frames that [`Source::deliver`] left in rings.
     ///
     /// # Errors
     /// A port has failed for good.
@@ -98,7 +98,7 @@ pub trait WorkerSource: Send {
     }
 
     /// The clock that stamps frames, and the longest time between a frame's arrival and the call of
-    /// [`WorkerSource::take`] that sees it.
+    /// [`Source::take`] that sees it.
     fn visible_until(&mut self) -> (Timestamp, PacketDuration) {
         (self.now(), PacketDuration::ZERO)
     }
@@ -114,7 +114,7 @@ pub trait WorkerSource: Send {
     fn wait(&mut self, waker: Option<&Waker>, timeout: Duration) -> Result<Woke, PortError>;
 }
 
-/// The result of [`WorkerSource::take`].
+/// The result of [`Source::take`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Number of frames.

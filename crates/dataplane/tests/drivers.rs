@@ -12,7 +12,7 @@ use bartizan_dataplane::driver::inquiry::{FLOWS_TOLD, FlowsWanted, PART, Questio
 use bartizan_dataplane::driver::{
     Balance, Control, Driver, LiveError, LiveOptions, WorkerNumbers, run_drivers, stations, stations_of,
 };
-use bartizan_dataplane::source::{InlineSource, Slot, WorkerSource};
+use bartizan_dataplane::source::{InlineSource, Slot, Source};
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_ports::{
     Batch, InlinePair, PairSide, Port, PortError, PortStats, SendRefusal, TestClock, TestPort,
@@ -133,7 +133,7 @@ impl Rig {
 }
 
 /// A worker's source, and the other ends of its ports.
-fn source(clock: &TestClock) -> (Box<dyn WorkerSource>, [TestPort; 2]) {
+fn source(clock: &TestClock) -> (Box<dyn Source>, [TestPort; 2]) {
     let (client, a) = TestPort::pair(["client", "a"], 1500, 1 << 20, clock).unwrap();
     let (server, b) = TestPort::pair(["server", "b"], 1500, 1 << 20, clock).unwrap();
     (Box::new(InlineSource::new(InlinePair::new(Box::new(a), Box::new(b), false).unwrap())), [client, server])
@@ -574,7 +574,7 @@ fn workers_of_a_link_that_is_gone_go_on_with_other_ports_and_others_notice_nothi
         (driver.link, driver.first) = (LinkId(1), 2);
         rig.drivers.push(driver);
     }
-    let slots: [Arc<Slot<Box<dyn WorkerSource>>>; 2] = Default::default();
+    let slots: [Arc<Slot<Box<dyn Source>>>; 2] = Default::default();
     for (driver, slot) in rig.drivers.iter_mut().zip(&slots) {
         driver.slot = Some(Arc::clone(slot));
     }

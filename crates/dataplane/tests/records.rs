@@ -247,8 +247,9 @@ fn the_preface_of_http2_is_refused_wherever_a_server_takes_it() {
     }
     let behind = |first: &[u8]| [first, PREFACE].concat();
     let with_lines: &[u8] = b"PRI * HTTP/2.0\n\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    // What each side says (the server's are those of the table's second half), and which of it is refused.
-    let says: Vec<(&str, Vec<(bool, Vec<u8>)>, usize)> = vec![
+    /// A name, the segments of both sides (true: the server's), and the index of the refused one.
+    type Conversation = (&'static str, Vec<(bool, Vec<u8>)>, usize);
+    let says: Vec<Conversation> = vec![
         ("at the beginning", vec![(false, PREFACE.to_vec())], 0),
         ("with other line ends", vec![(false, with_lines.to_vec())], 0),
         ("behind empty lines", vec![(false, behind(b"\r\n\r\n"))], 0),

@@ -5,7 +5,7 @@
 use bartizan_base::{PacketDuration, Reason, Timestamp, WorkerId};
 use bartizan_dataplane::driver::{Control, Driver, LiveOptions};
 use bartizan_dataplane::handover::{Handled, Station};
-use bartizan_dataplane::source::{InlineSource, TapSource, WorkerSource};
+use bartizan_dataplane::source::{InlineSource, Source, TapSource};
 use bartizan_flow::FlowKey;
 use bartizan_function::{FunctionKind, FunctionModel, FunctionSpec};
 use bartizan_ports::{
@@ -246,7 +246,7 @@ fn run(name: &str, how: Loop, priorities: &[u8], hosts: &[u8]) -> Ran {
         stats: PortStats::default(),
     };
     let options = LiveOptions { batch: BATCH, spin: Duration::ZERO, awake: false, ..LiveOptions::default() };
-    let source: Box<dyn WorkerSource> = match how {
+    let source: Box<dyn Source> = match how {
         Loop::Inline => Box::new(InlineSource::new(
             InlinePair::new(Box::new(end(true)), Box::new(end(false)), false).unwrap(),
         )),

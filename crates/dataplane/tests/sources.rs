@@ -6,7 +6,7 @@ use crate::common::{Captured, Nothing, bench, ethernet, ip, udp};
 use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_dataplane::driver::{Control, Driver, LiveError, LiveOptions, run_drivers};
 use bartizan_dataplane::handover::Station;
-use bartizan_dataplane::source::{Arrivals, Slot, Taken, WorkerSource};
+use bartizan_dataplane::source::{Arrivals, Slot, Source, Taken};
 use bartizan_dataplane::worker::Worker;
 use bartizan_packet::Checksums;
 use bartizan_ports::{PortError, PortStats, Waker, Woke, packet_clock, wait_any};
@@ -28,7 +28,7 @@ impl Playback {
     }
 }
 
-impl WorkerSource for Playback {
+impl Source for Playback {
     fn begin(&mut self, _worker: &Worker, batch: usize) {
         self.batch = batch;
     }
@@ -127,7 +127,7 @@ fn the_end_of_a_source_without_a_slot_is_the_end_of_the_run() {
 
 #[test]
 fn a_worker_with_a_slot_goes_on_with_another_source_and_keeps_its_flows() {
-    let slot: Arc<Slot<Box<dyn WorkerSource>>> = Arc::default();
+    let slot: Arc<Slot<Box<dyn Source>>> = Arc::default();
     let mut drivers = [driver(Playback { fails: true, ..Playback::of(datagrams(1000, 10, 2)) })];
     drivers[0].slot = Some(Arc::clone(&slot));
     let control = Control::new().unwrap();

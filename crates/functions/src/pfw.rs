@@ -18,7 +18,7 @@ use crate::pfw_table::{self, PfwOutcome, PfwRuleAction, PolicySpan, RuleWords};
 use bartizan_base::{Decision, Fid, FunctionId, Generation, TenantId, Verdict};
 use bartizan_classify::{HeaderRule, NameId, Net, Range};
 use bartizan_config::policy::sections::{FilterAction, PfwRule, PfwSection};
-use bartizan_config::policy::shadow::{Addresses, Shadowed, Sides, shadowed};
+use bartizan_config::policy::shadow::{Addresses, ListedSides, Shadowed, shadowed};
 use bartizan_config::policy::values::IpProtocol;
 use bartizan_config::policy::{IpVersions, OneOrMany, Ports, Prefix};
 use bartizan_function::{
@@ -369,13 +369,13 @@ impl Expansion {
     }
 
     /// The addresses of both sides.
-    fn addresses(&self) -> Sides<NameId> {
+    fn addresses(&self) -> ListedSides<NameId> {
         let of = |side: &SideCondition| match (side.net, side.name) {
             (Some(net), _) => Addresses::Prefix(Prefix { address: net.address, length: net.length }),
             (None, Some(name)) => Addresses::Name(name),
             (None, None) => Addresses::All,
         };
-        Sides::new(self.from.iter().map(of).collect(), self.to.iter().map(of).collect())
+        ListedSides::new(self.from.iter().map(of).collect(), self.to.iter().map(of).collect())
     }
 
     /// Whether it matches, beside addresses, all that another one matches.

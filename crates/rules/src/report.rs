@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exact counts of loaded, refused and skipped rules, for the summary and for `--json`. Always: seen = loaded
-//! + refused + skipped. Rules that are disabled in the file (commented out) are not among them and have their
-//! own count.
+//! Exact counts of loaded, refused and skipped rules, for the summary and for `--json`. The seen ones are
+//! always the sum of these three. Rules that are disabled in the file (commented out) are not among them and
+//! have their own count.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -14,7 +14,7 @@ use bartizan_dataplane::event_ring::{
     EventReceiver, EventSender, RING_BYTES, RingCounters, RingFullPolicy, event_ring, write_all,
 };
 use bartizan_dataplane::handover::HandOverCounters;
-use bartizan_dataplane::source::{Slot, WorkerSource};
+use bartizan_dataplane::source::{Slot, Source};
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
 use bartizan_dataplane::workers::{add_stats, stats_of};
 use bartizan_offload::{Device, FlowManager};
@@ -43,10 +43,10 @@ pub struct OfLink {
     /// Parts of its workers.
     pub stack: Stack,
     /// The source of each worker.
-    pub sources: Vec<Box<dyn WorkerSource>>,
+    pub sources: Vec<Box<dyn Source>>,
     /// Suppliers of other sources, for each worker; empty if the end of a source ends the run, or if the
     /// source itself gets other ports.
-    pub slots: Vec<Arc<Slot<Box<dyn WorkerSource>>>>,
+    pub slots: Vec<Arc<Slot<Box<dyn Source>>>>,
     /// The device of each worker; empty if the link has none.
     pub devices: Vec<Box<dyn Device>>,
 }

@@ -14,7 +14,7 @@ use crate::plan::{self, LinkPlan, Receive, RunPlan};
 use bartizan_base::{LinkId, PacketDuration, Spread};
 use bartizan_config::host::{self, NamedPort, Snap, SnapAfter, SnapLayer};
 use bartizan_dataplane::driver::{Control, LiveOptions};
-use bartizan_dataplane::source::{InlineSource, MergedSource, Slot, TapSource, WorkerSource};
+use bartizan_dataplane::source::{InlineSource, MergedSource, Slot, Source, TapSource};
 use bartizan_packet::DecoderConfig;
 use bartizan_ports::{
     AfterHeaders, ExitPort, HeaderLayer, InlineOptions, InlinePair, Interface, MERGE_WAIT, MergedTap,
@@ -67,7 +67,7 @@ struct LinkMember {
 /// Slots for the replacement of a part, one for each worker; empty if the end of the part ends the run.
 enum Slots {
     /// The part is the whole of a worker's source.
-    Sources(Vec<Arc<Slot<Box<dyn WorkerSource>>>>),
+    Sources(Vec<Arc<Slot<Box<dyn Source>>>>),
     /// The part is one port of a source.
     Ports(Vec<Arc<Slot<Box<dyn Port>>>>),
 }
@@ -311,7 +311,7 @@ impl WatchedLink {
     }
 
     /// Opens a source for each worker.
-    fn open(&self, warnings: &mut Vec<String>) -> Result<Vec<Box<dyn WorkerSource>>, OpenError> {
+    fn open(&self, warnings: &mut Vec<String>) -> Result<Vec<Box<dyn Source>>, OpenError> {
         match &self.plan.ports {
             plan::LinkPorts::Inline { a, b, fix_offloads } => {
                 let usual = InlineOptions::default();
@@ -320,7 +320,7 @@ impl WatchedLink {
                 let options = InlineOptions { fix_offloads: *fix_offloads, for_level, frames, ..usual };
                 let (pairs, more) = InlinePair::open_group(a, b, &options, &self.spread, false)?;
                 warnings.extend(more.iter().map(ToString::to_string));
-                let source = |pair| -> Result<Box<dyn WorkerSource>, OpenError> {
+                let source = |pair| -> Result<Box<dyn Source>, OpenError> {
                     Ok(Box::new(InlineSource::new(self.with_exits(pair)?)))
                 };
                 pairs.into_iter().map(source).collect()
@@ -330,11 +330,11 @@ impl WatchedLink {
                 let mut of_interfaces: Vec<_> =
                     opened.map(|ports| Ok(ports?.into_iter())).collect::<Result<_, OpenError>>()?;
                 if let [one] = of_interfaces.as_mut_slice() {
-                    let source = |port| -> Box<dyn WorkerSource> { Box::new(TapSource::new(port)) };
+                    let source = |port| -> Box<dyn Source> { Box::new(TapSource::new(port)) };
                     return Ok(one.map(source).collect());
                 }
                 let receive = &self.plan.receive;
-                let of_worker = |worker: usize| -> Box<dyn WorkerSource> {
+                let of_worker = |worker: usize| -> Box<dyn Source> {
                     let ports = of_interfaces.iter_mut().filter_map(Iterator::next).collect();
                     let wait = receive.merge_wait.map_or(MERGE_WAIT, |ms| Duration::from_millis(ms.into()));
                     let wait = PacketDuration::from_nanos(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));

@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::functions::Functions;
 use crate::generation::{Builder, Built};
 use crate::links::Links;
-use crate::metrics::{self, Source};
+use crate::metrics::{self, MetricsSource};
 use crate::offload::{Below, LevelPortCounters};
 use crate::plan::{self, LinkPlan, RunOptions, RunPlan};
 use crate::reload::Inventory;
@@ -251,7 +251,7 @@ fn statistics_of(
 fn view_of(
     plan: &RunPlan,
     control: &Arc<Control>,
-    source: &Arc<Source>,
+    source: &Arc<MetricsSource>,
     (statistics, in_force): (&Arc<Mutex<Statistics>>, &Arc<InForce>),
 ) -> View {
     let interfaces = plan.links.iter().flat_map(|link| link.ports.interfaces());
@@ -306,9 +306,9 @@ fn source_of(
     recorder: &EveRecorder,
     functions: Vec<&'static str>,
     level: Option<LevelPortCounters>,
-) -> Arc<Source> {
+) -> Arc<MetricsSource> {
     let names = plan.links.iter().flat_map(|link| vec![link.name.clone(); link.workers.into()]);
-    Arc::new(Source::new(board.clone(), names.collect(), recorder.watches(), functions, level))
+    Arc::new(MetricsSource::new(board.clone(), names.collect(), recorder.watches(), functions, level))
 }
 
 /// Logs the first generation, in the form of a reload.

@@ -13,7 +13,7 @@ use crate::generation::{Builder, Built, reported};
 use crate::health::Health;
 use crate::links::Links;
 use crate::log;
-use crate::metrics::Source;
+use crate::metrics::MetricsSource;
 use crate::offload::Below;
 use crate::plan::{self, RunOptions};
 use crate::reload::Inventory;
@@ -48,7 +48,7 @@ pub struct Steering<'r> {
     /// The workers.
     pub control: &'r Control,
     /// The board of their counters.
-    pub source: &'r Source,
+    pub source: &'r MetricsSource,
     /// Their application layers.
     pub engines: &'r Engines,
     /// The options of the command line.

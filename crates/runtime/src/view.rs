@@ -4,7 +4,7 @@
 //! being built.
 
 use crate::channel::CommandOutcome;
-use crate::metrics::Source;
+use crate::metrics::MetricsSource;
 use crate::southbound::InForce;
 use crate::stats::{ANSWER, Statistics};
 use bartizan_base::Generation;
@@ -51,7 +51,7 @@ pub struct View {
     /// The workers.
     pub control: Arc<Control>,
     /// The source of their counters.
-    pub source: Arc<Source>,
+    pub source: Arc<MetricsSource>,
     /// Statistics of the run.
     pub statistics: Arc<Mutex<Statistics>>,
     /// The generation that runs.

@@ -7,6 +7,7 @@
 //! ([`XdpProgram::take_over`]). Not done: several programs on one interface.
 
 mod check;
+mod failures;
 
 use crate::early::{EarlyTables, Size};
 use crate::error::XdpError;
@@ -30,6 +31,7 @@ use bartizan_packet::slots::{
     EarlyCount, ExitFlags, ExitWord, PORTS, PortFlags, PortWord, UdpPorts, WatchEntry,
 };
 use bartizan_packet::windows::WINDOW_WORDS;
+use failures::not_attached;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -474,9 +476,9 @@ impl XdpProgram {
         }
     }
 
-    /// Lets packets leave by a port that receives none ([`crate::XdpFlowAction::Redirect`]), under an unused number;
-    /// it is tested first where a driver redirects to it. Call this once ports are attached, and again to
-    /// follow its interface and MTU: it is tested again only if the interface is another one.
+    /// Lets packets leave by a port that receives none ([`crate::XdpFlowAction::Redirect`]), under an unused
+    /// number; it is tested first where a driver redirects to it. Call this once ports are attached, and
+    /// again to follow its interface and MTU: it is tested again only if the interface is another one.
     ///
     /// # Errors
     /// The interface is missing or down, the number is taken, or the interface takes no redirected frames.
@@ -879,25 +881,6 @@ fn processors() -> Result<u32, XdpError> {
 fn program(bpf: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
     let missing = || XdpError::Load { program: NAME, problem: "the object has no such program".into() };
     bpf.program_mut(NAME).and_then(|program| program.try_into().ok()).ok_or_else(missing)
-}
-
-fn not_attached(link: &XdpInterface, ifindex: u32, mode: Mode, error: io::Error) -> XdpError {
-    let name = link.name.clone();
-    match error.raw_os_error() {
-        // Drivers differ in the error by which they refuse an MTU.
-        Some(libc::ERANGE | libc::EINVAL) if mode == Mode::Native && link.mtu > prove::ANY_DRIVER_MTU => {
-            XdpError::MtuTooLarge { name, mtu: link.mtu }
-        }
-        Some(libc::EOPNOTSUPP) if mode == Mode::Native => XdpError::NoNativeMode { name },
-        // Another process has attached its program since the check.
-        Some(libc::EBUSY | libc::EEXIST) => {
-            let (id, native) =
-                XdpInterface::ask(ifindex).ok().and_then(|link| link.program).unwrap_or((0, true));
-            let mode = if native { Mode::Native } else { Mode::Generic };
-            XdpError::HookTaken { name, id, program: program_name(id), mode, ifindex, holders: None }
-        }
-        _ => XdpError::system(Some(&name), "attaching", error),
-    }
 }
 
 #[cfg(test)]

@@ -34,8 +34,8 @@ const SPECS: &[Spec] = &[
     },
     Spec { path: FUNCTION, name: "HeaderHalf", held: &[("crates/", "half")] },
     Spec { path: FUNCTION, name: "HeaderField", held: &[("crates/", "header_field")] },
-    Spec { path: FUNCTION, name: "Counter", held: &[("crates/", "counter_spec")] },
-    Spec { path: CONTEXT, name: "Notes", held: &[("crates/", "notes"), (CONTEXT, "self")] },
+    Spec { path: FUNCTION, name: "FunctionCounter", held: &[("crates/", "counter_spec")] },
+    Spec { path: CONTEXT, name: "ChainResults", held: &[("crates/", "notes"), (CONTEXT, "self")] },
     Spec { path: HOSTS, name: "HostSlot", held: &[(HOSTS, "slot")] },
     // Destructured by their readers.
     Spec { path: HEADERS, name: "HeaderRules", held: &[] },

@@ -158,8 +158,8 @@ fn a_live_link_lets_the_same_frames_go_on() {
     all_pass(Stands::Live);
 }
 
-/// The connection of a case: its flow and state, and for each direction what is expected next, what is acknowledged
-/// and where the window ends.
+/// The connection of a case: its flow and state, and for each direction what is expected next, what is
+/// acknowledged and where the window ends.
 fn connection(host: &Host, case: &Case) -> Option<(u64, TcpState, [[u32; 3]; 2])> {
     let entry = host.entry(case)?;
     let session = &entry.ext.session;

@@ -43,12 +43,12 @@ impl<N: Copy + Eq> Addresses<N> {
 
 /// The two sides of a policy or rule.
 #[derive(Clone, Debug)]
-pub struct Sides<N> {
+pub struct ListedSides<N> {
     from: Vec<Addresses<N>>,
     to: Vec<Addresses<N>>,
 }
 
-impl<N: Copy + Eq + Hash> Sides<N> {
+impl<N: Copy + Eq + Hash> ListedSides<N> {
     /// Two sides, without the addresses whose IP version the other side does not have.
     #[must_use]
     pub fn new(from: Vec<Addresses<N>>, to: Vec<Addresses<N>>) -> Self {
@@ -56,7 +56,7 @@ impl<N: Copy + Eq + Hash> Sides<N> {
         let (v4, v6) = (has(&from, true) && has(&to, true), has(&from, false) && has(&to, false));
         let kept = |one: &Addresses<N>| one.is_v4().is_none_or(|own| if own { v4 } else { v6 });
         let side = |side: Vec<Addresses<N>>| side.into_iter().filter(kept).collect();
-        Sides { from: side(from), to: side(to) }
+        ListedSides { from: side(from), to: side(to) }
     }
 
     fn covers(&self, from: &[Addresses<N>], to: &[Addresses<N>]) -> bool {
@@ -82,7 +82,7 @@ pub struct Shadowed {
 /// beside addresses, all that the second one selects. `changed`: pairs of which neither is in this range are
 /// left out.
 pub fn shadowed<N: Copy + Eq + Hash>(
-    items: &[Sides<N>],
+    items: &[ListedSides<N>],
     either_way: bool,
     rest: impl Fn(usize, usize) -> bool,
     changed: &Range<usize>,
@@ -129,7 +129,7 @@ impl<N> Default for Index<N> {
 }
 
 impl<N: Copy + Eq + Hash> Index<N> {
-    fn add(&mut self, item: usize, sides: &Sides<N>) {
+    fn add(&mut self, item: usize, sides: &ListedSides<N>) {
         let asks = |side: &[Addresses<N>]| !side.contains(&Addresses::All);
         let (map, side) = match (asks(&sides.from), asks(&sides.to)) {
             (true, _) => (&mut self.sides[0], &sides.from),
@@ -145,7 +145,7 @@ impl<N: Copy + Eq + Hash> Index<N> {
     }
 
     /// The items that may hide one, in their order: one that does covers the first address of each side.
-    fn candidates(&self, sides: &Sides<N>, either_way: bool) -> Vec<usize> {
+    fn candidates(&self, sides: &ListedSides<N>, either_way: bool) -> Vec<usize> {
         let mut found = self.all.clone();
         let [by_from, by_to] = &self.sides;
         for (map, other, first) in [(by_from, by_to, sides.from.first()), (by_to, by_from, sides.to.first())]
@@ -218,8 +218,8 @@ impl PolicyFile {
     pub fn hidden_among(&self, policies: &[PolicyHeaders<'_>], changed: &Range<usize>) -> Vec<Shadowed> {
         let members: Vec<[Vec<ResolvedMember>; 2]> =
             policies.iter().map(|policy| [policy.from, policy.to].map(|side| self.resolve(side))).collect();
-        let sides: Vec<Sides<&DnsName>> =
-            members.iter().map(|[from, to]| Sides::new(addresses(from), addresses(to))).collect();
+        let sides: Vec<ListedSides<&DnsName>> =
+            members.iter().map(|[from, to]| ListedSides::new(addresses(from), addresses(to))).collect();
         let rest = |first: usize, second: usize| match (policies.get(first), policies.get(second)) {
             (Some(first), Some(second)) => first.covers(second),
             _ => false,

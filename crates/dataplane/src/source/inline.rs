@@ -5,7 +5,7 @@ mod egress;
 mod unsent;
 
 use super::prepare::{checksums_of, fill_in_checksums, frame_of};
-use super::{Arrivals, HandedOver, Taken, WorkerSource};
+use super::{Arrivals, HandedOver, Source, Taken};
 use crate::ahead::AHEAD;
 use crate::counters::LiveCounters;
 use crate::worker::Worker;
@@ -97,7 +97,7 @@ impl InlineSource {
     }
 }
 
-impl WorkerSource for InlineSource {
+impl Source for InlineSource {
     fn forwards(&self) -> bool {
         true
     }

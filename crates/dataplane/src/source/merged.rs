@@ -4,7 +4,7 @@
 
 use super::prepare::{FrameReader, checksums_of, frame_of};
 use super::slot::Slot;
-use super::{Arrivals, Taken, WorkerSource};
+use super::{Arrivals, Source, Taken};
 use crate::worker::Worker;
 use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_ports::{MergedTap, Port, PortError, PortStats, Waker, Woke};
@@ -30,7 +30,7 @@ impl MergedSource {
     }
 }
 
-impl WorkerSource for MergedSource {
+impl Source for MergedSource {
     fn begin(&mut self, worker: &Worker, batch: usize) {
         self.reader = FrameReader::new(worker);
         self.batch = batch;

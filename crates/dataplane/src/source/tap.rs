@@ -2,7 +2,7 @@
 //! The source of a tap: one watched port.
 
 use super::prepare::{FrameReader, checksums_of, frame_of, newest_of};
-use super::{Arrivals, Taken, WorkerSource};
+use super::{Arrivals, Source, Taken};
 use crate::worker::Worker;
 use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_ports::{Batch, FrameFlags, Port, PortError, PortStats, Waker, Woke, look_any, wait_any};
@@ -24,7 +24,7 @@ impl TapSource {
     }
 }
 
-impl WorkerSource for TapSource {
+impl Source for TapSource {
     fn begin(&mut self, worker: &Worker, batch: usize) {
         self.batch = Batch::with_capacity(batch);
         self.reader = FrameReader::new(worker);

@@ -150,6 +150,20 @@ impl DetectWorker {
         self.candidates.clear();
         self.candidates.reserve(rules.signatures.len());
     }
+
+    /// Drops the results of the packet before. `again`: the same packet comes once more, with its next piece
+    /// of the stream.
+    fn begin(&mut self, again: bool) {
+        self.hits.clear();
+        self.gate_hits.clear();
+        self.left.clear();
+        self.edits.clear();
+        self.asked.clear();
+        self.asking.clear();
+        if !again {
+            self.matched.clear();
+        }
+    }
 }
 
 /// Inspects one packet. Afterwards [`DetectWorker::hits`] has the matches, in the order of evaluation.
@@ -159,15 +173,7 @@ pub fn inspect(
     flow: Option<&mut FlowDetect>,
     work: InspectionInput<'_>,
 ) {
-    worker.hits.clear();
-    worker.gate_hits.clear();
-    worker.left.clear();
-    worker.edits.clear();
-    worker.asked.clear();
-    worker.asking.clear();
-    if !work.again {
-        worker.matched.clear();
-    }
+    worker.begin(work.again);
     let has_flow = flow.is_some();
     // Anybody can send an ICMP error about a flow, so it decides nothing about the flow.
     let error = is_error(&work.scene);

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 /// The system's name of this process' standard output.
 const STDOUT: &str = "/proc/self/fd/1";
 
-/// Bytes that a socket gets at a time: with the system's header they fit in one page. The system frees a piece
-/// of a socket's queue only when the reader has taken it whole, so the queue of a slow reader gets shorter, and
-/// is written to again, with each few kilobytes that it takes.
+/// Bytes that a socket gets at a time: with the system's header they fit in one page. The system frees a
+/// piece of a socket's queue only when the reader has taken it whole, so the queue of a slow reader gets
+/// shorter, and is written to again, with each few kilobytes that it takes.
 const SOCKET_PIECE: usize = 3_584;
 
 /// The address of a reader.

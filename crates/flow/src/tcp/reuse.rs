@@ -71,16 +71,16 @@ impl TcpSession {
             || config.compares() && self.state == TcpState::TimeWait
     }
 
-    /// Whether a segment is the server's answer to a SYN that the client sent in the middle of the connection:
-    /// neither side has that any more, and another one has begun with the SYN.
+    /// Whether a segment is the server's answer to a SYN that the client sent in the middle of the
+    /// connection: neither side has that any more, and another one has begun with the SYN.
     fn is_reopened_by(&self, segment: &Segment<'_>, direction: Direction, config: &StreamConfig) -> bool {
         let answers = segment.has(SYN_ACK) && !segment.flags.intersects(TcpFlags::RST | TcpFlags::FIN);
         let syn = self.reopening.as_ref().filter(|_| answers && direction == Direction::ToClient);
         config.compares() && syn.is_some_and(|syn| syn.0.seq.plus(1) == segment.ack)
     }
 
-    /// Whether a SYN of the client has gone on in the middle of the connection, and the server has sent nothing
-    /// since: its next segment tells which connection it has.
+    /// Whether a SYN of the client has gone on in the middle of the connection, and the server has sent
+    /// nothing since: its next segment tells which connection it has.
     #[must_use]
     pub const fn awaits_reopening(&self) -> bool {
         self.reopening.is_some()

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 pub const ANSWER: Duration = Duration::from_millis(400);
 
 /// Source of a run's metrics.
-pub struct Source {
+pub struct MetricsSource {
     started: Instant,
     board: Board,
     /// Names of the workers' links.
@@ -47,7 +47,7 @@ pub struct Source {
     places: Mutex<SeriesPlaces>,
 }
 
-impl Source {
+impl MetricsSource {
     /// A source for these workers and outputs; `links`: the name of each worker's link.
     pub fn new(
         board: Board,
@@ -56,7 +56,7 @@ impl Source {
         functions: Vec<&'static str>,
         level: Option<LevelPortCounters>,
     ) -> Self {
-        Source {
+        MetricsSource {
             started: Instant::now(),
             board,
             links,

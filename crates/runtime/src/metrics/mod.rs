@@ -4,7 +4,7 @@
 pub mod collect;
 pub mod http;
 
-pub use collect::Source;
+pub use collect::MetricsSource;
 pub use http::MetricsServer;
 
 use crate::error::Failure;
@@ -28,7 +28,7 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 /// Serves the metrics of a run.
-pub fn serve(listener: TcpListener, source: Arc<Source>) -> Result<MetricsServer, Failure> {
+pub fn serve(listener: TcpListener, source: Arc<MetricsSource>) -> Result<MetricsServer, Failure> {
     MetricsServer::start(listener, Arc::new(move || source.page()))
         .map_err(|error| Failure::stopped(format!("cannot serve metrics: {error}; leave them out")))
 }

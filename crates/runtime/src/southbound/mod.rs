@@ -27,7 +27,7 @@ use crate::error::Failure;
 use crate::functions::Functions;
 use crate::generation::{Builder, Built, reported};
 use crate::lock;
-use crate::metrics::Source;
+use crate::metrics::MetricsSource;
 use crate::stats::Statistics;
 use bartizan_agent::joined::{JoinedPolicy, Joiner};
 use bartizan_agent::session::client::{AgentClient, ClientConfig, wall_clock};
@@ -83,7 +83,7 @@ pub fn start(
     controller: Option<SouthboundSetup>,
     alerts: Option<Alerts>,
     way: RunHandles,
-    (source, statistics): (&Arc<Source>, &Arc<Mutex<Statistics>>),
+    (source, statistics): (&Arc<MetricsSource>, &Arc<Mutex<Statistics>>),
 ) -> Result<Option<Running>, Failure> {
     let Some((controller, alerts)) = controller.zip(alerts) else { return Ok(None) };
     let sources = Sources { alerts, source: Arc::clone(source), statistics: Arc::clone(statistics) };

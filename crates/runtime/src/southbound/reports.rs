@@ -6,7 +6,7 @@
 
 use super::device::Workers;
 use super::in_force::InForce;
-use crate::metrics::Source;
+use crate::metrics::MetricsSource;
 use crate::stats::{ANSWER, Statistics, Sums, TrafficStat};
 use crate::view;
 use bartizan_agent::session::client::ClientHandle;
@@ -32,7 +32,7 @@ pub struct Sources {
     /// Alerts of workers.
     pub alerts: Alerts,
     /// Counters on the board.
-    pub source: Arc<Source>,
+    pub source: Arc<MetricsSource>,
     /// Statistics of the run.
     pub statistics: Arc<Mutex<Statistics>>,
 }
