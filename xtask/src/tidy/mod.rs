@@ -19,6 +19,7 @@ pub mod invariants;
 pub mod licences;
 pub mod links;
 pub mod manifests;
+pub mod names;
 pub mod programs;
 mod rust;
 pub mod specs;
@@ -61,4 +62,5 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("dependencies", dependencies::check),
     ("comment width", comments::check_width),
     ("doc lines", comments::check_openings),
+    ("type names", names::check),
 ];
