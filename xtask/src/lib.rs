@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chores of the repository: `tidy`, the rules of the house as tests.
+//! Chores of the repository: `tidy`, the rules of the house as tests, and pages made from schemas.
 
+pub mod reference;
 pub mod tidy;

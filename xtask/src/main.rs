@@ -55,6 +55,8 @@ const GENERATED: &[(&str, &str, &str)] = &[
     ("bartizan-config", "docs", "the_committed_schema_of_host_files_is_that_of_the_types"),
     ("bartizan-config", "docs", "the_table_of_settings_whose_loss_weakens_is_that_of_the_code"),
     ("bartizan", "", "the_tables_of_the_page_are_those_of_the_declarations"),
+    // Behind the schemas that they are made from.
+    ("xtask", "reference", "the_committed_pages_are_those_of_the_schemas"),
 ];
 
 /// Runs the tests that compare generated files, and also write them on request: the tables are in crates that

@@ -4,4 +4,5 @@
 //! program of its own in `Cargo.toml`, with the reason.
 
 mod readme;
+mod reference;
 mod tidy;

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reference pages of YAML files, made from their JSON Schemas, which are made from the types that read them.
+//!
+//! A page has an introduction and an example of its own; the schema gives a section for the file and for each
+//! object in it: keys, values, defaults, and what they mean.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+
+/// A page and its schema, both in `docs/reference`.
+pub struct Page {
+    /// File of the schema.
+    pub schema: &'static str,
+    /// File of the page.
+    pub page: &'static str,
+    title: &'static str,
+    /// Text before the sections, with an example.
+    pub introduction: &'static str,
+}
+
+/// All pages that are made from schemas.
+pub const PAGES: &[Page] = &[
+    Page { schema: "policy-schema.json", page: "policy.md", title: "Policy file", introduction: POLICY },
+    Page { schema: "host-schema.json", page: "host.md", title: "Host file", introduction: HOST },
+];
+
+const POLICY: &str = "\
+A policy file says which functions see which flows, and what they decide. A flow belongs to the first policy that it matches; `default` takes the
+rest. A mistyped key, a value of a wrong type and a selector that matches nothing are errors with their place; `bartizan check policy.yaml` reports
+them without a run.
+
+```yaml
+groups: {lan: [10.0.0.0/8, \"2001:db8::/32\"], servers: [192.0.2.0/24], guests: [10.99.0.0/16]}
+rule-groups: {web: [web.rules]}
+policies:
+  - name: guests                    # guests reach the internet, and nothing of the LAN
+    from: [guests]
+    to: [lan]
+    chain: [pfw]
+    pfw: {default: drop}
+  - name: web                       # the LAN may use the web servers, guarded by rules
+    from: [lan]
+    to: [servers]
+    chain: [pfw, sfw, ids]
+    pfw: {default: drop, rules: [{allow: tcp, to-ports: [80, 443]}]}
+    sfw: {initiate: from}
+    ids: {level: web}
+default: {action: allow, chain: [ids]}
+```
+
+[Flow and chain](../flow-and-chain.md) explains how the parts work together, [Coming from nftables](../nftables.md) has worked policies and the traps.
+";
+
+const HOST: &str = "\
+A host file says which links a run serves, where its events go, and what it may take of the machine. `bartizan run -c bartizan.yaml` reads it at the
+start; paths in it are relative to its folder. A mistyped key is an error with its place.
+
+```yaml
+links:
+  - name: uplink
+    inline: {a: eth1, b: eth2}
+policy: policy.yaml
+rules: [rules/*.rules]
+outputs: {eve: {dir: /var/log/bartizan}}
+```
+
+[Running](../running.md) explains the settings by subject.
+";
+
+/// The text of a page.
+///
+/// # Errors
+/// The schema is no JSON object.
+pub fn render(page: &Page, schema: &str) -> Result<String, String> {
+    let schema: Value = serde_json::from_str(schema).map_err(|error| format!("{}: {error}", page.schema))?;
+    let root = schema.as_object().ok_or_else(|| format!("{}: no object", page.schema))?;
+    let mut out = format!(
+        "# {}\n\n<!-- Generated from {} by `cargo xtask generate`: do not edit. -->\n\n{}\n## The file\n",
+        page.title, page.schema, page.introduction
+    );
+    let mut sections = Sections {
+        definitions: schema.get("$defs"),
+        order: Vec::new(),
+        waiting: VecDeque::new(),
+        own: BTreeMap::new(),
+    };
+    sections.object(&Value::Object(root.clone()), &mut out);
+    while let Some(name) = sections.waiting.pop_front() {
+        let own = sections.own.get(&name).cloned();
+        let Some(definition) = own.or_else(|| sections.definitions?.get(&name).cloned()) else { continue };
+        let _ = write!(out, "\n## {name}\n");
+        sections.definition(&definition, &mut out);
+    }
+    Ok(out)
+}
+
+/// The definitions of a schema, in the order in which the page comes to them.
+struct Sections<'s> {
+    definitions: Option<&'s Value>,
+    order: Vec<String>,
+    waiting: VecDeque<String>,
+    /// Objects that are described where they are used, by their keys.
+    own: BTreeMap<String, Value>,
+}
+
+impl Sections<'_> {
+    fn definition(&mut self, definition: &Value, out: &mut String) {
+        if let Some(text) = description(definition) {
+            let _ = write!(out, "\n{text}\n");
+        }
+        if definition.get("properties").is_some() {
+            self.object(definition, out);
+        } else if let Some(values) = alternatives(definition).filter(|values| values.iter().any(is_constant))
+        {
+            out.push_str("\n| value | meaning |\n|---|---|\n");
+            for value in values {
+                let meaning = description(value).unwrap_or_default();
+                let _ = writeln!(out, "| {} | {} |", self.kind(value), cell(&meaning));
+            }
+        } else if let Some(values) = alternatives(definition) {
+            out.push('\n');
+            for value in values {
+                let meaning = description(value).map_or_else(String::new, |text| format!(": {text}"));
+                let _ = writeln!(out, "* {}{meaning}", self.kind(value));
+            }
+        } else {
+            let _ = write!(out, "\nWritten as {}.\n", self.kind(definition));
+        }
+    }
+
+    /// The keys of an object.
+    fn object(&mut self, object: &Value, out: &mut String) {
+        let required: Vec<&str> = object
+            .get("required")
+            .and_then(Value::as_array)
+            .map(|all| all.iter().filter_map(Value::as_str).collect())
+            .unwrap_or_default();
+        out.push_str("\n| key | value | default | meaning |\n|---|---|---|---|\n");
+        for (key, value) in object.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let default =
+                if required.contains(&key.as_str()) { "required".to_owned() } else { default(value) };
+            let meaning = description(value).or_else(|| self.meaning_of(value)).unwrap_or_default();
+            let kind =
+                if value.get("properties").and_then(Value::as_object).is_some_and(|keys| keys.len() > 1) {
+                    self.own.insert(key.clone(), value.clone());
+                    self.linked(key)
+                } else {
+                    self.kind(value)
+                };
+            let _ = writeln!(out, "| `{key}` | {kind} | {default} | {} |", cell(&meaning));
+        }
+    }
+
+    /// The kind of a value, for people; definitions are linked, and get a section.
+    fn kind(&mut self, value: &Value) -> String {
+        if let Some(name) = value.get("$ref").and_then(Value::as_str).and_then(|path| path.rsplit('/').next())
+        {
+            return self.linked(name);
+        }
+        if let Some(constant) = value.get("const") {
+            return format!("`{}`", text_of(constant));
+        }
+        if let Some(values) = value.get("enum").and_then(Value::as_array) {
+            return values.iter().map(|one| format!("`{}`", text_of(one))).collect::<Vec<_>>().join(", ");
+        }
+        if let Some(values) = alternatives(value) {
+            let mut kinds: Vec<String> =
+                values.iter().filter(|one| !is_null(one)).map(|one| self.kind(one)).collect();
+            kinds.dedup();
+            return either(&kinds);
+        }
+        let kinds: Vec<String> = match value.get("type") {
+            Some(Value::String(one)) => vec![one.clone()],
+            Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            _ => Vec::new(),
+        };
+        let named: Vec<String> =
+            kinds.iter().filter(|kind| *kind != "null").map(|kind| self.plain(kind, value)).collect();
+        if named.is_empty() { "any value".to_owned() } else { either(&named) }
+    }
+
+    /// A link to a section, which the page gets.
+    fn linked(&mut self, name: &str) -> String {
+        if !self.order.iter().any(|known| known == name) {
+            self.order.push(name.to_owned());
+            self.waiting.push_back(name.to_owned());
+        }
+        format!("[{name}](#{})", name.to_lowercase())
+    }
+
+    /// The description of the definition that a value refers to, alone or beside null.
+    fn meaning_of(&self, value: &Value) -> Option<String> {
+        let mut of = alternatives(value).into_iter().flatten().chain([value]);
+        let name = of.find_map(|one| one.get("$ref")?.as_str()?.rsplit('/').next())?;
+        description(self.definitions?.get(name)?)
+    }
+
+    fn plain(&mut self, kind: &str, value: &Value) -> String {
+        match kind {
+            "string" => "text".to_owned(),
+            "boolean" => "`true`, `false`".to_owned(),
+            "integer" | "number" => {
+                let bound = |key| value.get(key).and_then(Value::as_u64);
+                match (bound("minimum"), bound("maximum")) {
+                    (Some(least), Some(most)) => format!("number, {least} to {most}"),
+                    (Some(least), None) if least > 0 => format!("number, from {least}"),
+                    _ => "number".to_owned(),
+                }
+            }
+            "array" => {
+                let of = value.get("items").map_or_else(|| "values".to_owned(), |items| self.kind(items));
+                format!("list of {of}")
+            }
+            "object" => {
+                match (value.get("properties").and_then(Value::as_object), value.get("additionalProperties"))
+                {
+                    (Some(keys), _) => {
+                        let keys: Vec<String> = keys
+                            .iter()
+                            .map(|(key, value)| format!("`{key}`: {}", self.kind(value)))
+                            .collect();
+                        format!("object with {}", keys.join(", "))
+                    }
+                    (None, Some(of)) if of.is_object() => format!("object: name to {}", self.kind(of)),
+                    _ => "object".to_owned(),
+                }
+            }
+            other => other.to_owned(),
+        }
+    }
+}
+
+fn alternatives(value: &Value) -> Option<&Vec<Value>> {
+    value.get("oneOf").or_else(|| value.get("anyOf")).and_then(Value::as_array)
+}
+
+fn is_constant(value: &Value) -> bool {
+    value.get("const").is_some()
+}
+
+fn is_null(value: &Value) -> bool {
+    value.get("type").and_then(Value::as_str) == Some("null")
+}
+
+fn either(kinds: &[String]) -> String {
+    match kinds {
+        // A list of the same is written for several, the value itself for one.
+        [one, list] if *list == format!("list of {one}") => format!("{one}, or a list"),
+        _ => kinds.join(", or "),
+    }
+}
+
+/// The first paragraph of a description and the others, on one line.
+fn description(value: &Value) -> Option<String> {
+    let text = value.get("description").and_then(Value::as_str)?;
+    Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn default(value: &Value) -> String {
+    match value.get("default") {
+        None | Some(Value::Null) => String::new(),
+        Some(default) => format!("`{}`", text_of(default)),
+    }
+}
+
+/// A value as YAML writes it on one line.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(all) => format!("[{}]", all.iter().map(text_of).collect::<Vec<_>>().join(", ")),
+        Value::Object(all) => {
+            let entries = all.iter().filter(|(_, value)| !value.is_null());
+            let entries: Vec<String> =
+                entries.map(|(key, value)| format!("{key}: {}", text_of(value))).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Text in a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: Page = Page { schema: "s.json", page: "s.md", title: "Title", introduction: "Text.\n" };
+
+    #[test]
+    fn keys_values_and_definitions_become_tables() {
+        let schema = r##"{
+            "properties": {
+                "sides": {"anyOf": [{"$ref": "#/$defs/Side"}, {"type": "array", "items": {"$ref": "#/$defs/Side"}}],
+                          "description": "Both\nsides."},
+                "most": {"type": ["integer", "null"], "minimum": 1, "maximum": 9, "default": 3},
+                "by-name": {"type": "object", "additionalProperties": {"type": "string"}, "default": {}},
+                "sort": {"anyOf": [{"$ref": "#/$defs/Sort"}, {"type": "null"}], "default": null},
+                "scan": {"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"type": "array"}}}
+            },
+            "required": ["sides"],
+            "$defs": {
+                "Side": {"type": "string", "description": "A | side."},
+                "Sort": {"description": "An order.", "oneOf": [{"const": "up", "description": "From below."}, {"const": "down"}]},
+                "Unused": {"type": "string"}
+            }
+        }"##;
+        let text = render(&PAGE, schema).unwrap();
+        for line in [
+            "# Title",
+            "Text.",
+            "| `sides` | [Side](#side), or a list | required | Both sides. |",
+            "| `most` | number, 1 to 9 | `3` |  |",
+            "| `by-name` | object: name to text | `{}` |  |",
+            "| `sort` | [Sort](#sort) |  | An order. |",
+            "| `scan` | [scan](#scan) |  |  |",
+            "| `a` | `true`, `false` |  |  |",
+            "| `b` | list of values |  |  |",
+            "## Side",
+            "A | side.",
+            "Written as text.",
+            "| `up` | From below. |",
+            "| `down` |  |",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("Unused"), "nothing leads there");
+        assert!(text.find("## Side") < text.find("## Sort"), "in the order of the keys");
+    }
+
+    #[test]
+    fn what_is_no_schema_is_an_error() {
+        assert!(render(&PAGE, "[").unwrap_err().contains("s.json"));
+        assert!(render(&PAGE, "[]").unwrap_err().contains("no object"));
+    }
+}
