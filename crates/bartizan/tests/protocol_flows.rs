@@ -87,19 +87,19 @@ A test makes this page (`cargo xtask generate`). It sends the packets of all 256
 packets through the running program between two interfaces.
 
 Where any policy in force has `pfw`, `sfw` or another function of headers, or `default: {action: drop}`, every complete IP packet has a flow. Ports, or the
-type of ICMP, select the flow where the protocol has them, otherwise addresses and protocol do. The first packet that is forwarded opens the flow. A packet that
-these functions refuse neither opens a flow nor keeps one: after it the other side may open a flow as if the packet had not come. Answers are packets of a flow
-that is open. So a policy treats all protocols alike.
+type of ICMP, select the flow where the protocol has them, otherwise addresses and protocol do. The first packet that is forwarded opens the flow. A packet
+that these functions refuse neither opens a flow nor keeps one: after it the other side may open a flow as if the packet had not come. Answers are packets of
+a flow that is open. So a policy treats all protocols alike.
 
 A packet with IPv6 extension headers has the protocol that they carry. Mobility, HIP and shim messages (135, 139, 140) that carry nothing have their own
-protocol. Addresses select the flows of ESP (50) and AH (51), whatever the SPI: each end of a tunnel has another one. ESP in UDP has the flow of its ports. In a
-tunnel (4, 41, GRE, and those in UDP) the outer packet and the inner packet have flows, and both have to pass.
+protocol. Addresses select the flows of ESP (50) and AH (51), whatever the SPI: each end of a tunnel has another one. ESP in UDP has the flow of its ports. In
+a tunnel (4, 41, GRE, and those in UDP) the outer packet and the inner packet have flows, and both have to pass.
 
-Where only `ids` judges, flows are those of Suricata: TCP, UDP, SCTP, ICMP, IP in IP, and ESP by its SPI. `ids` always inspects packets of other protocols without
-a flow, as Suricata does, so rules match alike; alerts about such packets name no flow. These protocols have flow records where they have flows.
+Where only `ids` judges, flows are those of Suricata: TCP, UDP, SCTP, ICMP, IP in IP, and ESP by its SPI. `ids` always inspects packets of other protocols
+without a flow, as Suricata does, so rules match alike; alerts about such packets name no flow. These protocols have flow records where they have flows.
 
-Routing and group protocols, whose packets are no answers (IGMP, OSPF, VRRP, PIM), need a policy that lets their senders open flows. `initiate` does not apply to
-neighbour discovery and multicast listener discovery (ICMPv6 types 130 to 137 and 143), because an IPv6 link does not work without them (RFC 4890, section
+Routing and group protocols, whose packets are no answers (IGMP, OSPF, VRRP, PIM), need a policy that lets their senders open flows. `initiate` does not apply
+to neighbour discovery and multicast listener discovery (ICMPv6 types 130 to 137 and 143), because an IPv6 link does not work without them (RFC 4890, section
 4.4.1): `sfw` forwards them from both sides; rules of `pfw` can refuse them.
 
 ## What passes
