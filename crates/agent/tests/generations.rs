@@ -29,6 +29,9 @@ const NETS: [&str; 8] = [
     "2001:db8:1::/48",
     "any",
 ];
+/// Members of each list, which no header has: every list has both IP versions, since policies and rules that
+/// never match are errors.
+const FILLERS: [&str; 2] = ["203.0.113.7/32", "2001:db8:ffff::7/128"];
 const DNS: [&str; 3] = ["a.example", "b.example", "*.c.example"];
 const GROUPS: [&str; 3] = ["web", "db", "far"];
 const NOW: Timestamp = Timestamp::from_parts(1_000, 0);
@@ -68,7 +71,7 @@ impl World {
     }
 
     fn members(&mut self) -> Value {
-        let mut members = vec![json!(self.pick(&NETS[..7]))];
+        let mut members = vec![json!(self.pick(&NETS[..7])), json!(FILLERS[0]), json!(FILLERS[1])];
         if self.random.percent(40) {
             members.push(json!({"dns": [self.pick(&DNS)]}));
         }
@@ -78,8 +81,8 @@ impl World {
     fn targets(&mut self) -> Value {
         match self.random.below(3) {
             0 => json!([self.pick(&GROUPS)]),
-            1 => json!([self.pick(&NETS)]),
-            _ => json!([self.pick(&NETS), self.pick(&NETS)]),
+            1 => json!([self.pick(&NETS), FILLERS[0], FILLERS[1]]),
+            _ => json!([self.pick(&NETS), self.pick(&NETS), FILLERS[0], FILLERS[1]]),
         }
     }
 

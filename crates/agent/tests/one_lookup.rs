@@ -153,8 +153,18 @@ fn text(policies: &[Policy]) -> String {
     text
 }
 
+/// Targets of both IP versions, or none, so that two lists always have a version in common: rules that never
+/// match are errors. No header has the addresses that are added for it.
 fn nets(least: usize) -> impl Strategy<Value = Vec<&'static str>> {
-    subsequence(NETS.to_vec(), least..=3)
+    subsequence(NETS.to_vec(), least..=3).prop_map(|mut nets| {
+        for (version, filler) in [('.', "203.0.113.7"), (':', "2001:db8:ffff::7")] {
+            let has = nets.iter().any(|net| *net == "any" || net.contains(version));
+            if !nets.is_empty() && !has {
+                nets.push(filler);
+            }
+        }
+        nets
+    })
 }
 
 fn rule() -> impl Strategy<Value = Rule> {

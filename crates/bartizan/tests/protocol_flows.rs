@@ -83,26 +83,29 @@ fn ranges(numbers: &BTreeSet<u8>) -> String {
 const INTRODUCTION: &str = "\
 # Flows of IP protocols
 
-This page is made by a test (`cargo xtask generate`), which sends the packets of all 256 IP protocols of both versions through a worker. A second test sends
-the same packets through the running program between two interfaces.
+A test makes this page (`cargo xtask generate`). It sends the packets of all 256 IP protocols of both versions through a worker. A second test sends the same
+packets through the running program between two interfaces.
 
-Where any policy in force has `pfw`, `sfw` or another function of headers, or `default: {action: drop}`, every whole IP packet has a flow: by ports or by the type of ICMP where the protocol has such,
-else by its addresses and its protocol. The first packet that goes on opens the flow. A packet that these functions refuse opens none and keeps none: after it the other side may
-open as if nothing had come. Answers are packets of a flow that somebody has opened. So the policy says the same of all protocols.
+Where any policy in force has `pfw`, `sfw` or another function of headers, or `default: {action: drop}`, every complete IP packet has a flow. Ports, or the
+type of ICMP, select the flow where the protocol has them, otherwise addresses and protocol do. The first packet that is forwarded opens the flow. A packet
+that these functions refuse neither opens a flow nor keeps one: after it the other side may open a flow as if the packet had not come. Answers are packets of
+a flow that is open. So a policy treats all protocols alike.
 
-Extension headers of IPv6 count as what they carry. Mobility, HIP and shim messages (135, 139, 140) that carry nothing count for themselves. ESP (50) and AH (51) are
-told by addresses, whatever their SPI: each end of a tunnel has another one. ESP in UDP has the flow of its ports. Of a tunnel (4, 41, GRE, and those in UDP) the packet around and the
-packet inside have flows, and both have to pass.
+A packet with IPv6 extension headers has the protocol that they carry. Mobility, HIP and shim messages (135, 139, 140) that carry nothing have their own
+protocol. Addresses select the flows of ESP (50) and AH (51), whatever the SPI: each end of a tunnel has another one. ESP in UDP has the flow of its ports. In
+a tunnel (4, 41, GRE, and those in UDP) the outer packet and the inner packet have flows, and both have to pass.
 
-Where only `ids` judges, flows are those of Suricata: TCP, UDP, SCTP, ICMP, IP in IP, and ESP by its SPI. `ids` always sees the packets of other protocols without a flow, as Suricata
-does, so rules match alike; alerts about them name no flow. Flow records of these protocols are written where they have flows.
+Where only `ids` judges, flows are those of Suricata: TCP, UDP, SCTP, ICMP, IP in IP, and ESP by its SPI. `ids` always inspects packets of other protocols
+without a flow, as Suricata does, so rules match alike; alerts about such packets name no flow. These protocols have flow records where they have flows.
 
-Routing and group protocols whose packets nobody asks for (IGMP, OSPF, VRRP, PIM) need a policy that lets their senders open.
-`initiate` is not asked of neighbour discovery and multicast listener discovery (ICMPv6 types 130 to 137 and 143), without which a link of IPv6 does not work (RFC 4890, section 4.4.1): `sfw` lets them go on from both sides; rules of `pfw` can refuse them.
+Routing and group protocols, whose packets are no answers (IGMP, OSPF, VRRP, PIM), need a policy that lets their senders open flows. `initiate` does not apply
+to neighbour discovery and multicast listener discovery (ICMPv6 types 130 to 137 and 143), because an IPv6 link does not work without them (RFC 4890, section
+4.4.1): `sfw` forwards them from both sides; rules of `pfw` can refuse them.
 
 ## What passes
 
-Packets of two hosts, one by one. The outside sends the second packet where the inside is first, and the other way round. Rules of `pfw` allow what the inside opens.
+Two hosts send packets in turn: where the inside sends the first packet, the outside sends the second, and the other way round. Rules of `pfw` allow the flows
+that the inside opens.
 
 | chain | `initiate` | inside first | outside first | protocols |
 |---|---|---|---|---|

@@ -15,6 +15,8 @@ pub fn address(random: &mut Random, v6: bool) -> IpAddr {
     }
 }
 
+/// Prefixes of both IP versions, so that two lists always have one in common: rules that never match are
+/// errors. No packet has the addresses that are added for it.
 fn prefixes(random: &mut Random) -> String {
     let one = |random: &mut Random| {
         let v6 = random.percent(40);
@@ -29,7 +31,12 @@ fn prefixes(random: &mut Random) -> String {
             }
         }
     };
-    let list: Vec<String> = (0..=random.below(3)).map(|_| one(random)).collect();
+    let mut list: Vec<String> = (0..=random.below(3)).map(|_| one(random)).collect();
+    for (version, filler) in [('.', "\"203.0.113.7/32\""), (':', "\"fdff:ffff::7/128\"")] {
+        if !list.iter().any(|one| one.contains(version)) {
+            list.push(filler.to_owned());
+        }
+    }
     format!("[{}]", list.join(", "))
 }
 

@@ -6,7 +6,7 @@ use super::*;
 const FILE: &str = "\
 links:
   - name: wan
-inline: {a: eth1, b: eth2}
+    inline: {a: eth1, b: eth2}
   - {name: mirror, tap: {interface: eth3}, workers: 1}
   - {name: replay, capture: one.pcap}
 workers: 2
