@@ -359,7 +359,7 @@ struct Build<'a> {
     links: &'a [(&'a str, LinkId)],
     state: PolicyBuildState,
     problems: Vec<ConfigProblem>,
-    /// What is right and has no effect.
+    /// Remarks on valid policies and rules that have no effect.
     warnings: Vec<ConfigProblem>,
     /// A lease on the DNS names of the file's groups.
     names: Option<Arc<Lease>>,

@@ -348,7 +348,7 @@ impl Stream {
         self.is(StreamFlags::ENDED)
     }
 
-    /// What ended the session did not reach its receiver.
+    /// Resumes a direction: the segment that ended it does not reach its receiver.
     pub(crate) fn go_on(&mut self) {
         self.flags.remove(StreamFlags::ENDED);
     }
