@@ -337,8 +337,8 @@ fn icmp_answers_need_a_question() {
     }
 }
 
-/// What a link of IPv6 does not work without (RFC 4890 section 4.4.1): discovery of neighbours and routers,
-/// of listeners of groups, redirects. `initiate` is asked of all other types.
+/// IPv6 links need discovery of neighbours, routers and listeners of groups, and redirects (RFC 4890, section
+/// 4.4.1). `initiate` applies to all other types.
 #[test]
 fn neighbours_and_listeners_are_found_whoever_may_open() {
     const NEIGHBOURS: [u8; 9] = [130, 131, 132, 133, 134, 135, 136, 137, 143];

@@ -15,6 +15,7 @@ use bartizan_base::{Direction, Fid, FlowId, Level, TenantId, Timestamp, WorkerId
 use bartizan_flow::counters::Elephants;
 use bartizan_flow::level::FlowLevelCounts;
 use bartizan_flow::rate::{FlowRate, RateLimit};
+use bartizan_flow::tcp::Checkpoint;
 use bartizan_flow::{
     Accounted, Find, FlowFlags, FlowHasher, FlowKey, FlowState, FlowTable, FlowTableConfig, Insert,
     TableError,
@@ -40,6 +41,8 @@ pub struct Flows {
     opened: QuotaFlows,
     /// The credit for packets that a lower level refused without a flow.
     pub early: Credit,
+    /// The checkpoint of the worker's sessions; away while a segment uses it.
+    pub checkpoint: Option<Box<Checkpoint>>,
     /// Until this time, packets have been forwarded without passing this worker.
     pub missed: Option<Timestamp>,
 }
@@ -87,6 +90,7 @@ impl Flows {
             manager: None,
             opened: QuotaFlows::default(),
             early: Credit::default(),
+            checkpoint: None,
             missed: None,
         })
     }

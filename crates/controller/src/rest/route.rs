@@ -23,7 +23,7 @@ pub const PAGE_MAX: usize = 500;
 pub const NAME_MAX: usize = 64;
 /// The pattern of names, for the OpenAPI document.
 pub const NAME_PATTERN: &str = "^[a-z0-9][a-z0-9._-]{0,63}$";
-/// What names of files are made of, for the OpenAPI document.
+/// The pattern of file names, for the OpenAPI document.
 pub const FILE_NAME_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 
 /// Makes the schema of a body or reply.

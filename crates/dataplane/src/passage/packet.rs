@@ -458,7 +458,7 @@ impl Passage<'_> {
             restored: false,
             wanting: wanting.map(Wanting::function),
         };
-        (Some(id), self.judged(arrival, id, tcp, &events, (handling, tracked.before)))
+        (Some(id), self.judged(arrival, id, tcp, &events, handling, tracked.before))
     }
 
     /// Runs the functions of a flow's path on a packet. Where Suricata has no flow, detection receives the
@@ -469,7 +469,8 @@ impl Passage<'_> {
         id: FlowId,
         tcp: Option<&Outcome>,
         events: &[StreamEvent],
-        (handling, before): (PacketHandling, Option<Connection>),
+        handling: PacketHandling,
+        before: Option<Connection>,
     ) -> Decision {
         let (packet, occasion) = (arrival.decoded(), &arrival.occasion);
         let alone = !packet.wants_flow();
@@ -483,8 +484,11 @@ impl Passage<'_> {
             }
             decision = decision.strictest(said);
         }
-        if let Some(before) = before.filter(|_| self.is_refused_by_headers(&decision)) {
-            self.put_back(id, before, arrival);
+        if let Some(before) = before {
+            if self.is_refused_by_headers(&decision) {
+                self.put_back(id, &before, arrival);
+            }
+            self.flows.checkpoint = Some(before.session);
         }
         let Some(entry) = self.flows.get_mut(id) else { return decision };
         if tcp.is_some_and(|o| o.state == TcpState::Closed && o.previous != o.state) {
@@ -518,8 +522,13 @@ impl Passage<'_> {
         tracked.before = self.checkpoint(id, &segment, direction);
         self.track(id, &segment, (tracked.direction, frame.now), outcome);
         self.publish(id, outcome);
+        // The session of before is not that of this flow any more, or has its sides the other way round.
+        if (outcome.reuse || outcome.reverse)
+            && let Some(before) = tracked.before.take()
+        {
+            self.flows.checkpoint = Some(before.session);
+        }
         if outcome.reuse {
-            tracked.before = None;
             (tracked.id, tracked.direction) = self.begin_anew(id, &segment, frame, arrival.decoded())?;
             self.track(tracked.id, &segment, (tracked.direction, frame.now), outcome);
         }
@@ -533,22 +542,26 @@ impl Passage<'_> {
 
     /// The connection as it is before a segment that may move it, where a function that judges by headers may
     /// keep the segment from its receiver.
-    fn checkpoint(&self, id: FlowId, segment: &Segment<'_>, direction: Direction) -> Option<Connection> {
+    fn checkpoint(&mut self, id: FlowId, segment: &Segment<'_>, direction: Direction) -> Option<Connection> {
         if !self.cx.settings.prevention || !self.chains().judges_headers() {
             return None;
         }
-        let entry = self.flows.get(id).filter(|e| !self.chains().header_part(e.path).is_empty())?;
-        let FlowExt { session, streams, .. } = &entry.ext;
-        let session = session.checkpoint(segment, direction, streams.as_deref())?;
-        Some(Connection { session, state: entry.state() })
+        let entry = self.flows.get(id).filter(|entry| entry.ext.session.may_be_moved(segment, direction))?;
+        if self.chains().header_part(entry.path).is_empty() {
+            return None;
+        }
+        let mut kept = self.flows.checkpoint.take().unwrap_or_default();
+        let entry = self.flows.get(id)?;
+        entry.ext.session.checkpoint(entry.ext.streams.as_deref(), &mut kept);
+        Some(Connection { session: kept, state: entry.state() })
     }
 
     /// A segment was refused by its headers: its connection is where it was. The flow's record names the
     /// flags.
-    fn put_back(&mut self, id: FlowId, before: Connection, arrival: &Arrival<'_>) {
+    fn put_back(&mut self, id: FlowId, before: &Connection, arrival: &Arrival<'_>) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let FlowExt { session, streams, .. } = &mut entry.ext;
-        session.restore(*before.session, streams.as_deref_mut());
+        session.restore(&before.session, streams.as_deref_mut());
         if let TransportLayer::Tcp(tcp) = &arrival.decoded().transport {
             entry.ext.refused_flags[arrival.occasion.direction] |=
                 TcpFlags::from_bits_retain(tcp.flags.bits());
