@@ -15,8 +15,8 @@ pub(crate) mod datagrams;
 pub use datagrams::split;
 
 use bartizan_packet::{
-    DecodeOutput, Decoded, Decoder, InternetChecksum, LinkType, Network, PacketFlags, PacketSource, TcpFlags,
-    TransportLayer, pseudo_header,
+    DecodeOutput, Decoded, Decoder, LinkType, PacketFlags, PacketSource, TcpFlags, TransportLayer,
+    renew_around,
 };
 
 /// Least payload of a segment: a smaller MTU is none (RFC 791 requires 68 bytes of every link).
@@ -110,19 +110,13 @@ impl<'p> SegmentationPlan<'p> {
 
     /// Updates the headers of a segment.
     fn finish(&self, segment: &mut [u8], number: usize, last: bool) -> Option<()> {
-        renew_network(self.inner, segment, number)?;
+        let index = u16::try_from(number).ok()?;
+        self.inner.renew_network(segment, index)?;
         match &self.inner.transport {
             TransportLayer::Tcp(_) => self.finish_tcp(segment, number, last)?,
-            _ => renew_udp(self.inner, segment)?,
+            _ => self.inner.renew_udp(segment)?,
         }
-        // Inner headers first: outer checksums cover them.
-        for packet in self.outer.iter().rev() {
-            renew_network(packet, segment, number)?;
-            if let TransportLayer::Udp(_) = &packet.transport {
-                renew_udp(packet, segment)?;
-            }
-        }
-        Some(())
+        renew_around(self.outer, segment, index)
     }
 
     fn finish_tcp(&self, segment: &mut [u8], number: usize, last: bool) -> Option<()> {
@@ -138,13 +132,13 @@ impl<'p> SegmentationPlan<'p> {
         if number > 0 {
             *flags &= !TcpFlags::CWR.bits();
         }
-        renew_sum(self.inner, 6, tcp, 16)
+        self.inner.renew_sum(6, tcp, 16)
     }
 }
 
 /// Whether the packet to be cut and its outer packets allow it.
 fn are_plain(frame: &[u8], inner: &Decoded, outer: &[Decoded]) -> bool {
-    is_plain(inner) && outer.iter().all(|packet| is_plain(packet) && can_be_repeated(frame, packet))
+    is_plain(inner) && outer.iter().all(|packet| is_plain(packet) && packet.may_be_repeated(frame))
 }
 
 /// Whether a packet lies in the frame as it is, whole and without decode errors.
@@ -153,66 +147,6 @@ fn is_plain(packet: &Decoded) -> bool {
     matches!(packet.source, Wire | Gre | Ipv4 | Ipv6 | Vxlan | Geneve)
         && !packet.is_fragment()
         && !packet.flags.intersects(PacketFlags::REBUILT | PacketFlags::INVALID)
-}
-
-/// Whether the headers of an outer packet can be repeated before each segment, with new lengths and
-/// checksums.
-fn can_be_repeated(frame: &[u8], packet: &Decoded) -> bool {
-    match &packet.transport {
-        // IP in IP.
-        TransportLayer::None | TransportLayer::Udp(_) => true,
-        // Neither a checksum nor a sequence number (RFC 2784, RFC 2890).
-        TransportLayer::Gre(_) => frame.get(packet.l4 as usize).is_some_and(|flags| flags & 0x90 == 0),
-        _ => false,
-    }
-}
-
-/// Updates the IP header of a packet, in a frame that ends with the packet.
-fn renew_network(packet: &Decoded, frame: &mut [u8], number: usize) -> Option<()> {
-    let l3 = packet.l3 as usize;
-    let length = frame.len().checked_sub(l3)?;
-    let ip = frame.get_mut(l3..)?;
-    match &packet.network {
-        Network::Ipv4(header) => {
-            let ip = ip.get_mut(..usize::from(header.header_len))?;
-            ip.get_mut(2..4)?.copy_from_slice(&u16::try_from(length).ok()?.to_be_bytes());
-            let id = header.id.wrapping_add(u16::try_from(number).ok()?);
-            ip.get_mut(4..6)?.copy_from_slice(&id.to_be_bytes());
-            ip.get_mut(10..12)?.fill(0);
-            let sum = InternetChecksum::new().with(ip).finish();
-            ip.get_mut(10..12)?.copy_from_slice(&sum.to_be_bytes());
-        }
-        Network::Ipv6(_) => {
-            let length = u16::try_from(length.checked_sub(40)?).ok()?;
-            ip.get_mut(4..6)?.copy_from_slice(&length.to_be_bytes());
-        }
-        _ => return None,
-    }
-    Some(())
-}
-
-/// Updates the UDP header of a packet, in a frame that ends with the packet.
-fn renew_udp(packet: &Decoded, frame: &mut [u8]) -> Option<()> {
-    let udp = frame.get_mut(packet.l4 as usize..)?;
-    let length = u16::try_from(udp.len()).ok()?;
-    udp.get_mut(4..6)?.copy_from_slice(&length.to_be_bytes());
-    // A header without a checksum stays without (RFC 768, RFC 6935). A checksum left to a device is not 0:
-    // the field holds the pseudo-header sum.
-    if udp.get(6..8)? != [0, 0] {
-        renew_sum(packet, 17, udp, 6)?;
-    }
-    Some(())
-}
-
-/// Recomputes the checksum at `field` of a transport header, over the header and everything after it.
-fn renew_sum(packet: &Decoded, protocol: u8, segment: &mut [u8], field: usize) -> Option<()> {
-    segment.get_mut(field..field + 2)?.fill(0);
-    let length = u32::try_from(segment.len()).ok()?;
-    let sum = pseudo_header(packet.src()?, packet.dst()?, protocol, length)?.with(segment).finish();
-    // In UDP zero means "no checksum".
-    let sum = if protocol == 17 && sum == 0 { 0xffff } else { sum };
-    segment.get_mut(field..field + 2)?.copy_from_slice(&sum.to_be_bytes());
-    Some(())
 }
 
 #[cfg(test)]

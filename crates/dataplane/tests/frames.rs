@@ -11,6 +11,7 @@ use bartizan_dataplane::handover::Station;
 use bartizan_dataplane::source::InlineSource;
 use bartizan_dataplane::worker::Worker;
 use bartizan_packet::capture::CaptureReader;
+use bartizan_packet::{DecodeOutput, Decoder, LinkType};
 use bartizan_ports::{InlinePair, TestClock, TestPort};
 use bartizan_stages::normaliser::{self, NormaliserCounters};
 use bartizan_testkit_worker::live;
@@ -45,8 +46,10 @@ fn expected(bench: &Bench, frames: &[Captured]) -> (Vec<Vec<u8>>, NormaliserCoun
         if let Some(change) = worker.take_rewrite()
             && decision.verdict.forwards()
         {
-            let mut longer = Vec::new();
-            assert!(normaliser::rewrite(&mut bytes, &change, &mut longer, &mut counters));
+            let (mut longer, mut output) = (Vec::new(), DecodeOutput::new());
+            Decoder::default().decode(LinkType::ETHERNET, &bytes, bytes.len() as u32, &mut output);
+            let packets = output.packets();
+            assert!(normaliser::rewrite(&mut bytes, &change, packets, &mut longer, &mut counters));
             if !longer.is_empty() {
                 bytes = longer;
             }

@@ -56,6 +56,10 @@ bitflags! {
         const CHECKSUM_VALID = 1 << 8;
         /// A checksum of the frame was filled in on this host (see [`Checksums::Filled`]).
         const CHECKSUM_FILLED = 1 << 9;
+        /// In a tunnel whose outer packet was reassembled from fragments: its bytes lie in several frames.
+        const IN_REBUILT = 1 << 10;
+        /// In a tunnel, and an outer header cannot take another length (see [`Decoded::may_be_resized`]).
+        const FIXED_LENGTH = 1 << 11;
     }
 }
 

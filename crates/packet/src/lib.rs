@@ -18,6 +18,7 @@ mod decode;
 mod decoded;
 mod event;
 pub mod layout;
+mod lengths;
 pub mod limits;
 mod link;
 pub mod metadata;
@@ -35,6 +36,7 @@ pub use counters::DecoderCounters;
 pub use decode::{DecodeOutput, Decoder};
 pub use decoded::{Checksums, Decoded, PacketFlags, TunnelKind, TunnelTag, VlanIds};
 pub use event::{DecodeEvent, DecodeEvents};
+pub use lengths::renew_around;
 pub use link::{LinkType, PacketSource};
 pub use network::{Arp, Fragment, IpOptions, Ipv4, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, Network};
 pub use transport::{

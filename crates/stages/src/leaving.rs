@@ -7,7 +7,7 @@ use crate::settings::EngineSettings;
 use bartizan_flow::stream::Stream;
 use bartizan_flow::tcp::{Seq, UrgentPolicy};
 use bartizan_function::Edit;
-use bartizan_packet::{Decoded, PacketFlags, PacketSource, PacketView, TcpFlags, TransportLayer};
+use bartizan_packet::{Decoded, PacketSource, PacketView, TcpFlags, TransportLayer};
 
 /// The change to the frame in hand before it leaves, collected while the frame is judged.
 #[derive(Default)]
@@ -86,8 +86,8 @@ impl Leaving {
     /// Notes that the transport checksum of the packet in hand has to be computed, unless an earlier note
     /// implies that: its sender left it to hardware, and no device after this one computes it.
     pub fn note_checksum(&mut self, view: &PacketView<'_>) {
-        let is_rebuilt = view.decoded().flags.contains(PacketFlags::REBUILT);
-        if self.change.is_some() || is_rebuilt || !view.l4_checksum_is_due() {
+        let several = view.decoded().is_in_several_frames();
+        if self.change.is_some() || several || !view.l4_checksum_is_due() {
             return;
         }
         self.note(view, |_| true);
@@ -106,9 +106,8 @@ impl Leaving {
             return Replaced::Nothing;
         }
         let packet = view.decoded();
-        let made = packet.recursion > 0
-            || packet.source != PacketSource::Wire
-            || packet.flags.contains(PacketFlags::REBUILT);
+        let made =
+            packet.recursion > 0 || packet.source != PacketSource::Wire || packet.is_in_several_frames();
         if made || !matches!(packet.proto(), Some(1 | 6 | 17 | 58)) {
             return Replaced::Refused;
         }
@@ -164,5 +163,5 @@ pub fn restore(packet: &PacketView<'_>, stream: &Stream, into: &mut Vec<u8>) -> 
     // Changes to the packet itself are counted when it leaves.
     let uncounted = &mut NormaliserCounters::default();
     stream.restore(Seq(tcp.seq), &mut change.bytes)
-        && normaliser::rewrite(into, &change, &mut Vec::new(), uncounted)
+        && normaliser::rewrite(into, &change, &[], &mut Vec::new(), uncounted)
 }

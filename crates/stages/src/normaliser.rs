@@ -15,7 +15,7 @@ mod rejection;
 
 pub use rejection::{Silence, rejection};
 
-use bartizan_packet::{InternetChecksum, PacketFlags, PacketSource, PacketView, TcpFlags, pseudo_header};
+use bartizan_packet::{Decoded, InternetChecksum, PacketView, TcpFlags, pseudo_header, renew_around};
 use core::net::IpAddr;
 use smallvec::SmallVec;
 
@@ -116,8 +116,8 @@ impl NormaliserCounters {
 pub struct Rewrite {
     /// Offset of the payload in the frame.
     pub payload: usize,
-    /// Offset of the IP header.
-    pub network: usize,
+    /// Depth of the packet in tunnels, 0 on the wire.
+    pub recursion: u8,
     /// Offset of the TCP header.
     pub header: usize,
     /// The new payload, of the same length.
@@ -154,7 +154,7 @@ impl Rewrite {
     pub fn take_up(&mut self, view: &PacketView<'_>) {
         let packet = view.decoded();
         self.payload = packet.payload as usize;
-        (self.network, self.header) = (packet.l3 as usize, packet.l4 as usize);
+        (self.recursion, self.header) = (packet.recursion, packet.l4 as usize);
         self.bytes.clear();
         self.bytes.extend_from_slice(view.payload());
         self.ends = packet.src().zip(packet.dst());
@@ -163,19 +163,29 @@ impl Rewrite {
         (self.restored, self.replaced, self.due) = (false, false, false);
         (self.urgent, self.multipath) = (false, false);
     }
+
+    /// Whether the frame leaves with another length.
+    #[must_use]
+    pub fn resizes(&self) -> bool {
+        !self.resize.front.is_empty() || self.resize.trim > 0
+    }
 }
 
-/// Applies a change and corrects the transport checksum. `longer`: gets the frame if its length changes, and
-/// stays empty otherwise. `false`: the change does not fit the frame, which is unchanged.
+/// Applies a change and corrects the checksums. `packets`: the decoded packets of the frame, outermost first;
+/// needed if its length changes ([`Rewrite::resizes`]). `longer`: gets the frame then, and stays empty
+/// otherwise. `false`: the change does not fit the frame, which is unchanged.
+///
+/// Outer checksums cover an inner segment of the same length too, and stay right: its own checksum makes up
+/// for each change of its bytes.
 pub fn rewrite(
     frame: &mut [u8],
     change: &Rewrite,
+    packets: &[Decoded],
     longer: &mut Vec<u8>,
     counters: &mut NormaliserCounters,
 ) -> bool {
     longer.clear();
-    let same = change.resize.front.is_empty() && change.resize.trim == 0;
-    let done = if same { apply(frame, change) } else { resize(frame, change, longer) };
+    let done = if change.resizes() { resize(frame, change, packets, longer) } else { apply(frame, change) };
     if done.is_none() {
         longer.clear();
         return false;
@@ -251,48 +261,27 @@ fn take_out_multipath(header: &mut [u8]) {
     }
 }
 
-/// Whether a TCP segment may get or lose bytes at the front: it is in IP directly in an Ethernet frame, so
-/// that only IP's length and the checksums of IP and TCP depend on them.
+/// Whether a TCP segment may get or lose bytes at the front: the headers of IP, and of tunnels around it, can
+/// take another length, and no signature covers all bytes.
 pub fn can_resize(view: &PacketView<'_>) -> bool {
     let packet = view.decoded();
-    let l3 = packet.l3 as usize;
-    let kind = |at: usize| {
-        let two = view.frame().get(at..at.checked_add(2)?)?;
-        two.try_into().ok().map(u16::from_be_bytes)
-    };
-    // Below 0x600 it is a length (IEEE 802.3).
-    let ethernet = kind(12).is_some_and(|kind| kind >= 0x600)
-        && l3.checked_sub(2).and_then(kind).is_some_and(|kind| matches!(kind, 0x0800 | 0x86dd));
-    let whole = packet.source == PacketSource::Wire && !packet.flags.contains(PacketFlags::REBUILT);
-    // A signature covers all bytes.
     let plain = packet.transport.tcp().is_some_and(|tcp| !tcp.options.md5 && !tcp.options.ao);
-    ethernet && whole && plain && packet.recursion == 0
+    plain && packet.may_be_resized(view.frame())
 }
 
 /// Writes the frame with bytes in front of its payload, or without its first ones, and without link padding.
 /// A segment that loses all its data keeps its sequence number, so that the receiver answers as to old data;
-/// a FIN keeps its own number.
-fn resize(frame: &[u8], change: &Rewrite, out: &mut Vec<u8>) -> Option<()> {
+/// a FIN keeps its own number. `packets`: the decoded packets of the frame, outermost first.
+fn resize(frame: &[u8], change: &Rewrite, packets: &[Decoded], out: &mut Vec<u8>) -> Option<()> {
     let Resize { front, trim } = &change.resize;
+    let (packet, outer) = packets.get(..=usize::from(change.recursion))?.split_last()?;
     let mut bytes = front.to_vec();
     bytes.extend_from_slice(change.bytes.get(*trim..)?);
     out.extend_from_slice(frame.get(..change.payload)?);
     out.extend_from_slice(&bytes);
-    let ends = change.ends?;
-    let ip = out.get_mut(change.network..change.header)?;
-    let field = if ends.0.is_ipv4() { 2..4 } else { 4..6 };
-    let length = ip.get_mut(field)?;
-    let old = u16::from_be_bytes(<[u8; 2]>::try_from(&*length).ok()?);
-    let more = u16::try_from(front.len()).ok()?;
-    let less = u16::try_from(*trim).ok()?;
-    length.copy_from_slice(&old.checked_add(more)?.checked_sub(less)?.to_be_bytes());
-    if ends.0.is_ipv4() {
-        let words = usize::from(ip.first()? & 0x0f).checked_mul(4)?;
-        let header = ip.get_mut(..words)?;
-        header.get_mut(10..12)?.fill(0);
-        let sum = InternetChecksum::new().with(header).finish();
-        put_checksum(header, 10, sum)?;
-    }
+    packet.renew_network(out, 0)?;
+    let more = u32::try_from(front.len()).ok()?;
+    let less = u32::try_from(*trim).ok()?;
     // Ports (4), sequence number, acknowledgement (4), offset, flags, window (2), checksum (2), urgent
     // pointer (2).
     let [_, _, _, _, s0, s1, s2, s3, _, _, _, _, _, flags, _, _, _, _, high, low, ..] =
@@ -301,9 +290,9 @@ fn resize(frame: &[u8], change: &Rewrite, out: &mut Vec<u8>) -> Option<()> {
         return None;
     };
     let old = u32::from_be_bytes([*s0, *s1, *s2, *s3]);
-    let mut seq = old.wrapping_sub(u32::from(more));
+    let mut seq = old.wrapping_sub(more);
     if !bytes.is_empty() || *flags & TcpFlags::FIN.bits() != 0 {
-        seq = seq.wrapping_add(u32::from(less));
+        seq = seq.wrapping_add(less);
     }
     [*s0, *s1, *s2, *s3] = seq.to_be_bytes();
     if bytes.is_empty() {
@@ -311,7 +300,8 @@ fn resize(frame: &[u8], change: &Rewrite, out: &mut Vec<u8>) -> Option<()> {
         (*high, *low) = (0, 0);
     }
     let whole = Rewrite { bytes, resize: Resize::default(), ..change.clone() };
-    apply(out, &whole)
+    apply(out, &whole)?;
+    renew_around(outer, out, 0)
 }
 
 fn l4_checksum(src: IpAddr, dst: IpAddr, protocol: u8, segment: &[u8]) -> Option<u16> {
@@ -345,10 +335,14 @@ mod tests {
         frame(packet::tcp(from, to, (9, 0), 2, b""))
     }
 
-    fn decode(frame: &[u8], check: impl FnOnce(&PacketView<'_>)) {
+    fn packets_of(frame: &[u8]) -> Vec<Decoded> {
         let mut output = DecodeOutput::new();
         Decoder::default().decode(LinkType::ETHERNET, frame, frame.len() as u32, &mut output);
-        check(&PacketView::new(frame, output.outer().unwrap()));
+        output.packets().to_vec()
+    }
+
+    fn decode(frame: &[u8], check: impl FnOnce(&PacketView<'_>)) {
+        check(&PacketView::new(frame, &packets_of(frame)[0]));
     }
 
     #[test]
@@ -369,7 +363,7 @@ mod tests {
             ..Rewrite::default()
         };
         let mut counters = NormaliserCounters::default();
-        assert!(rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
+        assert!(rewrite(&mut frame, &change, &[], &mut Vec::new(), &mut counters));
         decode(&frame, |view| {
             assert_eq!(view.payload(), b"good");
             let TransportLayer::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
@@ -377,7 +371,7 @@ mod tests {
             assert_eq!(view.l4_checksum_ok(), Some(true));
         });
         let long = Rewrite { bytes: vec![0; 5], ..change };
-        assert!(!rewrite(&mut frame, &long, &mut Vec::new(), &mut counters));
+        assert!(!rewrite(&mut frame, &long, &[], &mut Vec::new(), &mut counters));
         assert_eq!((counters.rewritten, counters.urgent_cleared), (1, 1));
     }
 
@@ -402,7 +396,7 @@ mod tests {
             });
             change.multipath = true;
             let mut counters = NormaliserCounters::default();
-            assert!(rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
+            assert!(rewrite(&mut frame, &change, &[], &mut Vec::new(), &mut counters));
             assert_eq!(frame[from..from + after.len()], after);
             decode(&frame, |view| {
                 let options = view.decoded().transport.tcp().unwrap().options;
@@ -427,16 +421,14 @@ mod tests {
             let mut frame = hosts::ethernet(v6, &hosts::ip_as_is(v6, (1, 2), 6, &segment.unsummed()));
             // Link padding is no payload.
             frame.extend_from_slice(&[0; 2]);
-            let mut change = Rewrite { protocol: 6, bytes: b"body".to_vec(), ..Rewrite::default() };
+            let (packets, mut change) = (packets_of(&frame), Rewrite::default());
             decode(&frame, |view| {
-                let packet = view.decoded();
                 assert!(can_resize(view));
-                (change.payload, change.network) = (packet.payload as usize, packet.l3 as usize);
-                (change.header, change.ends) = (packet.l4 as usize, packet.src().zip(packet.dst()));
+                change.take_up(view);
             });
             change.resize.front.extend_from_slice(b"head");
             let (mut counters, mut longer) = (NormaliserCounters::default(), vec![9]);
-            assert!(rewrite(&mut frame, &change, &mut longer, &mut counters));
+            assert!(rewrite(&mut frame, &change, &packets, &mut longer, &mut counters));
             decode(&longer, |view| {
                 let TransportLayer::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
                 // Over the wrap of the numbers.
@@ -468,14 +460,14 @@ mod tests {
             let segment = Segment { chksum: Some(0x1234), ..segment };
             let mut frame = hosts::ethernet(v6, &hosts::ip_as_is(v6, (1, 2), 6, &segment.unsummed()));
             frame.extend_from_slice(&[0; 2]);
-            let mut change = Rewrite::default();
+            let (packets, mut change) = (packets_of(&frame), Rewrite::default());
             decode(&frame, |view| {
                 assert!(can_resize(view));
                 change.take_up(view);
             });
             change.resize.trim = trim;
             let (mut counters, mut shorter) = (NormaliserCounters::default(), vec![9]);
-            assert!(rewrite(&mut frame, &change, &mut shorter, &mut counters));
+            assert!(rewrite(&mut frame, &change, &packets, &mut shorter, &mut counters));
             decode(&shorter, |view| {
                 let TransportLayer::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
                 assert_eq!((tcp.seq, view.payload()), (seq, &b"body"[trim..]));
@@ -487,7 +479,70 @@ mod tests {
             });
             assert_eq!(counters, NormaliserCounters { trimmed: 1, ..NormaliserCounters::default() });
             change.resize.trim = 5;
-            assert!(!rewrite(&mut frame, &change, &mut shorter, &mut counters) && shorter.is_empty());
+            assert!(
+                !rewrite(&mut frame, &change, &packets, &mut shorter, &mut counters) && shorter.is_empty()
+            );
+        }
+    }
+
+    /// Frames with a segment in tunnels of all kinds, and of two kinds at once; whether it may be resized.
+    fn in_tunnels(outer6: bool, v6: bool, segment: &[u8]) -> Vec<(&'static str, bool, Vec<u8>)> {
+        let ip = hosts::ip(v6, (1, 2), 6, segment);
+        let inner = hosts::ethernet(v6, &ip);
+        let ether_type = [inner[12], inner[13]];
+        let datagram = |port: u16, sum: bool, kind: &[u8], inside: &[u8]| {
+            let udp = Datagram::new((4_097, port), &[kind, inside].concat());
+            let udp = Datagram { chksum: Some(0), ..udp }.unsummed();
+            let ip = if sum { hosts::ip } else { hosts::ip_as_is };
+            hosts::ethernet(outer6, &ip(outer6, (7, 8), 17, &udp))
+        };
+        let in_ip = |protocol: u8, head: &[u8], inside: &[u8]| {
+            hosts::ethernet(outer6, &hosts::ip(outer6, (7, 8), protocol, &[head, inside].concat()))
+        };
+        let vxlan = [8, 0, 0, 0, 0, 0, 5, 0];
+        let geneve = [0, 0, 0x65, 0x58, 0, 0, 5, 0];
+        let gre = |flags: [u8; 2], tail: &[u8]| [&flags[..], &ether_type, tail].concat();
+        let number = if v6 { 41 } else { 4 };
+        let twice = datagram(4789, true, &vxlan, &in_ip(47, &gre([0x20, 0], &[0, 0, 0, 9]), &ip));
+        vec![
+            ("vxlan with a checksum", true, datagram(4789, true, &vxlan, &inner)),
+            ("vxlan without", true, datagram(4789, false, &vxlan, &inner)),
+            ("geneve", true, datagram(6081, true, &geneve, &inner)),
+            ("gre", true, in_ip(47, &gre([0x20, 0], &[0, 0, 0, 9]), &ip)),
+            ("ip in ip", true, in_ip(number, &[], &ip)),
+            ("two tunnels", true, twice),
+            ("gre with a checksum", false, in_ip(47, &gre([0x80, 0], &[0, 0, 0, 0]), &ip)),
+            ("gre with a sequence", false, in_ip(47, &gre([0x10, 0], &[0, 0, 0, 9]), &ip)),
+        ]
+    }
+
+    #[test]
+    fn a_segment_in_a_tunnel_loses_its_first_bytes_and_all_headers_around_it_agree() {
+        let tunnels = |outer6: bool, v6: bool, seq: u32, payload: &[u8]| {
+            let segment = Segment::new((9, 9), (seq, 0), 0x18, payload).unsummed();
+            in_tunnels(outer6, v6, &segment)
+        };
+        for (outer6, v6) in [(false, false), (false, true), (true, false), (true, true)] {
+            let wanted = tunnels(outer6, v6, 9, b"dy");
+            let rows = tunnels(outer6, v6, 7, b"body");
+            for ((name, fits, mut frame), (_, _, wanted)) in rows.into_iter().zip(wanted) {
+                // Link padding does not leave.
+                frame.extend_from_slice(&[0; 3]);
+                let packets = packets_of(&frame);
+                let view = PacketView::new(&frame, packets.last().unwrap());
+                assert_eq!(view.payload(), b"body", "{name} {outer6} {v6}");
+                assert_eq!(can_resize(&view), fits, "{name} {outer6} {v6}");
+                if !fits {
+                    continue;
+                }
+                let mut change = Rewrite::default();
+                change.take_up(&view);
+                change.resize.trim = 2;
+                let mut shorter = Vec::new();
+                let counters = &mut NormaliserCounters::default();
+                assert!(rewrite(&mut frame, &change, &packets, &mut shorter, counters));
+                assert_eq!(shorter, wanted, "{name} {outer6} {v6}");
+            }
         }
     }
 
@@ -513,7 +568,7 @@ mod tests {
                 assert_eq!(change.header, at);
                 (change.bytes, change.protocol, change.replaced) = (b"good".to_vec(), protocol, true);
                 let mut counters = NormaliserCounters::default();
-                assert!(rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
+                assert!(rewrite(&mut frame, &change, &[], &mut Vec::new(), &mut counters));
                 decode(&frame, |view| {
                     assert_eq!(view.payload(), b"good");
                     assert_eq!(view.l4_checksum_ok(), Some(true), "{protocol} {v6}");
@@ -537,12 +592,12 @@ mod tests {
             ..Rewrite::default()
         };
         let mut counters = NormaliserCounters::default();
-        assert!(rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
+        assert!(rewrite(&mut frame, &change, &[], &mut Vec::new(), &mut counters));
         assert_eq!((&frame[40..42], &frame[42..]), (&[0, 0][..], &b"good"[..]));
         // A protocol without a known checksum is left unchanged.
         change.protocol = 132;
         let before = frame.clone();
-        assert!(!rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
+        assert!(!rewrite(&mut frame, &change, &[], &mut Vec::new(), &mut counters));
         assert_eq!(frame, before);
     }
 }

@@ -191,6 +191,7 @@ impl<'a> DecodeContext<'a> {
             start: span.start(),
             end: span.end(),
             wire_len: p.wire_len,
+            flags: self.flags_inside(p),
             ..Decoded::default()
         };
         // Packets deeper inside come after this one.
@@ -213,6 +214,18 @@ impl<'a> DecodeContext<'a> {
         p.flags |= PacketFlags::HAS_INNER;
         self.packets.insert(place, inner);
         Ok(())
+    }
+
+    /// The flags that a packet in a tunnel has from its outer packet.
+    fn flags_inside(&self, outer: &Decoded) -> PacketFlags {
+        let mut flags = outer.flags & (PacketFlags::IN_REBUILT | PacketFlags::FIXED_LENGTH);
+        if outer.flags.contains(PacketFlags::REBUILT) {
+            flags |= PacketFlags::IN_REBUILT;
+        }
+        if !outer.may_be_resized(self.bytes) || !outer.may_be_repeated(self.bytes) {
+            flags |= PacketFlags::FIXED_LENGTH;
+        }
+        flags
     }
 }
 
@@ -333,6 +346,7 @@ impl Decoder {
     pub fn decode_reassembled(&mut self, fragment: &Decoded, bytes: &[u8], out: &mut DecodeOutput) {
         let link = fragment.l3.saturating_sub(fragment.start) as usize;
         let begin = |packet: &mut Decoded| {
+            packet.flags = PacketFlags::REBUILT;
             packet.source = PacketSource::Defrag;
             packet.link_type = fragment.link_type;
             packet.recursion = fragment.recursion;
@@ -343,9 +357,6 @@ impl Decoder {
         };
         let whole = (bytes, bytes.len());
         self.run(begin, whole, out, |cx, p, span| raw::decode_version(cx, p, span.skip(link)));
-        if let Some(packet) = out.packets.first_mut() {
-            packet.flags |= PacketFlags::REBUILT;
-        }
     }
 
     /// Decodes a frame of `length` bytes; `bytes` may be only its beginning. `begin` sets the fields of the

@@ -170,7 +170,7 @@ impl Intake {
         if let Some(change) = cx.leaving.change.take() {
             changed.clear();
             changed.extend_from_slice(frame.bytes);
-            fits = fits && normaliser::rewrite(&mut changed, &change, &mut longer, &mut cx.leaving.done);
+            fits = fits && normaliser::rewrite(&mut changed, &change, &[], &mut longer, &mut cx.leaving.done);
             bytes = if longer.is_empty() { &changed } else { &longer };
             cx.leaving.reuse(change);
         }

@@ -22,7 +22,7 @@ use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq,
 use bartizan_function::contain::contained;
 use bartizan_function::{ChainResults, FindingAction, OffloadRequirement, Together};
 use bartizan_offload::OffloadDenied;
-use bartizan_packet::{Decoded, PacketFlags, PacketView, TcpFlags, TransportLayer};
+use bartizan_packet::{Decoded, PacketView, TcpFlags, TransportLayer};
 use smallvec::SmallVec;
 
 impl Runner {
@@ -573,11 +573,11 @@ pub(super) fn is_would_be(before: &Decision, decision: &Decision) -> bool {
     goes_on && decision.reason.is_some() && before.reason.is_none()
 }
 
-/// Whether a packet has to leave unchanged: its options are signed, or it is a reassembled datagram, whose
-/// bytes are in several frames, of which all but the last have left.
+/// Whether a packet has to leave unchanged: its options are signed, or it is (or lies in) a reassembled
+/// datagram, whose bytes are in several frames, of which all but the last have left.
 fn cannot_change(packet: &Decoded, options: bool) -> bool {
     let is_signed = packet.transport.tcp().is_some_and(|tcp| tcp.options.md5 || tcp.options.ao);
-    packet.flags.contains(PacketFlags::REBUILT) || options && is_signed
+    packet.is_in_several_frames() || options && is_signed
 }
 
 /// The first bytes of a stream, to be put in front of a packet's payload. `None`: they are not buffered, or

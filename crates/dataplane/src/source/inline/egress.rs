@@ -15,7 +15,7 @@ use crate::worker::Worker;
 use bartizan_base::{Decision, PortIndex, Timestamp, Verdict};
 use bartizan_packet::PacketView;
 use bartizan_ports::{Batch, Disposition, PairSide, Port, Segmentation};
-use bartizan_stages::normaliser::{self, NormaliserCounters};
+use bartizan_stages::normaliser::{self, NormaliserCounters, Rewrite};
 use core::ops::RangeInclusive;
 
 /// Bytes before the network layer, with an 802.1Q tag.
@@ -79,13 +79,11 @@ impl Egress<'_> {
             return;
         }
         if let Some(change) = worker.take_rewrite() {
-            let FrameEditor { longer, .. } = &mut *self.editor;
             let counters = &mut self.counters.normaliser;
-            let done = batch
-                .bytes_mut(index)
-                .is_some_and(|bytes| normaliser::rewrite(bytes, &change, longer, counters));
-            if !longer.is_empty() {
-                batch.replace(index, longer);
+            let done =
+                batch.bytes_mut(index).is_some_and(|bytes| self.editor.rewrite(bytes, &change, counters));
+            if !self.editor.longer.is_empty() {
+                batch.replace(index, &self.editor.longer);
             }
             worker.reuse_rewrite(change);
             if !done {
@@ -148,10 +146,9 @@ impl Egress<'_> {
         if let Some(change) = worker.take_rewrite() {
             room.clear();
             room.extend_from_slice(frame.bytes);
-            let longer = &mut self.editor.longer;
-            let done = normaliser::rewrite(room, &change, longer, &mut self.counters.normaliser);
-            if !longer.is_empty() {
-                core::mem::swap(room, longer);
+            let done = self.editor.rewrite(room, &change, &mut self.counters.normaliser);
+            if !self.editor.longer.is_empty() {
+                core::mem::swap(room, &mut self.editor.longer);
             }
             worker.reuse_rewrite(change);
             if !done {
@@ -257,6 +254,14 @@ impl FrameEditor {
     /// An editor that decodes as `worker` does.
     pub(super) fn new(worker: &Worker) -> Self {
         FrameEditor { reader: FrameReader::new(worker), ..FrameEditor::default() }
+    }
+
+    /// Applies a change to a frame; a frame of another length is in `longer` afterwards. `false`: the change
+    /// does not fit the frame.
+    fn rewrite(&mut self, frame: &mut [u8], change: &Rewrite, counters: &mut NormaliserCounters) -> bool {
+        let FrameEditor { reader, longer, .. } = self;
+        let packets = if change.resizes() { reader.read(frame).packets() } else { &[] };
+        normaliser::rewrite(frame, change, packets, longer, counters)
     }
 
     /// Makes the answer to a rejected packet.
