@@ -2,8 +2,9 @@
 //! Packets that leave with another length than they came with: whether their headers, and those around them,
 //! allow it, and the correction of these headers.
 //!
-//! Supported is IP in an Ethernet frame, and in tunnels whose header has no length and no checksum of its own:
-//! IP in IP, GRE without checksum and sequence (RFC 2784, RFC 2890), VXLAN (RFC 7348), GENEVE (RFC 8926).
+//! Supported is IP in an Ethernet frame, and in tunnels whose header has no length and no checksum of its
+//! own: IP in IP, GRE without checksum and sequence (RFC 2784, RFC 2890), VXLAN (RFC 7348), GENEVE (RFC
+//! 8926).
 
 use crate::{
     Decoded, InternetChecksum, LinkType, Network, PacketFlags, PacketSource, TransportLayer, pseudo_header,
