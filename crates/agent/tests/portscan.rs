@@ -6,7 +6,6 @@ use crate::functions_bench as common;
 
 use bartizan_base::{Decision, Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, Station};
-use bartizan_dataplane::workers::WorkerRecorder;
 use bartizan_flow::FlowState;
 use bartizan_functions::portscan::PortscanKind;
 use bartizan_stages::record::{Recorder, RecorderEvent};
@@ -34,8 +33,6 @@ impl Recorder for Alerts {
         }
     }
 }
-
-impl WorkerRecorder for Alerts {}
 
 /// Workers that get frames in turn.
 struct Net {

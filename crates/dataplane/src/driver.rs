@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The loop of a live worker, and the threads of all workers: on one link or on several, each worker with a
-//! source of its own. Frames of flows that another worker of the link owns are handed over
+//! The loop of every worker, and the threads of live ones: on one link or on several, each worker with a
+//! source of its own; captures are sources too ([`crate::captures`]). Frames of flows that another worker of the link owns are handed over
 //! ([`crate::handover`]) and leave by the owner's ports.
 //!
 //! A turn of a worker: swap the generation if a new one is pending, answer queries, take the frames that the
@@ -23,7 +23,6 @@ mod last_turns;
 use crate::handover::{Station, connect};
 use crate::source::{Arrivals, HandedOver, Slot, Source, Taken};
 use crate::worker::Worker;
-use crate::workers::share_of;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, LinkId, PacketDuration, Timestamp, WorkerId};
 use bartizan_flow::TableError;
@@ -32,6 +31,7 @@ use bartizan_stages::chain::Chains;
 use bartizan_stages::moving::Chance;
 use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::EngineSettings;
+use bartizan_stages::stats::{NamedCounters, Sum};
 use last_turns::LastTurns;
 use std::ops::DerefMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -110,6 +110,8 @@ pub struct Driver<R> {
     pub chance: Option<Chance>,
     /// Frames leave by the worker's ports; otherwise they are only watched.
     forwards: bool,
+    /// The source replays recorded packets ([`Source::replays`]).
+    replays: bool,
     retired: Vec<Retired>,
     /// The worker's flows have ended and are recorded.
     has_ended: bool,
@@ -121,6 +123,7 @@ impl<R> Driver<R> {
         Driver {
             station,
             forwards: source.forwards(),
+            replays: source.replays(),
             source: Some(source),
             recorder,
             counters: LiveCounters::default(),
@@ -220,6 +223,31 @@ pub enum LiveError {
         /// Frames that were on their way between workers.
         lost: u64,
     },
+}
+
+/// Limits of one of `count` workers.
+pub(crate) fn share_of(settings: &EngineSettings, count: u16) -> EngineSettings {
+    let mut share = settings.clone();
+    let parts = u64::from(count.max(1));
+    share.flow_capacity = settings.flow_capacity.div_ceil(u32::from(count.max(1)));
+    share.stream.memcap = settings.stream.memcap.div_ceil(parts);
+    share.stream.reassembly.memcap = settings.stream.reassembly.memcap.div_ceil(parts);
+    share.app_memory = settings.app_memory.share(count);
+    share
+}
+
+/// Adds a worker's counters.
+pub fn add_stats(sum: &mut Sum, worker: &Worker) {
+    sum.next_worker();
+    worker.visit_stats(|name, value| sum.add(name, value));
+}
+
+/// A worker's counters.
+#[must_use]
+pub fn stats_of(worker: &Worker) -> NamedCounters {
+    let mut stats = NamedCounters::new();
+    worker.visit_stats(|name, value| stats.push((name, value)));
+    stats
 }
 
 /// Makes `count` stations. Limits of `settings` are those of all workers together; each station can have
@@ -364,13 +392,14 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
         }
         let me = self.number();
         if let Some(source) = &mut self.source {
-            source.begin(self.station.worker(), options.batch);
+            source.begin(self.station.worker_mut(), options.batch);
         }
         // A watching worker delays no traffic, so it lets the processor sleep.
         let mut awake = if self.forwards { options.awake() } else { Awake::default() };
         let mut result = Ok(());
         let mut last = LastTurns::default();
-        while last.goes_on(control, || self.visible_until()) && result.is_ok() {
+        let mut has_ended = false;
+        while !has_ended && last.goes_on(control, || self.visible_until()) && result.is_ok() {
             control.take(me, self.station.worker_mut());
             self.recorder.turn();
             // Refusals are counted by the station.
@@ -390,8 +419,11 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
                 self.station.worker_mut().drive_level(now, &mut *self.recorder);
             }
             let turn = self.turn(options, control);
-            last.saw(turn.as_ref().copied().unwrap_or_default());
+            let taken = turn.as_ref().copied().unwrap_or_default();
+            last.saw(taken);
+            has_ended = taken.has_ended;
             result = match turn {
+                _ if has_ended => Ok(()),
                 Ok(Taken { frames: 0, .. }) if control.stopping() => Ok(()),
                 Ok(Taken { frames: 0, .. }) => self.rest(options, control).map(|woke| {
                     if woke == Some(Woke::Timeout) {
@@ -409,7 +441,10 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
             }
             self.report_unsent(true);
         }
-        control.stop();
+        // Each worker over captures has all frames, and ends when it has handled them.
+        if !self.replays {
+            control.stop();
+        }
         self.station.close();
         while !self.station.is_over() && !control.is_broken() {
             match self.parcels(options, control) {
@@ -419,9 +454,14 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
             }
         }
         self.report_unsent(false);
-        self.recorder.ending();
+        if !self.replays {
+            self.recorder.ending();
+        }
         self.station.worker_mut().shutdown(&mut *self.recorder);
         self.has_ended = true;
+        if let Some(source) = &mut self.source {
+            source.end(self.station.worker_mut());
+        }
         result
     }
 
@@ -457,7 +497,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
                 slot.left(None);
             }
         } else if let Some(mut source) = slot.take() {
-            source.begin(self.station.worker(), options.batch);
+            source.begin(self.station.worker_mut(), options.batch);
             self.source = Some(source);
         }
     }
@@ -543,8 +583,8 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
     /// An idle turn: advances the clock, then sleeps until there is work. Returns why a sleep ended.
     fn rest(&mut self, options: &LiveOptions, control: &Control) -> Result<Option<Woke>, PortError> {
         let (me, now) = (self.number(), self.now());
-        let Driver { station, source, recorder, .. } = self;
-        let more = station.worker_mut().idle(now, &mut **recorder);
+        let Driver { station, source, recorder, replays, .. } = self;
+        let more = !*replays && station.worker_mut().idle(now, &mut **recorder);
         let has_parcels = || station.has_parcels();
         let is_ready = match source {
             Some(source) => source.look(&has_parcels, options.spin),

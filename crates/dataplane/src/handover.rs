@@ -16,7 +16,7 @@
 //! Order: two stations are connected by one single-producer ring per direction, so packets of a flow that
 //! arrive at one station reach the owner in the order of their arrival. Packets of a flow that take different
 //! paths (some as fragments; two directions on two queues) have the order in which they reach the owner. With
-//! a single reader of captures, `workers` keeps the order of the capture for those as well.
+//! a single reader of captures, `captures` keeps the order of the capture for those as well.
 //!
 //! Bounds: a station has a fixed number of parcels. They return to it by a second ring; when none is left, or
 //! a ring is full, the frame is refused with [`Reason::HandOverRing`] and counted at the station where that

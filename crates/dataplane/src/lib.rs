@@ -19,16 +19,17 @@
 //! 9. `walk`: the walk over the packets of a frame.
 //! 10. `worker`: owns flows, and runs their packets to completion.
 //! 11. `handover`: owners, and packets and flows that go to another worker.
-//! 12. `workers`: several workers for one reader of captures.
-//! 13. `explain`: explanation of flows by observed functions.
-//! 14. `eve`: the recorder that writes EVE.
-//! 15. `source`: sources of a worker's packets, and the ports by which packets leave.
-//! 16. `driver`: the loop of a live worker, the threads of several, and their answers to queries.
+//! 12. `explain`: explanation of flows by observed functions.
+//! 13. `eve`: the recorder that writes EVE.
+//! 14. `source`: sources of a worker's packets, and the ports by which packets leave.
+//! 15. `driver`: the loop of a worker, the threads of several, and their answers to queries.
+//! 16. `captures`: one reader of captures for several workers.
 //! 17. `limits`: the bounds of all of them, for docs/limits.md.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod ahead;
 pub mod board;
+pub mod captures;
 pub mod counters;
 pub mod driver;
 pub mod eve;
@@ -43,4 +44,3 @@ pub mod source;
 pub mod views;
 mod walk;
 pub mod worker;
-pub mod workers;

@@ -122,7 +122,7 @@ pub const LIMITS: &[LimitSpec] = limits! {
     Flow "frames that a live worker has under way to others, and room of each ring between two workers" = "{}"
         [count(PARCELS)] in ["dataplane/driver.rs"], "refused", [Stats("flow.hand_over_refused"), Refused(HandOverRing)];
     Flow "flows of a worker that are with other workers, each of which keeps its room at home" = "{}"
-        [count(AWAY_MAX)] in ["dataplane/handover/away.rs", "dataplane/workers/moves.rs"],
+        [count(AWAY_MAX)] in ["dataplane/handover/away.rs", "dataplane/captures/moves.rs"],
         "the move is refused, the flow stays where it is", [Stats("flow.moves_refused")];
     Flow "moves of flows that a live worker can be asked for between two of its batches" = "{}"
         [count(MOVES_ASKED)] in ["dataplane/driver/control.rs"], "who asks is told so", [Told("`false` to who asks")];

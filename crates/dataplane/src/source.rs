@@ -50,8 +50,15 @@ pub trait Source: Send {
         false
     }
 
+    /// Whether recorded packets are replayed: time passes with them alone, and the source waits for the worker,
+    /// which waits for the readers of its events. Live, nobody waits for a worker, and a silent link's flows
+    /// end by the clock.
+    fn replays(&self) -> bool {
+        false
+    }
+
     /// Prepares for a worker: called once, before anything else. `batch`: most frames of one turn.
-    fn begin(&mut self, worker: &Worker, batch: usize);
+    fn begin(&mut self, worker: &mut Worker, batch: usize);
 
     /// Passes the frames that have arrived to `arrivals`, without waiting for more, and carries out the
     /// worker's decision on each.
@@ -59,6 +66,11 @@ pub trait Source: Send {
     /// # Errors
     /// A port has failed for good.
     fn take(&mut self, arrivals: &mut Arrivals<'_>) -> Result<Taken, PortError>;
+
+    /// Takes its leave of the worker, whose flows have ended: called once, after everything else.
+    fn end(&mut self, worker: &mut Worker) {
+        let _ = worker;
+    }
 
     /// Carries out the decision on a frame that another worker handed over to this one.
     fn deliver(&mut self, worker: &mut Worker, handed: &HandedOver<'_>, counters: &mut LiveCounters) {
@@ -121,6 +133,8 @@ pub struct Taken {
     pub frames: usize,
     /// Time of the newest frame of a watched source; zero if there was none.
     pub newest: Timestamp,
+    /// Whether the source has come to its end: no frame follows.
+    pub has_ended: bool,
 }
 
 /// A frame that another worker handed over and that was decided here.
@@ -182,6 +196,22 @@ impl Arrivals<'_> {
             Some(Handled::Here(decision)) => Some(decision),
             _ => None,
         }
+    }
+
+    /// Announces the capture that the following frames come from.
+    pub fn enter_capture(&mut self, name: &str) {
+        self.recorder.enter_capture(name);
+    }
+
+    /// The worker's clock: the time of the newest frame.
+    #[must_use]
+    pub fn clock(&self) -> Timestamp {
+        self.station.worker().clock()
+    }
+
+    /// The worker and the recorder of its events, for a source that hands the worker packets instead of frames.
+    pub(crate) fn parts(&mut self) -> (&mut Worker, &mut dyn Recorder) {
+        (self.station.worker_mut(), self.recorder)
     }
 
     /// The worker, for a source whose frames leave: supplies the change that a frame needs

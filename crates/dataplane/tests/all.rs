@@ -8,6 +8,7 @@ mod common;
 mod inline_net;
 mod xdp_program;
 
+mod captures;
 mod counters;
 mod cut;
 mod drivers;
@@ -34,6 +35,5 @@ mod tended;
 mod trains;
 mod unreadable;
 mod windows;
-mod workers;
 mod xdp_keys;
 mod xdp_tunnels;

@@ -7,9 +7,9 @@ use crate::common;
 
 use bartizan_base::{Generation, LinkId, Path, TenantId, Timestamp, WorkerId};
 use bartizan_classify::Header;
+use bartizan_dataplane::captures::{Pool, PoolOptions};
 use bartizan_dataplane::handover::{AWAY_MAX, Handled, Owners, Station, connect};
 use bartizan_dataplane::worker::Worker;
-use bartizan_dataplane::workers::{Pool, PoolOptions};
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_packet::Decoded;
 use bartizan_stages::chain::{Chains, Class, FlowClassifier, HeaderRuleMatches};

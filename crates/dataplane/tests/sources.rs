@@ -29,7 +29,7 @@ impl Playback {
 }
 
 impl Source for Playback {
-    fn begin(&mut self, _worker: &Worker, batch: usize) {
+    fn begin(&mut self, _worker: &mut Worker, batch: usize) {
         self.batch = batch;
     }
 

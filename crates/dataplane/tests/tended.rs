@@ -5,8 +5,8 @@
 use crate::common::{self, address, bench, ethernet, ip, tcp, udp};
 
 use bartizan_base::{Decision, FunctionId, Generation, Spread};
+use bartizan_dataplane::captures::{Pool, PoolOptions};
 use bartizan_dataplane::worker::Worker;
-use bartizan_dataplane::workers::{Pool, PoolOptions, WorkerRecorder};
 use bartizan_function::{
     Finding, FindingAction, Function, FunctionModel, FunctionSpec, PacketContext, RuleInfo,
 };
@@ -47,8 +47,6 @@ impl Recorder for Told {
     }
 }
 
-impl WorkerRecorder for Told {}
-
 /// The recorders' events, and the counters whose names begin so. 0 workers: a single one without a pool.
 fn run(
     chains: &Arc<Chains>,
@@ -65,7 +63,7 @@ fn run(
             worker.frame(&frame.frame(number), &mut told);
         }
         worker.shutdown(&mut told);
-        bartizan_dataplane::workers::stats_of(&worker)
+        bartizan_dataplane::driver::stats_of(&worker)
     } else {
         let options = PoolOptions { rounds: 4, frames: 7, bytes: 1 << 16, moves: None };
         let recorders = vec![told.clone(); workers];

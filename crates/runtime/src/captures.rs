@@ -10,18 +10,21 @@ use crate::error::Failure;
 use crate::input;
 use crate::poll::wait_readable;
 use crate::requests::Requests;
-use bartizan_base::LinkId;
-use bartizan_dataplane::worker::Frame;
-use bartizan_dataplane::workers::PoolError;
+use bartizan_base::{LinkId, Timestamp};
+use bartizan_dataplane::captures::{Pool, PoolError};
+use bartizan_dataplane::source::{Arrivals, Source, Taken};
+use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_events::sink::SinkWatch;
-use bartizan_packet::LinkType;
 use bartizan_packet::capture::{CaptureEnd, CaptureReader};
-use bartizan_ports::PacketFilter;
+use bartizan_packet::{Checksums, LinkType};
+use bartizan_ports::{PacketFilter, PortError, PortStats, Waker, Woke};
+use bartizan_stages::record::Recorder;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -157,22 +160,122 @@ impl Read for StandardInput {
 const STOPPED: &str = "stopped by a signal; the rest was not read";
 
 /// Receiver of the frames of captures.
-pub trait Taker {
+pub trait FrameSink {
     /// Sets the capture that the following frames come from.
+    ///
+    /// # Errors
+    /// A worker is gone.
     fn enter_capture(&mut self, name: &str) -> Result<(), PoolError>;
     /// Takes a frame.
+    ///
+    /// # Errors
+    /// A worker is gone.
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError>;
 }
 
-/// Reads captures into a taker.
-pub struct Reading<'r> {
-    taker: &'r mut dyn Taker,
+impl FrameSink for Arrivals<'_> {
+    fn enter_capture(&mut self, name: &str) -> Result<(), PoolError> {
+        Arrivals::enter_capture(self, name);
+        Ok(())
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError> {
+        self.watch(frame, Checksums::Unknown);
+        Ok(())
+    }
+}
+
+impl<R: Recorder + Send + 'static> FrameSink for Pool<R> {
+    fn enter_capture(&mut self, name: &str) -> Result<(), PoolError> {
+        Pool::enter_capture(self, name)
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError> {
+        Pool::frame(self, frame)
+    }
+}
+
+/// The source of a single worker: captures, one after the other.
+pub struct CaptureSource {
+    reading: Reading,
+    results: Sender<ReadResults>,
+    batch: usize,
+    clock: Timestamp,
+}
+
+impl CaptureSource {
+    /// A source of what `reading` reads. At the end the results of the reading are sent.
+    pub fn new(reading: Reading) -> (Self, Receiver<ReadResults>) {
+        let (results, receiver) = mpsc::channel();
+        (CaptureSource { reading, results, batch: 1, clock: Timestamp::ZERO }, receiver)
+    }
+}
+
+impl Source for CaptureSource {
+    fn replays(&self) -> bool {
+        true
+    }
+
+    fn begin(&mut self, _worker: &mut Worker, batch: usize) {
+        self.batch = batch;
+    }
+
+    fn take(&mut self, arrivals: &mut Arrivals<'_>) -> Result<Taken, PortError> {
+        // Only several workers can be lost.
+        let frames = self.reading.read(self.batch, arrivals).unwrap_or_default();
+        self.clock = arrivals.clock();
+        Ok(Taken { frames, newest: self.clock, has_ended: frames == 0 })
+    }
+
+    fn end(&mut self, _worker: &mut Worker) {
+        // Who waits for the results waits for this worker.
+        let _ = self.results.send(self.reading.take_results());
+    }
+
+    fn each_port(&mut self, _each: &mut dyn FnMut(&str, &PortStats, u64)) {}
+
+    fn now(&mut self) -> Timestamp {
+        self.clock
+    }
+
+    fn look(&mut self, _else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
+        true
+    }
+
+    fn wait(&mut self, _waker: Option<&Waker>, _timeout: Duration) -> Result<Woke, PortError> {
+        Ok(Woke::Packets)
+    }
+}
+
+/// Results of reading captures.
+#[derive(Debug, Default)]
+pub struct ReadResults {
+    /// Captures that could not be read to their end, with the reason.
+    pub incomplete: Vec<String>,
+    /// Number of packets that the filter left out.
+    pub filtered: u64,
+}
+
+/// Reads captures, one after the other.
+pub struct Reading {
+    captures: std::vec::IntoIter<LinkCapture>,
+    current: Option<OpenCapture>,
     /// Outputs, for signals that request to reopen them.
     outputs: Vec<Arc<SinkWatch>>,
     requests: &'static Requests,
     /// Number of packets so far.
     number: u64,
     filter: Filter,
+    incomplete: Vec<String>,
+}
+
+/// A capture that is being read.
+struct OpenCapture {
+    reader: CaptureReader,
+    link: LinkId,
+    /// Number of packets with a link type that is not supported, and the last such type.
+    unsupported: u64,
+    unsupported_type: u32,
 }
 
 /// Filter of the packets to be inspected, in tcpdump's language.
@@ -219,37 +322,81 @@ impl Filter {
     }
 }
 
-impl<'r> Reading<'r> {
-    /// A reading for a taker and the outputs of its events.
+impl Reading {
+    /// A reading of captures. `outputs`: the outputs of their events.
     pub fn new(
-        taker: &'r mut dyn Taker,
+        captures: Vec<LinkCapture>,
         outputs: Vec<Arc<SinkWatch>>,
-        (filter, requests): (Filter, &'static Requests),
+        filter: Filter,
+        requests: &'static Requests,
     ) -> Self {
-        Reading { taker, outputs, requests, number: 0, filter }
+        let (captures, incomplete) = (captures.into_iter(), Vec::new());
+        Reading { captures, current: None, outputs, requests, number: 0, filter, incomplete }
     }
 
-    /// Reads captures one after the other. Returns those that could not be read to their end, with the
-    /// reason, and the number of packets that the filter left out.
-    pub fn all(mut self, captures: Vec<LinkCapture>) -> Result<(Vec<String>, u64), PoolError> {
-        let mut incomplete = Vec::new();
-        for LinkCapture { link, source } in captures {
+    /// Reads all captures.
+    ///
+    /// # Errors
+    /// A worker is gone.
+    pub fn read_all(mut self, sink: &mut dyn FrameSink) -> Result<ReadResults, PoolError> {
+        while self.read(usize::MAX, sink)? > 0 {}
+        Ok(self.take_results())
+    }
+
+    fn take_results(&mut self) -> ReadResults {
+        ReadResults { incomplete: core::mem::take(&mut self.incomplete), filtered: self.filter.left_out }
+    }
+
+    /// Reads at most `most` packets, and returns the number that `sink` got. 0: there are no more.
+    ///
+    /// # Errors
+    /// A worker is gone.
+    pub fn read(&mut self, most: usize, sink: &mut dyn FrameSink) -> Result<usize, PoolError> {
+        let (mut current, mut taken) = (self.current.take(), 0);
+        while taken < most {
+            let Some(capture) = &mut current else {
+                current = self.open_next(sink)?;
+                if current.is_none() {
+                    break;
+                }
+                continue;
+            };
+            match self.next_of(capture, sink)? {
+                Next::Taken => taken += 1,
+                Next::LeftOut => {}
+                Next::End(why) => {
+                    self.close(capture, why);
+                    current = None;
+                }
+            }
+        }
+        self.current = current;
+        Ok(taken)
+    }
+
+    /// Opens the next capture that can be opened. `None`: there is none.
+    fn open_next(&mut self, sink: &mut dyn FrameSink) -> Result<Option<OpenCapture>, PoolError> {
+        while let Some(LinkCapture { link, source }) = self.captures.next() {
             let reader = match source {
                 CaptureInput::Open(reader) => Ok(*reader),
                 CaptureInput::File(path) => input::open(&path, "capture").and_then(|file| {
                     CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)
                 }),
             };
-            let why = match reader {
-                Ok(reader) => self.one(reader, link)?,
-                Err(error) => Some(error.to_string()),
-            };
-            if let Some(why) = why {
-                warn!("{why}");
-                incomplete.push(why);
+            match reader {
+                Ok(reader) => {
+                    sink.enter_capture(reader.name())?;
+                    return Ok(Some(OpenCapture { reader, link, unsupported: 0, unsupported_type: 0 }));
+                }
+                Err(error) => self.note_incomplete(error.to_string()),
             }
         }
-        Ok((incomplete, self.filter.left_out))
+        Ok(None)
+    }
+
+    fn note_incomplete(&mut self, why: String) {
+        warn!("{why}");
+        self.incomplete.push(why);
     }
 
     /// Carries out pending signals. Returns whether to end.
@@ -263,64 +410,74 @@ impl<'r> Reading<'r> {
         self.requests.is_stopped()
     }
 
-    /// Reads a capture to its end. `Some`: the reason why it ended early.
-    fn one(&mut self, mut reader: CaptureReader, link: LinkId) -> Result<Option<String>, PoolError> {
-        self.taker.enter_capture(reader.name())?;
-        let mut unsupported = (0u64, 0u32);
-        let failed = loop {
-            if self.obeys() {
-                break Some(format!("{}: {STOPPED}", reader.name()));
-            }
-            match reader.next() {
-                Ok(Some(record)) => {
-                    self.number += 1;
-                    match self.filter.lets_through(record.link_type, record.data, record.wire_len) {
-                        Ok(true) => {}
-                        Ok(false) => continue,
-                        Err(error) => break Some(format!("{}: {error}", reader.name())),
-                    }
-                    let link_type =
-                        LinkType::from_capture(u16::try_from(record.link_type).unwrap_or(u16::MAX));
-                    if !link_type.is_supported() {
-                        unsupported = (unsupported.0 + 1, record.link_type);
-                    }
-                    let frame = Frame {
-                        now: record.timestamp,
-                        bytes: record.data,
-                        wire_len: record.wire_len,
-                        link_type,
-                        link,
-                        number: Some(self.number),
-                    };
-                    self.taker.frame(&frame)?;
-                }
-                Ok(None) => break None,
-                Err(error) => break Some(error.to_string()),
-            }
+    /// Reads a capture's next packet.
+    fn next_of(&mut self, capture: &mut OpenCapture, sink: &mut dyn FrameSink) -> Result<Next, PoolError> {
+        let OpenCapture { reader, link, unsupported, unsupported_type } = capture;
+        if self.obeys() {
+            return Ok(Next::End(Some(format!("{}: {STOPPED}", reader.name()))));
+        }
+        let record = match reader.next() {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(Next::End(None)),
+            Err(error) => return Ok(Next::End(Some(error.to_string()))),
         };
-        if unsupported.0 > 0 {
+        self.number += 1;
+        match self.filter.lets_through(record.link_type, record.data, record.wire_len) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Next::LeftOut),
+            Err(error) => return Ok(Next::End(Some(format!("{}: {error}", reader.name())))),
+        }
+        let link_type = LinkType::from_capture(u16::try_from(record.link_type).unwrap_or(u16::MAX));
+        if !link_type.is_supported() {
+            *unsupported += 1;
+            *unsupported_type = record.link_type;
+        }
+        sink.frame(&Frame {
+            now: record.timestamp,
+            bytes: record.data,
+            wire_len: record.wire_len,
+            link_type,
+            link: *link,
+            number: Some(self.number),
+        })?;
+        Ok(Next::Taken)
+    }
+
+    /// Logs what became of a capture. `failed`: the reason why it ended early.
+    fn close(&mut self, capture: &OpenCapture, failed: Option<String>) {
+        let OpenCapture { reader, unsupported, unsupported_type, .. } = capture;
+        if *unsupported > 0 {
             let known: Vec<String> = LinkType::SUPPORTED.iter().map(ToString::to_string).collect();
             warn!(
-                "{}: {} packets have a link type that is not supported ({}) and were only counted; supported are {}: capture it again on such an interface, or convert it",
+                "{}: {unsupported} packets have a link type that is not supported ({unsupported_type}) and were only counted; supported are {}: capture it again on such an interface, or convert it",
                 reader.name(),
-                unsupported.0,
-                unsupported.1,
                 known.join(", ")
             );
         }
-        Ok(match (&failed, &reader.status().end) {
-            (Some(_), _) => failed,
-            (None, CaptureEnd::BrokeOff { .. }) => {
-                reader.status().notice().map(|n| format!("{}: {n}", reader.name()))
-            }
+        let notice = reader.status().notice().map(|notice| format!("{}: {notice}", reader.name()));
+        let why = match (failed, &reader.status().end) {
+            (Some(failed), _) => Some(failed),
+            (None, CaptureEnd::BrokeOff { .. }) => notice,
             _ => {
-                if let Some(notice) = reader.status().notice() {
-                    info!("note: {}: {notice}", reader.name());
+                if let Some(notice) = notice {
+                    info!("note: {notice}");
                 }
                 None
             }
-        })
+        };
+        if let Some(why) = why {
+            self.note_incomplete(why);
+        }
     }
+}
+
+/// Result of reading a capture's next packet.
+enum Next {
+    Taken,
+    /// The filter leaves it out.
+    LeftOut,
+    /// The capture has ended, early for the given reason.
+    End(Option<String>),
 }
 
 /// Reads a capture until its end or until `take` has enough.

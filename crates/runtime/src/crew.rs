@@ -9,6 +9,7 @@ use bartizan_dataplane::driver::{
     Balance, Control, Driver, LiveCounters, LiveError, LiveOptions, PARCELS, WorkerNumbers, run_drivers,
     stations_of,
 };
+use bartizan_dataplane::driver::{add_stats, stats_of};
 use bartizan_dataplane::eve::EveRecorder;
 use bartizan_dataplane::event_ring::{
     EventReceiver, EventSender, RING_BYTES, RingCounters, RingFullPolicy, event_ring, write_all,
@@ -16,7 +17,6 @@ use bartizan_dataplane::event_ring::{
 use bartizan_dataplane::handover::HandOverCounters;
 use bartizan_dataplane::source::{Slot, Source};
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
-use bartizan_dataplane::workers::{add_stats, stats_of};
 use bartizan_offload::{Device, FlowManager};
 use bartizan_ports::{PortStats, processors};
 use bartizan_stages::chain::Chains;

@@ -5,7 +5,7 @@ mod summary;
 
 pub use summary::{InspectTimings, PolicyDropCount, Refused, Rules, Summary};
 
-use crate::captures::{self, Filter, LinkCapture, Reading, Taker};
+use crate::captures::{self, CaptureSource, Filter, ReadResults, Reading};
 use crate::error::Failure;
 use crate::generation::{BuildOptions, Builder, BuiltPolicy, find_link, reported};
 use crate::requests::Requests;
@@ -14,12 +14,14 @@ use crate::steer::tell;
 use crate::stores::Stores;
 use crate::{firewall, load, machine_code, plan, stats, unused};
 use bartizan_base::{Generation, LinkId, SettingsMap, Timestamp};
+use bartizan_dataplane::captures::{Finished, Pool, PoolError, PoolOptions};
+use bartizan_dataplane::driver::{Control, Driver, LiveOptions, stats_of};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo, StatsNow};
 use bartizan_dataplane::event_ring::{
     EventReceiver, RING_BYTES, RingCounters, RingFullPolicy, event_ring, write_all,
 };
-use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
-use bartizan_dataplane::workers::{Finished, Pool, PoolError, PoolOptions, stats_of};
+use bartizan_dataplane::handover::Station;
+use bartizan_dataplane::worker::{Worker, WorkerCounters};
 use bartizan_events::EveOutputs;
 use bartizan_events::config::{Destination, EveOutput};
 use bartizan_events::file_store::WhenBehind;
@@ -158,16 +160,17 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
     let rules = stats::rules_of(&built.report);
     let load_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
+    let reading = Reading::new(found.captures, recorder.watches(), filter, requests);
     let done = if options.threads == 1 {
         let worker =
             Worker::new(engine_settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
-        inspect_alone(worker, &mut recorder, found.captures, (filter, requests))?
+        inspect_alone(worker, &mut recorder, reading)?
     } else {
         let (halves, rings) = halves(options.threads, &builder, &stores, (ips, &run))?;
         let pool_options = PoolOptions { moves: options.move_flows, ..PoolOptions::default() };
         let pool = Pool::start(&engine_settings, &app, &built.chains, halves, pool_options)
             .map_err(Failure::stopped)?;
-        inspect_together(pool, rings, &mut recorder, found.captures, (filter, requests))?
+        inspect_together(pool, rings, &mut recorder, reading)?
     };
     let Inspected { counters: totals, stats, threads, clock, incomplete, filtered } = done;
     let kept = stores.finish();
@@ -269,47 +272,16 @@ struct Inspected {
     filtered: u64,
 }
 
-struct Alone<'r> {
-    worker: Worker,
-    recorder: &'r mut EveRecorder,
-}
-
-impl Taker for Alone<'_> {
-    fn enter_capture(&mut self, name: &str) -> Result<(), PoolError> {
-        self.recorder.enter_capture(name);
-        Ok(())
-    }
-
-    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError> {
-        self.worker.frame(frame, self.recorder);
-        Ok(())
-    }
-}
-
-impl Taker for Pool<EveRecorder> {
-    fn enter_capture(&mut self, name: &str) -> Result<(), PoolError> {
-        Pool::enter_capture(self, name)
-    }
-
-    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError> {
-        Pool::frame(self, frame)
-    }
-}
-
 /// Inspects with one worker, in this thread.
-fn inspect_alone(
-    worker: Worker,
-    recorder: &mut EveRecorder,
-    captures: Vec<LinkCapture>,
-    reading: (Filter, &'static Requests),
-) -> Result<Inspected, Failure> {
-    let mut alone = Alone { worker, recorder };
-    let watches = alone.recorder.watches();
-    let reading = Reading::new(&mut alone, watches, reading);
-    let (incomplete, filtered) = reading.all(captures).map_err(Failure::stopped)?;
-    let Alone { mut worker, recorder } = alone;
-    worker.shutdown(recorder);
-    worker.take_news().iter().for_each(|news| warn!("{news}"));
+fn inspect_alone(worker: Worker, recorder: &mut EveRecorder, reading: Reading) -> Result<Inspected, Failure> {
+    let (source, results) = CaptureSource::new(reading);
+    let control = Control::new().map_err(Failure::stopped)?;
+    let mut driver = Driver::new(Station::alone(worker), Box::new(source), recorder);
+    driver.run(&LiveOptions::default(), &control).map_err(Failure::stopped)?;
+    let ReadResults { incomplete, filtered } = results.try_recv().unwrap_or_default();
+    let mut worker = driver.station.into_worker();
+    let news = control.take_news().into_iter().map(|(_, news)| news);
+    news.chain(worker.take_news()).for_each(|news| warn!("{news}"));
     let stats = stats_of(&worker);
     let threads = vec![stats.clone()];
     let (counters, clock) = (*worker.counters(), worker.clock());
@@ -321,14 +293,12 @@ fn inspect_together(
     mut pool: Pool<EveRecorder>,
     rings: Vec<EventReceiver>,
     recorder: &mut EveRecorder,
-    captures: Vec<LinkCapture>,
-    reading: (Filter, &'static Requests),
+    reading: Reading,
 ) -> Result<Inspected, Failure> {
-    let watches = recorder.watches();
     let outcome = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_all(rings, recorder));
         // On failure the workers end by themselves, and the writer with the last of them.
-        let (incomplete, filtered) = Reading::new(&mut pool, watches, reading).all(captures)?;
+        let read = reading.read_all(&mut pool)?;
         let mut finished = pool.finish()?;
         let mut sent = RingCounters::default();
         for half in &mut finished.recorders {
@@ -337,9 +307,9 @@ fn inspect_together(
         sent.for_each(|name, value| finished.stats.push((name, value)));
         // A failure of the writer is one of the outputs, whose problems are reported later.
         let _ = writer.join();
-        Ok::<_, PoolError>((finished, incomplete, filtered))
+        Ok::<_, PoolError>((finished, read))
     });
-    let (finished, incomplete, filtered) = outcome.map_err(Failure::stopped)?;
+    let (finished, ReadResults { incomplete, filtered }) = outcome.map_err(Failure::stopped)?;
     for half in &finished.recorders {
         recorder.absorb(half);
     }

@@ -336,6 +336,11 @@ pub trait Recorder {
         let _ = chains;
     }
 
+    /// Announces the capture that the following packets come from.
+    fn enter_capture(&mut self, name: &str) {
+        let _ = name;
+    }
+
     /// Offers a file of a transaction that is to be stored and that may have new bytes. `index` is its place
     /// among the direction's files. Returns the result.
     fn store(

@@ -19,7 +19,6 @@ pub use stack::{FIREWALL, Made, Stack, ids};
 
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::worker::Frame;
-use bartizan_dataplane::workers::WorkerRecorder;
 use bartizan_packet::LinkType;
 use bartizan_stages::record::{Recorder, RecorderEvent};
 
@@ -59,5 +58,3 @@ pub struct Nothing;
 impl Recorder for Nothing {
     fn record(&mut self, _: RecorderEvent<'_>) {}
 }
-
-impl WorkerRecorder for Nothing {}

@@ -274,7 +274,7 @@ impl Control {
 
     /// Wakes those of the given workers that sleep. `workers`: one bit each from `first` on, the last bit for
     /// all beyond.
-    pub(super) fn wake(&self, first: u16, workers: u64) {
+    pub(crate) fn wake(&self, first: u16, workers: u64) {
         if workers == 0 {
             return;
         }

@@ -11,7 +11,6 @@ mod stats;
 mod tap;
 
 use crate::event_ring::{EventSender, LineSink, RingCounters};
-use crate::workers::WorkerRecorder;
 use bartizan_applayer::protocol::RecordSpec;
 use bartizan_applayer::transaction::LogOptions;
 use bartizan_base::{Direction, FunctionId, Generation, PerDirection, Reason, SettingError, SettingsMap};
@@ -217,11 +216,6 @@ impl EveRecorder {
         self.files = self.files.wrapping_add(worker.files);
     }
 
-    /// Sets the capture that the following packets come from.
-    pub fn enter_capture(&mut self, name: &str) {
-        self.capture = Some(name.into());
-    }
-
     /// Alerts by sid.
     #[must_use]
     pub const fn alerts(&self) -> &BTreeMap<u32, u64> {
@@ -371,12 +365,6 @@ impl LineSink for EveRecorder {
     }
 }
 
-impl WorkerRecorder for EveRecorder {
-    fn enter_capture(&mut self, name: &str) {
-        EveRecorder::enter_capture(self, name);
-    }
-}
-
 /// The options of an event type. A type without a parser in this program ignores them.
 fn log_options(kind: &str, options: &ProtocolOptions) -> Result<LogOptions, SettingError> {
     let (request, response) = options.dump_all_headers();
@@ -456,6 +444,10 @@ impl Recorder for EveRecorder {
         index: usize,
     ) -> StoreOutcome {
         self.store_file(occasion, flow, tx, direction, index)
+    }
+
+    fn enter_capture(&mut self, name: &str) {
+        self.capture = Some(name.into());
     }
 
     fn turn(&mut self) {

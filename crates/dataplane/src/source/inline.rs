@@ -102,7 +102,7 @@ impl Source for InlineSource {
         true
     }
 
-    fn begin(&mut self, worker: &Worker, batch: usize) {
+    fn begin(&mut self, worker: &mut Worker, batch: usize) {
         self.batch = Batch::with_capacity(batch);
         self.editors = [FrameEditor::new(worker), FrameEditor::new(worker)];
     }

@@ -31,7 +31,7 @@ impl MergedSource {
 }
 
 impl Source for MergedSource {
-    fn begin(&mut self, worker: &Worker, batch: usize) {
+    fn begin(&mut self, worker: &mut Worker, batch: usize) {
         self.reader = FrameReader::new(worker);
         self.batch = batch;
     }

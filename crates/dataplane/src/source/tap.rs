@@ -25,7 +25,7 @@ impl TapSource {
 }
 
 impl Source for TapSource {
-    fn begin(&mut self, worker: &Worker, batch: usize) {
+    fn begin(&mut self, worker: &mut Worker, batch: usize) {
         self.batch = Batch::with_capacity(batch);
         self.reader = FrameReader::new(worker);
     }
@@ -45,7 +45,7 @@ impl Source for TapSource {
             }
         }
         batch.clear();
-        Ok(Taken { frames, newest })
+        Ok(Taken { frames, newest, ..Taken::default() })
     }
 
     fn each_port(&mut self, each: &mut dyn FnMut(&str, &PortStats, u64)) {

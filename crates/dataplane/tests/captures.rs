@@ -5,10 +5,10 @@
 use crate::common;
 
 use bartizan_base::{Generation, Reason, TenantId, Timestamp, Verdict, WorkerId};
+use bartizan_dataplane::captures::{Pool, PoolOptions};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::event_ring::{RingFullPolicy, event_ring, write_all};
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
-use bartizan_dataplane::workers::{Pool, PoolOptions, WorkerRecorder};
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::CaptureReader;
 use bartizan_stages::quotas::{Quota, Quotas};
@@ -23,6 +23,7 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;
@@ -268,6 +269,9 @@ fn telling_all(prevention: bool, checksums: &str) -> Bench {
     bench
 }
 
+/// Time within which a worker that runs has taken a generation, on any machine.
+const LONG: Duration = Duration::from_secs(60);
+
 #[test]
 fn results_do_not_depend_on_the_number_of_workers() {
     let frames = mixture();
@@ -426,8 +430,8 @@ fn a_swap_reaches_all_workers_between_two_frames_also_idle_ones() {
     let halves = (0..4).map(|_| Nothing).collect();
     let mut pool =
         Pool::start(&bench.engine_settings, &bench.engine, &bench.chains, halves, options).unwrap();
-    let steering = pool.steering();
-    assert!(steering.all_run(Generation(1)));
+    let (steering, control) = (pool.steering(), pool.control());
+    assert!(control.wait_running(Generation(1), LONG));
     let mut number = 0;
     let mut swapped_at = Vec::new();
     for generation in 2..=40u64 {
@@ -443,14 +447,9 @@ fn a_swap_reaches_all_workers_between_two_frames_also_idle_ones() {
     }
     // No more frames: the last swap arrives all the same.
     pool.flush().unwrap();
-    for _ in 0..60_000 {
-        if steering.all_run(Generation(40)) {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    assert!((0..4).all(|w| steering.running(WorkerId(w)) == Some(Generation(40))));
-    assert_eq!(steering.running(WorkerId(4)), None);
+    assert!(control.wait_running(Generation(40), LONG));
+    assert!((0..4).all(|w| control.running_in(WorkerId(w)) == Some(Generation(40))));
+    assert_eq!(control.running_in(WorkerId(4)), None);
     let finished = pool.finish().unwrap();
     assert_eq!(finished.counters.packets, u64::from(number));
     let seen = bench.seen.lock().unwrap();
@@ -489,8 +488,6 @@ impl Recorder for Fails {
         }
     }
 }
-
-impl WorkerRecorder for Fails {}
 
 #[test]
 fn a_worker_that_fails_is_an_error_and_no_standstill() {

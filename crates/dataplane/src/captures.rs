@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several workers for one reader of captures.
+//! Captures for several workers: one reader, and a source of its own for each worker ([`RoundSource`]), whose
+//! loop is that of live workers ([`crate::driver`]).
 //!
 //! The reader decodes each frame once and reassembles fragments, so the order of the capture holds for all
 //! packets of a flow, whether they arrive alone, in a tunnel or as fragments. It distributes its results in
@@ -29,7 +30,7 @@
 //! except for the decision on a packet, an atomic that the packet's owner stores once, with `Relaxed`: a
 //! waiting thread reads the decision and no data that it would guard. The decision reaches the reader with
 //! the worker's drop of its `Arc` (`Release`), which `Arc::try_unwrap` acquires when it returns the round.
-//! Thread parking carries no data, it only shortens waits, and each wait has a time limit.
+//! Wake-ups carry no data, they only shorten waits, and each wait has a time limit.
 //!
 //! Bounded: at most [`PoolOptions::rounds`] rounds exist; when all are in use, the reader waits.
 //!
@@ -40,31 +41,32 @@
 mod moves;
 mod patience;
 mod round;
+mod source;
 
-use crate::handover::Owners;
+use crate::driver::{Control, Driver, LiveOptions, add_stats, share_of, stats_of};
+use crate::handover::{Owners, Station};
 use crate::worker::{Frame, Worker, WorkerCounters};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::CaptureTurns;
-use bartizan_base::{Decision, Generation, Timestamp, WorkerId};
+use bartizan_base::{Timestamp, WorkerId};
 use bartizan_flow::{FlowKey, TableError};
 use bartizan_stages::chain::Chains;
-use bartizan_stages::frame::{Inside, PacketPosition, next_frame};
-use bartizan_stages::guests::{Guest, NotMoved};
+use bartizan_stages::guests::NotMoved;
 use bartizan_stages::lifecycle::FunctionEvent;
 use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::EngineSettings;
 use bartizan_stages::stats::{NamedCounters, Sum};
 use moves::FlowLocations;
-use patience::wait_until;
-use round::{Front, Round, RoundFrame, RoundPacket, pack};
-use rtrb::{Consumer, Producer, RingBuffer};
+use round::{Front, Round};
+use rtrb::{Producer, RingBuffer};
+use source::RoundSource;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::{JoinHandle, Thread};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Longest sleep of reader and workers between two checks.
+/// Longest sleep of the reader and of workers between two checks.
 const NAP: Duration = Duration::from_millis(20);
 
 /// Size of a pool.
@@ -100,6 +102,9 @@ pub enum PoolError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// The system has no event descriptor left.
+    #[error("cannot make event descriptors for the workers: {0}; raise the limit of open files")]
+    Descriptors(#[from] std::io::Error),
     /// A flow is not moved.
     #[error(transparent)]
     NotMoved(#[from] NotMoved),
@@ -114,21 +119,12 @@ pub enum PoolError {
     },
 }
 
-/// A recorder of one of several workers.
-pub trait WorkerRecorder: Recorder + Send + 'static {
-    /// Sets the capture that the following packets come from.
-    fn enter_capture(&mut self, name: &str) {
-        let _ = name;
-    }
-}
-
-/// Steers a pool from any thread, and returns the generations that it runs.
-#[derive(Debug)]
+/// Swaps the generation of a pool, from any thread. [`Pool::control`] tells which one a worker runs.
+#[derive(Debug, Default)]
 pub struct PoolControl {
     pending: Mutex<Option<PendingChains>>,
     /// Whether `pending` is set, to be checked without a lock.
     has_pending: AtomicBool,
-    running: Box<[AtomicU64]>,
 }
 
 struct PendingChains(Arc<Chains>);
@@ -150,18 +146,6 @@ impl PoolControl {
         self.has_pending.store(true, Ordering::Release);
     }
 
-    /// The generation that a worker runs (not the requested one). `None`: no worker has the number.
-    #[must_use]
-    pub fn running(&self, worker: WorkerId) -> Option<Generation> {
-        self.running.get(usize::from(worker.0)).map(|number| Generation(number.load(Ordering::Acquire)))
-    }
-
-    /// Whether all workers run this generation.
-    #[must_use]
-    pub fn all_run(&self, generation: Generation) -> bool {
-        self.running.iter().all(|number| number.load(Ordering::Acquire) == generation.0)
-    }
-
     fn take(&self) -> Option<Arc<Chains>> {
         if !self.has_pending.swap(false, Ordering::AcqRel) {
             return None;
@@ -173,7 +157,7 @@ impl PoolControl {
 /// A worker's thread, from the reader's point of view.
 struct PoolThread<R> {
     ring: Producer<Arc<Round>>,
-    thread: JoinHandle<(Worker, R)>,
+    thread: JoinHandle<Driver<Box<R>>>,
 }
 
 /// The reader's side of the pool; see the module.
@@ -188,6 +172,7 @@ pub struct Pool<R> {
     made: usize,
     options: PoolOptions,
     steering: Arc<PoolControl>,
+    control: Arc<Control>,
 }
 
 /// Results of a pool that has ended.
@@ -208,7 +193,7 @@ pub struct Finished<R> {
     pub news: Vec<FunctionEvent>,
 }
 
-impl<R: WorkerRecorder> Pool<R> {
+impl<R: Recorder + Send + 'static> Pool<R> {
     /// Starts one worker per recorder. Limits of `settings` are those of all workers together.
     ///
     /// # Errors
@@ -222,11 +207,8 @@ impl<R: WorkerRecorder> Pool<R> {
     ) -> Result<Self, PoolError> {
         let count = u16::try_from(recorders.len()).unwrap_or(u16::MAX).max(1);
         let share = share_of(settings, count);
-        let steering = Arc::new(PoolControl {
-            pending: Mutex::new(None),
-            has_pending: AtomicBool::new(false),
-            running: (0..count).map(|_| AtomicU64::new(chains.generation.0)).collect(),
-        });
+        let control = Arc::new(Control::for_workers(count)?);
+        let live = LiveOptions { spin: Duration::ZERO, tick: NAP, ..LiveOptions::default() };
         let reader = std::thread::current();
         let mut seats = Vec::with_capacity(usize::from(count));
         let turns = CaptureTurns::new(usize::from(count));
@@ -234,19 +216,20 @@ impl<R: WorkerRecorder> Pool<R> {
             let mut worker = Worker::new(share.clone(), Arc::clone(engine), Arc::clone(chains))?;
             worker.number_flows(WorkerId(index));
             let (ring, rounds) = RingBuffer::new(options.rounds.max(2));
-            let post = PoolWorker {
-                me: WorkerId(index),
-                rounds,
-                steering: Arc::clone(&steering),
-                reader: reader.clone(),
-                worker,
-                recorder,
-                capture: None,
-                turns: Arc::clone(&turns),
+            let source = RoundSource::new(WorkerId(index), rounds, reader.clone(), Arc::clone(&turns));
+            // Nothing is handed over: each worker gets all frames.
+            let station = Station::alone(worker);
+            let mut driver = Driver::new(station, Box::new(source), Box::new(recorder));
+            driver.first = index;
+            let control = Arc::clone(&control);
+            let body = move || {
+                // A source of rounds has no port that could fail.
+                let _ = driver.run(&live, &control);
+                driver
             };
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
-                .spawn(move || post.run())
+                .spawn(body)
                 .map_err(|source| PoolError::Thread { worker: index, source })?;
             seats.push(PoolThread { ring, thread });
         }
@@ -265,11 +248,18 @@ impl<R: WorkerRecorder> Pool<R> {
             spare: Vec::new(),
             made: 1,
             options: PoolOptions { rounds: options.rounds.max(2), ..options },
-            steering,
+            steering: Arc::default(),
+            control,
         })
     }
 
-    /// The handle to swap generations and to query them.
+    /// The control of the workers, which tells the generation that each one runs.
+    #[must_use]
+    pub fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.control)
+    }
+
+    /// The handle to swap generations.
     #[must_use]
     pub fn steering(&self) -> Arc<PoolControl> {
         Arc::clone(&self.steering)
@@ -363,8 +353,8 @@ impl<R: WorkerRecorder> Pool<R> {
             if seat.ring.is_abandoned() || seat.ring.push(Arc::clone(&round)).is_err() {
                 return Err(PoolError::Lost { worker: index });
             }
-            seat.thread.thread().unpark();
         }
+        self.control.wake(0, u64::MAX);
         self.under_way.push_back(round);
         for (key, to) in self.front.places.draw(self.front.owners.workers()) {
             // A randomly chosen flow may be at that worker already.
@@ -453,15 +443,16 @@ impl<R: WorkerRecorder> Pool<R> {
         for (index, PoolThread { ring, thread }) in (0u16..).zip(self.seats.drain(..)) {
             // The end of the ring ends the worker.
             drop(ring);
-            thread.thread().unpark();
             ended.push((index, thread));
         }
+        self.control.wake(0, u64::MAX);
         let mut workers = Vec::with_capacity(ended.len());
         let mut recorders = Vec::with_capacity(ended.len());
         for (index, thread) in ended {
-            let (worker, recorder) = thread.join().map_err(|_| PoolError::Lost { worker: index })?;
-            workers.push(worker);
-            recorders.push(recorder);
+            let Driver { station, recorder, .. } =
+                thread.join().map_err(|_| PoolError::Lost { worker: index })?;
+            workers.push(station.into_worker());
+            recorders.push(*recorder);
         }
         self.settle_ready();
         let front = &self.front.worker;
@@ -475,182 +466,8 @@ impl<R: WorkerRecorder> Pool<R> {
         let clock = workers.iter().map(Worker::clock).fold(front.clock(), Timestamp::max);
         let threads = core::iter::once(front).chain(&workers).map(stats_of).collect();
         let moved = workers.iter().map(|worker| worker.guests().taken_in).sum();
-        let news = workers.iter_mut().flat_map(Worker::take_news).collect();
+        let mut news: Vec<_> = self.control.take_news().into_iter().map(|(_, event)| event).collect();
+        news.extend(workers.iter_mut().flat_map(Worker::take_news));
         Ok(Finished { counters, stats: stats.finish(), threads, clock, recorders, moved, news })
-    }
-}
-
-/// Limits of one of `count` workers.
-pub(crate) fn share_of(settings: &EngineSettings, count: u16) -> EngineSettings {
-    let mut share = settings.clone();
-    let parts = u64::from(count.max(1));
-    share.flow_capacity = settings.flow_capacity.div_ceil(u32::from(count.max(1)));
-    share.stream.memcap = settings.stream.memcap.div_ceil(parts);
-    share.stream.reassembly.memcap = settings.stream.reassembly.memcap.div_ceil(parts);
-    share.app_memory = settings.app_memory.share(count);
-    share
-}
-
-/// Adds a worker's counters.
-pub fn add_stats(sum: &mut Sum, worker: &Worker) {
-    sum.next_worker();
-    worker.visit_stats(|name, value| sum.add(name, value));
-}
-
-/// A worker's counters.
-#[must_use]
-pub fn stats_of(worker: &Worker) -> NamedCounters {
-    let mut stats = NamedCounters::new();
-    worker.visit_stats(|name, value| stats.push((name, value)));
-    stats
-}
-
-/// The loop of a worker in its thread.
-struct PoolWorker<R> {
-    me: WorkerId,
-    rounds: Consumer<Arc<Round>>,
-    steering: Arc<PoolControl>,
-    reader: Thread,
-    worker: Worker,
-    recorder: R,
-    capture: Option<Arc<str>>,
-    turns: Arc<CaptureTurns>,
-}
-
-/// Steps of a frame, in order. Before the first frame of a round a worker enters the round's generation,
-/// gives flows away, then adopts others.
-const GIVES: u64 = 0;
-const TAKES: u64 = 1;
-/// The clock advances.
-const BEGINS: u64 = 2;
-/// First step of packets. Flows that end with a frame end before its packets, each at the step of its
-/// beginning (beyond 255).
-const PACKETS: u64 = 1 << 63;
-
-impl<R: WorkerRecorder> PoolWorker<R> {
-    fn run(mut self) -> (Worker, R) {
-        self.worker.set_turn(Some(self.turns.take_part(usize::from(self.me.0))));
-        if self.me != WorkerId(0) {
-            self.worker.leave_hosts_to_another();
-        }
-        loop {
-            // The end first: earlier rounds are then taken in any case.
-            let ended = self.rounds.is_abandoned();
-            match self.rounds.pop() {
-                Ok(round) => {
-                    self.round(&round);
-                    drop(round);
-                    self.reader.unpark();
-                }
-                Err(_) if ended => break,
-                Err(_) => std::thread::park_timeout(NAP),
-            }
-        }
-        self.worker.shutdown(&mut self.recorder);
-        self.worker.set_turn(None);
-        (self.worker, self.recorder)
-    }
-
-    fn round(&mut self, round: &Round) {
-        if round.chains.generation != self.worker.generation() {
-            self.worker.enter_generation(Arc::clone(&round.chains));
-            if let Some(running) = self.steering.running.get(usize::from(self.me.0)) {
-                running.store(round.chains.generation.0, Ordering::Release);
-            }
-        }
-        if round.capture != self.capture {
-            self.capture.clone_from(&round.capture);
-            self.recorder.enter_capture(self.capture.as_deref().unwrap_or_default());
-        }
-        self.moves(round);
-        let mut first = 0;
-        for head in &round.frames {
-            let place = next_frame(self.worker.position.place);
-            self.worker.position.place = place;
-            let frame = place >> 8;
-            self.at(frame, BEGINS);
-            self.worker.pass_frame(head.now, &mut self.recorder);
-            let parts = round.parts.get(first..head.parts).unwrap_or_default();
-            first = head.parts;
-            let me = self.me;
-            for (step, part) in (0u64..).zip(parts).filter(|(_, part)| part.owner == me) {
-                self.worker.position.place = frame << 8 | step.min(0xff);
-                self.at(frame, PACKETS | step);
-                let inside = self.decided_inside(parts.iter().take(step as usize));
-                self.part(round, head, part, inside);
-            }
-        }
-        // The next frame is not available yet, and comes after all present work of the others.
-        self.at((self.worker.position.place >> 8) + 1, GIVES);
-        while let Some((key, _)) = self.worker.next_ended_guest() {
-            if let Ok(mut ended) = round.ended.lock() {
-                ended.push(key);
-            }
-        }
-    }
-
-    /// Gives flows away, then adopts others: all flows are given first, since other workers may wait for
-    /// them.
-    fn moves(&mut self, round: &Round) {
-        for crossing in round.moves.iter().filter(|crossing| crossing.from == self.me) {
-            self.worker.guests_mut().remove(&crossing.key);
-            let id = self.worker.flow_of_key(&crossing.key);
-            crossing.give(id.and_then(|id| self.worker.give(id, false).ok()));
-        }
-        if !round.moves.is_empty() {
-            self.at((self.worker.position.place >> 8) + 1, TAKES);
-        }
-        for crossing in round.moves.iter().filter(|crossing| crossing.to == self.me) {
-            let from = usize::from(crossing.from.0);
-            let flow = crossing.take(|| self.turns.has_ended(from));
-            let is_there = flow.is_some();
-            if let Some(flow) = flow {
-                self.worker.take_in_for_good(flow, &mut self.recorder);
-            }
-            if !crossing.is_home {
-                self.worker.guests_mut().insert(crossing.key, Guest { home: self.me, number: 0 });
-                if !is_there {
-                    self.worker.guests_mut().may_have_ended(crossing.key);
-                }
-            }
-        }
-    }
-
-    fn at(&self, frame: u64, step: u64) {
-        self.worker.position.wait_for(frame, step);
-    }
-
-    /// The joint decision on these packets, which the packet in hand carries. Waits for the packets of other
-    /// workers: inner packets do not depend on outer ones, so no cycle of waits is possible.
-    fn decided_inside<'p>(&self, inner: impl Iterator<Item = &'p RoundPacket>) -> Inside {
-        let mut decision = Decision::CONTINUE;
-        for part in inner {
-            let owner = usize::from(part.owner.0);
-            wait_until(|| part.decided().is_some() || self.turns.has_ended(owner));
-            decision = decision.strictest(part.decided().unwrap_or_default());
-            if !decision.verdict.forwards() {
-                break;
-            }
-        }
-        decision.into()
-    }
-
-    fn part(&mut self, round: &Round, head: &RoundFrame, part: &RoundPacket, inside: Inside) {
-        let frame = Frame {
-            now: head.now,
-            bytes: round.bytes.get(head.begin..head.end).unwrap_or_default(),
-            wire_len: head.wire_len,
-            link_type: head.link_type,
-            link: head.link,
-            number: head.number,
-        };
-        let bytes = round.bytes.get(part.begin..part.end).unwrap_or_default();
-        self.worker.set_checksums(head.checksums);
-        let place = PacketPosition { around: part.around.as_ref(), inside, ..part.place };
-        let decision = self.worker.packet(&frame, bytes, &part.packet, &place, &mut self.recorder);
-        part.decision.store(pack(&decision), Ordering::Relaxed);
-        if let Some(key) = &part.guest {
-            self.worker.note_guest(key, Guest { home: self.me, number: 0 });
-        }
     }
 }
