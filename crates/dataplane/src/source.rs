@@ -17,11 +17,11 @@
 //!     |--- flush ------>|
 //! ```
 //!
+//! What arrives is frames, or bytes of connections in order ([`ByteFlow`]).
+//!
 //! The sources: [`InlineSource`] (two ports that forward to each other), [`TapSource`] (one watched port),
 //! [`MergedSource`] (several ports watched as one). A [`Slot`] supplies a worker with another source when the
 //! present one is gone.
-//!
-//! Not done: sources of ordered bytes.
 
 pub(crate) mod inline;
 mod merged;
@@ -31,7 +31,7 @@ mod tap;
 
 use crate::counters::LiveCounters;
 use crate::handover::{Handled, Station};
-use crate::worker::{Frame, Worker};
+use crate::worker::{ByteArrival, ByteFlow, Frame, Worker};
 use bartizan_base::{Decision, Generation, LinkId, PacketDuration, Timestamp};
 use bartizan_packet::Checksums;
 use bartizan_ports::{PortError, PortStats, Waker, Woke};
@@ -50,9 +50,9 @@ pub trait Source: Send {
         false
     }
 
-    /// Whether recorded packets are replayed: time passes with them alone, and the source waits for the worker,
-    /// which waits for the readers of its events. Live, nobody waits for a worker, and a silent link's flows
-    /// end by the clock.
+    /// Whether recorded packets are replayed: time passes with them alone, and the source waits for the
+    /// worker, which waits for the readers of its events. Live, nobody waits for a worker, and a silent
+    /// link's flows end by the clock.
     fn replays(&self) -> bool {
         false
     }
@@ -198,6 +198,17 @@ impl Arrivals<'_> {
         }
     }
 
+    /// Opens a connection whose bytes arrive in order ([`Worker::open_bytes`]). Returns the decision on it.
+    pub fn open_bytes(&mut self, flow: &mut ByteFlow, now: Timestamp) -> Decision {
+        self.station.worker_mut().open_bytes(flow, now, self.recorder)
+    }
+
+    /// Handles bytes of such a connection ([`Worker::bytes`]). The decision says whether they may be
+    /// delivered.
+    pub fn bytes(&mut self, flow: &mut ByteFlow, arrival: &ByteArrival<'_>) -> Decision {
+        self.station.worker_mut().bytes(flow, arrival, self.recorder)
+    }
+
     /// Announces the capture that the following frames come from.
     pub fn enter_capture(&mut self, name: &str) {
         self.recorder.enter_capture(name);
@@ -209,7 +220,8 @@ impl Arrivals<'_> {
         self.station.worker().clock()
     }
 
-    /// The worker and the recorder of its events, for a source that hands the worker packets instead of frames.
+    /// The worker and the recorder of its events, for a source that hands the worker packets instead of
+    /// frames.
     pub(crate) fn parts(&mut self) -> (&mut Worker, &mut dyn Recorder) {
         (self.station.worker_mut(), self.recorder)
     }

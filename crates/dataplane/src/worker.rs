@@ -2,6 +2,7 @@
 //! A worker: owns flows and runs their packets to completion. Module `passage` defines the handling of a
 //! frame; this one holds the state of the stages, and the worker's interface.
 
+mod bytes;
 mod moving;
 mod shown;
 
@@ -44,6 +45,7 @@ use std::sync::Arc;
 
 pub use bartizan_stages::counts::{ExceptionCounters, RefusalCounters, StreamEventCounters, WorkerCounters};
 pub use bartizan_stages::frame::Frame;
+pub use bytes::{ByteArrival, ByteFlow};
 
 /// The worker; see the module.
 pub struct Worker {

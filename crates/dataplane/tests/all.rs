@@ -8,6 +8,7 @@ mod common;
 mod inline_net;
 mod xdp_program;
 
+mod bytes;
 mod captures;
 mod counters;
 mod cut;

@@ -123,6 +123,8 @@ pub enum PacketSource {
     Geneve,
     /// Inside GTP-U (no counterpart in Suricata).
     Gtp,
+    /// No packet: bytes of a connection in order, as a source without packets has them.
+    Ordered,
 }
 
 impl PacketSource {
@@ -139,6 +141,7 @@ impl PacketSource {
             PacketSource::Vxlan => "vxlan encapsulation",
             PacketSource::Geneve => "geneve encapsulation",
             PacketSource::Gtp => "gtp tunnel",
+            PacketSource::Ordered => "stream (detect/log)",
         }
     }
 }

@@ -142,6 +142,47 @@ pub struct Ipv4 {
     pub option_count: u8,
 }
 
+impl Ipv4 {
+    /// The header of a connection whose packets are not seen: addresses and protocol alone.
+    #[must_use]
+    pub fn between(src: Ipv4Addr, dst: Ipv4Addr, proto: u8) -> Self {
+        Ipv4 {
+            src,
+            dst,
+            proto,
+            ttl: 0,
+            tos: 0,
+            header_len: 20,
+            total_len: 0,
+            id: 0,
+            fragment: Fragment::default(),
+            options: IpOptions::default(),
+            option_count: 0,
+        }
+    }
+}
+
+impl Ipv6 {
+    /// The header of a connection whose packets are not seen: addresses and protocol alone.
+    #[must_use]
+    pub fn between(src: Ipv6Addr, dst: Ipv6Addr, proto: u8) -> Self {
+        Ipv6 {
+            src,
+            dst,
+            proto,
+            next_header: proto,
+            hop_limit: 0,
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: 0,
+            ext_headers: Ipv6ExtHeaders::default(),
+            ext_len: 0,
+            routing_type: None,
+            fragment: None,
+        }
+    }
+}
+
 /// IPv6 fragment header (RFC 8200, 4.5) and the offsets of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Fragment {

@@ -12,7 +12,7 @@ use bartizan_flow::level::FlowLevelCounts;
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_flow::{EndReason, FlowEntry};
 use bartizan_function::{Finding, RejectTo};
-use bartizan_packet::{DecodeEvent, Decoded, PacketView};
+use bartizan_packet::{DecodeEvent, Decoded, PacketSource, PacketView};
 
 /// A flow's entry, as the data plane fills it.
 pub type Entry = FlowEntry<FlowExt>;
@@ -22,6 +22,9 @@ pub type Entry = FlowEntry<FlowExt>;
 pub enum Cause<'a> {
     /// A packet arrived.
     Packet(&'a PacketView<'a>),
+    /// Bytes of a connection arrived in order, without a packet: the view has addresses and ports, and no
+    /// header that was sent.
+    Bytes(&'a PacketView<'a>),
     /// Queued bytes, or data that a protocol leaves open when another protocol replaces it, are inspected
     /// without a packet.
     Flush,
@@ -56,7 +59,11 @@ impl<'a> EventContext<'a> {
         now: Timestamp,
         generation: Generation,
     ) -> Self {
-        EventContext { number, ..EventContext::by_itself(Cause::Packet(packet), now, generation) }
+        let cause = match packet.decoded().source {
+            PacketSource::Ordered => Cause::Bytes(packet),
+            _ => Cause::Packet(packet),
+        };
+        EventContext { number, ..EventContext::by_itself(cause, now, generation) }
     }
 
     /// The context of an event without a packet of a capture.
@@ -82,20 +89,29 @@ impl<'a> EventContext<'a> {
     pub const fn packet(&self) -> Option<&'a PacketView<'a>> {
         match self.cause {
             Cause::Packet(packet) => Some(packet),
+            Cause::Bytes(_) | Cause::Flush | Cause::FlowEnd => None,
+        }
+    }
+
+    /// The packet, or the bytes that arrived without one.
+    #[must_use]
+    pub const fn arrived(&self) -> Option<&'a PacketView<'a>> {
+        match self.cause {
+            Cause::Packet(view) | Cause::Bytes(view) => Some(view),
             Cause::Flush | Cause::FlowEnd => None,
         }
     }
 
-    /// The packet's headers.
+    /// Addresses, ports and lengths of what arrived.
     #[must_use]
     pub fn decoded(&self) -> Option<&'a Decoded> {
-        self.packet().map(PacketView::decoded)
+        self.arrived().map(PacketView::decoded)
     }
 
-    /// The packet's payload; empty without a packet.
+    /// The payload of what arrived; empty otherwise.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
-        self.packet().map(PacketView::payload).unwrap_or_default()
+        self.arrived().map(PacketView::payload).unwrap_or_default()
     }
 }
 

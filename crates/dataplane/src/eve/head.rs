@@ -131,7 +131,7 @@ fn source(cause: Cause<'_>) -> Option<EventPacketSource> {
             let name = packet.decoded().source.eve_name();
             EventPacketSource::ALL.into_iter().find(|s| s.name() == name)
         }
-        Cause::Flush => Some(EventPacketSource::StreamFlush),
+        Cause::Bytes(_) | Cause::Flush => Some(EventPacketSource::StreamFlush),
         Cause::FlowEnd => Some(EventPacketSource::FlowTimeout),
     }
 }

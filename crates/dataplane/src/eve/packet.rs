@@ -67,7 +67,8 @@ fn drop_record<'a>(
     flow: Option<&Entry>,
     fate: &PacketVerdict,
 ) -> DropRecord<'a> {
-    let packet = occasion.decoded();
+    // Bytes without a packet have no header to be shown.
+    let packet = occasion.packet().map(PacketView::decoded);
     DropRecord {
         direction: flow.map(|_| occasion.direction),
         network: match packet.map(|packet| &packet.network) {
@@ -614,7 +615,7 @@ impl EveRecorder {
     ) {
         let decision = &fate.decision;
         // Remaining data of a flow that is processed without a packet was not going to be forwarded.
-        if !self.prevention || occasion.packet().is_none() || !self.wants(|types| types.drop.is_some()) {
+        if !self.prevention || occasion.arrived().is_none() || !self.wants(|types| types.drop.is_some()) {
             return;
         }
         // The first finding that blocks; among detection rules, one that alerts before a silent one.

@@ -18,7 +18,7 @@ use bartizan_offload::{
     Action, DeviceKey, Done, Ended, Endpoint, FlowManager, Offer, OffloadDenied, Sides, direction_from_low,
 };
 use bartizan_packet::windows::Windows;
-use bartizan_packet::{Decoded, PacketFlags, TransportLayer, TunnelKind};
+use bartizan_packet::{Decoded, PacketFlags, PacketSource, TransportLayer, TunnelKind};
 use bartizan_stages::chain::{Enforcement, HeaderRuleMatches};
 use bartizan_stages::record::Entry;
 use bartizan_stages::settled::tcp_state;
@@ -29,7 +29,7 @@ impl Passage<'_> {
     /// this generation.
     #[inline]
     pub(super) fn offer(&mut self, id: FlowId, course: PacketDisposition, packet: &Decoded) {
-        if self.flows.manager.is_some() {
+        if self.flows.manager.is_some() && packet.source != PacketSource::Ordered {
             self.offer_to_level(id, course, packet);
         }
     }
@@ -203,7 +203,8 @@ impl Passage<'_> {
     /// can, or if the first function that sees it refuses each packet alike.
     #[inline]
     pub(super) fn offer_if_unjudged(&mut self, id: FlowId, decision: &Decision, packet: &Decoded) {
-        if self.flows.manager.is_none() {
+        // A level carries packets.
+        if self.flows.manager.is_none() || packet.source == PacketSource::Ordered {
             return;
         }
         let Some(entry) = self.flows.get(id) else { return };

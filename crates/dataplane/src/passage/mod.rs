@@ -8,6 +8,7 @@ mod level;
 mod overload;
 mod packet;
 mod shedding;
+mod way;
 
 pub(crate) use early::credit_early;
 pub(crate) use ending::{ENDS_WHEN_IDLE, TIMERS_PER_PACKET};

@@ -2,18 +2,19 @@
 //! The passage of one decoded packet: its flow, TCP, the functions of its path, the counters.
 
 use super::Passage;
+use super::way::{note_headers, note_way};
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Timestamp, Verdict};
 use bartizan_flow::tcp::{
     Advice, Checkpoint, ExceptionPolicy, ExceptionTarget, Outcome, Segment, StreamEvent, TcpFlags, TcpState,
 };
 use bartizan_flow::{EndReason, Find, FlowFlags, FlowKey, FlowState};
-use bartizan_packet::{Decoded, Network, PacketFlags, PacketView, TransportLayer};
+use bartizan_packet::{Decoded, Network, PacketFlags, PacketSource, PacketView, TransportLayer};
 use bartizan_stages::account::UNKNOWN;
 use bartizan_stages::class::{renew_matches, reverse};
 use bartizan_stages::flow_ext::FlowExt;
 use bartizan_stages::flows::{Before, FlowAdmission};
 use bartizan_stages::frame::{Frame, Inside, PacketPosition, next_packet};
-use bartizan_stages::identity::{icmp_of, segment};
+use bartizan_stages::identity::segment;
 use bartizan_stages::notice::QuotaKind;
 use bartizan_stages::record::{Anomaly, Entry, EventContext, PacketVerdict};
 use bartizan_stages::runner::{PacketHandling, Wanting, apply_policy, is_shown_early, verdict_of};
@@ -25,7 +26,7 @@ use smallvec::SmallVec;
 /// A packet with its event context.
 #[derive(Clone, Copy)]
 pub(super) struct Arrival<'a> {
-    packet: &'a PacketView<'a>,
+    pub(super) packet: &'a PacketView<'a>,
     pub(super) occasion: EventContext<'a>,
 }
 
@@ -183,6 +184,12 @@ impl Passage<'_> {
             && let Some(id) = flow
         {
             self.note_opening((id, frame.now), (related, before), &decision);
+        }
+        if packet.source == PacketSource::Ordered
+            && decision.verdict.forwards()
+            && let Some(entry) = flow.and_then(|id| self.flows.get_mut(id))
+        {
+            entry.ext.session.acknowledge(direction);
         }
         decision
     }
@@ -853,29 +860,6 @@ impl Passage<'_> {
         let config = &self.cx.settings.stream;
         let counts = segment.checksum_ok || !config.checksum_validation;
         counts && self.flows.get(id).is_some_and(|e| e.ext.session.starts_anew(segment, direction, config))
-    }
-}
-
-/// Notes the time to live and the Ethernet addresses of a packet, for flow records; called for each counted
-/// packet.
-fn note_way(settings: &EngineSettings, entry: &mut Entry, arrival: &Arrival<'_>) {
-    let direction = arrival.occasion.direction;
-    if let Some(ttl) = arrival.decoded().ttl() {
-        entry.ext.note_ttl(direction, ttl);
-    }
-    if settings.keep_macs
-        && let Some(macs) = arrival.packet.mac_addresses()
-    {
-        entry.ext.note_macs(direction, macs);
-    }
-}
-
-/// Notes the header fields of a packet that flow records show.
-fn note_headers(settings: &EngineSettings, entry: &mut Entry, arrival: &Arrival<'_>, related: Option<bool>) {
-    note_way(settings, entry, arrival);
-    let (packet, direction) = (arrival.decoded(), arrival.occasion.direction);
-    if direction == Direction::ToClient && entry.ext.icmp_response.is_none() && related != Some(true) {
-        entry.ext.icmp_response = icmp_of(packet);
     }
 }
 

@@ -52,6 +52,8 @@ bitflags! {
 
 /// Largest distance of inline data beyond the known window, and of retransmissions before it, in bytes.
 pub(crate) const WINDOW_SLACK: u32 = 64 << 10;
+/// Window of a connection whose bytes arrive in order, in bytes: an eighth of the sequence space.
+pub(crate) const ORDERED_WINDOW: u32 = 1 << 29;
 /// Upper bound of the bytes that a sender has in flight.
 pub(crate) const FLIGHT_MAX: u32 = bartizan_packet::slots::FLIGHT_MAX;
 
@@ -82,6 +84,15 @@ impl TcpSession {
     #[must_use]
     pub const fn state(&self) -> TcpState {
         self.state
+    }
+
+    /// Counts all that a side has sent as acknowledged, with the largest window for what follows: a source of
+    /// bytes in order has delivered it, and bounds by itself what it takes.
+    pub fn acknowledge(&mut self, direction: Direction) {
+        let sender = &mut self.peers[direction];
+        sender.update_last_ack(sender.next_seq);
+        sender.window = ORDERED_WINDOW;
+        sender.update_next_win();
     }
 
     /// Whether there is a session.

@@ -69,7 +69,7 @@ impl Runner {
         let wants_payload = self.chains.wants_payload(entry.path);
         cx.account.counters.spared += u64::from(!wants_payload);
         // The end of a flow has no header to judge.
-        if occasion.packet().is_some() {
+        if occasion.arrived().is_some() {
             self.run_headers(cx, entry, &mut hand);
         }
         if !occasion.payload().is_empty()
@@ -465,7 +465,10 @@ impl Runner {
                 continue;
             };
             let said = Checkpoint::before(&self.findings, &self.edits, reject);
-            let sight = FunctionInputs::of(occasion, Some(&flow), events);
+            let sight = FunctionInputs {
+                packet: occasion.arrived(),
+                ..FunctionInputs::of(occasion, Some(&flow), events)
+            };
             let hands = FunctionOutputs::of(state, slot, &mut reject, (&mut self.findings, &mut self.edits));
             let mut context = context(sight, &noted, hands, cx.settings.prevention);
             let called = contained(|| function.packet(&mut context));

@@ -162,6 +162,7 @@ impl Runner {
             let said = Checkpoint::before(&self.findings, &self.edits, *reject);
             let sight = FunctionInputs {
                 occasion,
+                packet: occasion.packet(),
                 flow: Some(&flow),
                 app: shown.map(|layer| match again {
                     true => showing.view_again(layer, bit, &mut self.marks),

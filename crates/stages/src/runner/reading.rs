@@ -30,7 +30,7 @@ impl Runner {
         parts: &mut FlowParts,
         readable: Option<PerDirection<bool>>,
     ) -> bool {
-        let Some(packet) = occasion.packet() else { return false };
+        let Some(packet) = occasion.arrived() else { return false };
         match (&packet.decoded().transport, readable) {
             (TransportLayer::Tcp(_), Some(readable)) => {
                 (readable.to_server || readable.to_client)

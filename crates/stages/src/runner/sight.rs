@@ -9,11 +9,14 @@ use bartizan_function::view::FlowView;
 use bartizan_function::{
     AppView, ChainResults, Edit, Finding, PacketContext, RejectTo, StateSlot, StreamNews, WorkerState,
 };
+use bartizan_packet::PacketView;
 
 /// The readable part of a function's context.
 pub struct FunctionInputs<'a> {
-    /// The packet.
+    /// The event's context.
     pub occasion: &'a EventContext<'a>,
+    /// The packet. Header halves also get the addresses and ports of bytes that arrived without one.
+    pub packet: Option<&'a PacketView<'a>>,
     /// Its flow.
     pub flow: Option<&'a FlowView<'a>>,
     /// The flow's application layer.
@@ -43,6 +46,7 @@ impl<'a> FunctionInputs<'a> {
     ) -> Self {
         FunctionInputs {
             occasion,
+            packet: occasion.packet(),
             flow,
             app: None,
             stream: None,
@@ -93,6 +97,7 @@ pub fn context<'a>(
 ) -> PacketContext<'a> {
     let FunctionInputs {
         occasion,
+        packet,
         flow,
         app,
         stream,
@@ -106,7 +111,7 @@ pub fn context<'a>(
     let FunctionOutputs { worker, slot, staged, reject, findings, edits } = hands;
     PacketContext {
         now: occasion.now,
-        packet: occasion.packet(),
+        packet,
         flow_ends: matches!(occasion.cause, Cause::FlowEnd),
         direction: occasion.direction,
         flow,

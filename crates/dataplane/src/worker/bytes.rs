@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Connections whose bytes arrive in order and without packets: from a source that ends TCP itself, or that
+//! knows no TCP.
+//!
+//! Such a connection is a flow like any other: policies, functions, application layer, limits, moves, records
+//! and explanations see no difference. Its bytes are accepted as a TCP segment would be that follows the last
+//! one and whose predecessors are all acknowledged, without what only packets need: no decoding, no checksum,
+//! no comparison with retransmitted data. Rules that need a packet's header do not match its bytes, as at the
+//! end of a flow.
+
+use super::{Frame, Worker};
+use bartizan_base::{Decision, Direction, LinkId, PerDirection, Timestamp};
+use bartizan_packet::{
+    Decoded, Ipv4, Ipv6, LinkType, Network, PacketFlags, PacketSource, Tcp, TcpFlags, TcpOptions,
+    TransportLayer,
+};
+use bartizan_stages::frame::PacketPosition;
+use bartizan_stages::record::Recorder;
+use core::net::{IpAddr, SocketAddr};
+
+/// IP protocol of TCP.
+const TCP: u8 = 6;
+/// Window of both sides, scaled by 14.
+const WINDOW: u16 = u16::MAX;
+const WINDOW_SCALE: u8 = 14;
+/// Most bytes that are inspected at a time.
+const PIECE: usize = 16 << 20;
+
+/// A connection whose bytes arrive in order.
+#[derive(Clone, Debug)]
+pub struct ByteFlow {
+    client: SocketAddr,
+    server: SocketAddr,
+    link: LinkId,
+    /// The next sequence number of each side.
+    next: PerDirection<u32>,
+    ended: PerDirection<bool>,
+}
+
+/// The bytes of one call.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteArrival<'b> {
+    /// Time of the arrival.
+    pub now: Timestamp,
+    /// Direction: the sender of the bytes.
+    pub direction: Direction,
+    /// The bytes; maybe none.
+    pub bytes: &'b [u8],
+    /// The sender has finished: no bytes follow in this direction.
+    pub end: bool,
+}
+
+impl ByteFlow {
+    /// A connection from `client` to `server`, addresses of one family, that enters by a link.
+    #[must_use]
+    pub fn new(client: SocketAddr, server: SocketAddr, link: LinkId) -> Self {
+        ByteFlow { client, server, link, next: PerDirection::default(), ended: PerDirection::default() }
+    }
+
+    /// Client and server.
+    #[must_use]
+    pub const fn ends(&self) -> (SocketAddr, SocketAddr) {
+        (self.client, self.server)
+    }
+
+    /// Whether a side has finished.
+    #[must_use]
+    pub fn has_ended(&self, direction: Direction) -> bool {
+        self.ended[direction]
+    }
+
+    /// The view of an arrival as a segment, and the length of its payload.
+    fn segment(&self, direction: Direction, flags: TcpFlags, length: u32, options: TcpOptions) -> Decoded {
+        let (from, to) = match direction {
+            Direction::ToServer => (self.client, self.server),
+            Direction::ToClient => (self.server, self.client),
+        };
+        let network = match (from.ip(), to.ip()) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => Network::Ipv4(Ipv4::between(src, dst, TCP)),
+            (src, dst) => Network::Ipv6(Ipv6::between(v6(src), v6(dst), TCP)),
+        };
+        let acknowledges = flags.contains(TcpFlags::ACK);
+        let transport = TransportLayer::Tcp(Tcp {
+            sport: from.port(),
+            dport: to.port(),
+            seq: self.next[direction],
+            ack: if acknowledges { self.next[direction.flip()] } else { 0 },
+            window: WINDOW,
+            flags,
+            header_len: 20,
+            options,
+            ..Tcp::default()
+        });
+        Decoded {
+            link_type: LinkType::RAW,
+            source: PacketSource::Ordered,
+            flags: PacketFlags::WANTS_FLOW | PacketFlags::CHECKSUM_VALID,
+            end: length,
+            wire_len: length,
+            network,
+            transport,
+            // There are no headers to be read: their places lie behind the bytes.
+            l3: length,
+            l4: length,
+            payload_len: length,
+            ..Decoded::default()
+        }
+    }
+}
+
+fn v6(address: IpAddr) -> core::net::Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
+impl Worker {
+    /// Opens a connection whose bytes will arrive in order. Returns the decision on it: functions that judge
+    /// by headers, and rules on addresses and ports, may refuse it.
+    pub fn open_bytes(
+        &mut self,
+        flow: &mut ByteFlow,
+        now: Timestamp,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
+        let syn = TcpFlags::SYN;
+        let opening = TcpOptions { wscale: Some(WINDOW_SCALE), ..TcpOptions::default() };
+        let steps = [
+            (Direction::ToServer, syn, opening),
+            (Direction::ToClient, syn | TcpFlags::ACK, opening),
+            (Direction::ToServer, TcpFlags::ACK, TcpOptions::default()),
+        ];
+        let mut decision = Decision::CONTINUE;
+        for (direction, flags, options) in steps {
+            let segment = flow.segment(direction, flags, 0, options);
+            decision = self.segment_of_bytes(flow.link, now, (&segment, &[]), recorder);
+            if !decision.verdict.forwards() {
+                break;
+            }
+            let number = &mut flow.next[direction];
+            *number = number.wrapping_add(u32::from(flags.contains(syn)));
+        }
+        decision
+    }
+
+    /// Handles bytes of a connection. The decision says whether they may be delivered; refused bytes count as
+    /// never sent.
+    pub fn bytes(
+        &mut self,
+        flow: &mut ByteFlow,
+        arrival: &ByteArrival<'_>,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
+        let ByteArrival { now, direction, bytes, end } = *arrival;
+        let mut decision = Decision::CONTINUE;
+        let mut rest = bytes;
+        loop {
+            let (piece, after) = rest.split_at_checked(PIECE).unwrap_or((rest, &[]));
+            rest = after;
+            let is_last = rest.is_empty();
+            let fin = end && is_last && !flow.ended[direction];
+            if piece.is_empty() && !fin {
+                return decision;
+            }
+            let flags = if fin { TcpFlags::FIN | TcpFlags::ACK } else { TcpFlags::ACK };
+            let length = u32::try_from(piece.len()).unwrap_or(u32::MAX);
+            let segment = flow.segment(direction, flags, length, TcpOptions::default());
+            decision = self.segment_of_bytes(flow.link, now, (&segment, piece), recorder);
+            if !decision.verdict.forwards() {
+                return decision;
+            }
+            let number = &mut flow.next[direction];
+            *number = number.wrapping_add(length).wrapping_add(u32::from(fin));
+            flow.ended[direction] |= fin;
+            if is_last {
+                break;
+            }
+        }
+        if flow.ended.to_server && flow.ended.to_client {
+            // Both ends are acknowledged: the connection is closed.
+            let last = flow.segment(direction.flip(), TcpFlags::ACK, 0, TcpOptions::default());
+            self.segment_of_bytes(flow.link, now, (&last, &[]), recorder);
+        }
+        decision
+    }
+
+    fn segment_of_bytes(
+        &mut self,
+        link: LinkId,
+        now: Timestamp,
+        (segment, bytes): (&Decoded, &[u8]),
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
+        let frame = Frame {
+            now,
+            bytes,
+            wire_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            link_type: LinkType::RAW,
+            link,
+            number: None,
+        };
+        self.begin_frame(&frame, false, recorder);
+        self.leave_train();
+        let decision = self.packet(&frame, bytes, segment, &PacketPosition::default(), recorder);
+        self.close_train(recorder);
+        self.decided(&decision)
+    }
+}
