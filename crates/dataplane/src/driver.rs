@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loop of every worker, and the threads of live ones: on one link or on several, each worker with a
 //! source of its own; captures are sources too ([`crate::captures`]). Frames of flows that another worker of
-//! the link owns are handed over
-//! ([`crate::handover`]) and leave by the owner's ports.
+//! the link owns are handed over ([`crate::handover`]) and leave by the owner's ports.
 //!
 //! A turn of a worker: swap the generation if a new one is pending, answer queries, take the frames that the
 //! source has ([`Source::take`]), then the frames that other workers handed over. A turn takes what is
