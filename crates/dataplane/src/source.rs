@@ -172,7 +172,7 @@ impl Arrivals<'_> {
     /// Prefetches the flows of the next frames of a batch, as many as fit. `side`: the tag that the frames
     /// have.
     pub(crate) fn expect<'f>(&self, frames: impl Iterator<Item = &'f [u8]>, side: u32) {
-        self.station.worker().expect(frames, (self.link, side));
+        self.station.worker().expect(frames, self.link, side);
     }
 
     /// Handles a frame that is only watched.

@@ -33,6 +33,14 @@ pub(crate) struct FramePosition<'f> {
     pub(crate) depth: usize,
 }
 
+/// Room for a datagram that its last fragment completes.
+pub(crate) struct DatagramRoom<'r> {
+    /// Its bytes.
+    pub(crate) bytes: &'r mut Vec<u8>,
+    /// Its packets.
+    pub(crate) output: &'r mut DecodeOutput,
+}
+
 /// The actions of a walk at the packets of a frame.
 pub(crate) trait Visitor {
     /// The settings that name the packets refused without inspection.
@@ -57,7 +65,7 @@ pub(crate) trait Visitor {
         &mut self,
         at: FramePosition<'_>,
         packet: &mut Decoded,
-        datagram: (&mut Vec<u8>, &mut DecodeOutput),
+        datagram: DatagramRoom<'_>,
         joined: &mut Joined,
     ) -> Fragmented;
 
@@ -180,7 +188,7 @@ impl Walk {
                 }
                 self.keeper = Some(me);
                 let mut inner = self.spare.pop().unwrap_or_default();
-                let room = (&mut inner.datagram, &mut inner.output);
+                let room = DatagramRoom { bytes: &mut inner.datagram, output: &mut inner.output };
                 let fragmented = visitor.defragment(at, packet, room, &mut self.joined);
                 layer.fragment_done = true;
                 if let Fragmented::Refused(reason) = fragmented {

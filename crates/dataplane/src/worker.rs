@@ -10,14 +10,14 @@ use crate::ahead::{AHEAD, Guess};
 use crate::board::Presenter;
 use crate::inquiry::Inquiry;
 use crate::passage::{ENDS_WHEN_IDLE, Passage, credit_early};
-use crate::walk::{FramePosition, Visitor, Walk, only_packet};
+use crate::walk::{DatagramRoom, FramePosition, Visitor, Walk, only_packet};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::turns::CaptureTurn;
 use bartizan_base::{Decision, Generation, LinkId, Reason, Timestamp, WorkerId};
 use bartizan_flow::{FlowHash, FlowTable, TableError};
 use bartizan_function::RuleCount;
 use bartizan_offload::{FlowManager, ManagerCounters, OffloadDenied};
-use bartizan_packet::{Checksums, DecodeOutput, Decoded, DecoderConfig};
+use bartizan_packet::{Checksums, Decoded, DecoderConfig};
 use bartizan_stages::account::Account;
 use bartizan_stages::app_memory::AppMemory;
 use bartizan_stages::chain::Chains;
@@ -205,11 +205,7 @@ impl Worker {
 
     /// Prefetches the flows of the frames that are passed in next, at most [`AHEAD`], which came in by this
     /// port ([`Worker::arrives_by`]).
-    pub(crate) fn expect<'f>(
-        &self,
-        frames: impl Iterator<Item = &'f [u8]>,
-        (link, arrived_by): (LinkId, u32),
-    ) {
+    pub(crate) fn expect<'f>(&self, frames: impl Iterator<Item = &'f [u8]>, link: LinkId, arrived_by: u32) {
         let esp_flows = self.runner.chains().esp_flows();
         let whence = PacketOrigin { tenant: self.position.tenant, link, arrived_by, esp_flows };
         let guess = Guess { scope: whence.plain_scope(&self.settings), vlans: self.settings.vlan_in_key };
@@ -497,19 +493,18 @@ impl Worker {
         self.position.advance(frame.now);
     }
 
-    /// Adds a fragment to its datagram; if the datagram is complete, `datagram` and `output` hold it.
+    /// Adds a fragment to its datagram; if the datagram is complete, the room holds it.
     /// `joined`: the datagrams that fragments of the frame were added to, here and at other workers.
     pub(crate) fn defragment(
         &mut self,
         FramePosition { frame, bytes, .. }: FramePosition<'_>,
         packet: &mut Decoded,
-        (datagram, output): (&mut Vec<u8>, &mut DecodeOutput),
+        DatagramRoom { bytes: datagram, output }: DatagramRoom<'_>,
         joined: &mut Joined,
     ) -> Fragmented {
-        let tenant = self.runner.chains().classifier.tenant_of(packet, frame.link);
         self.intake.exchange_joined(joined);
-        let with = (&self.settings, &**self.runner.chains());
-        let fragmented = self.intake.defragment(with, (frame, tenant), bytes, packet, datagram);
+        let (settings, chains) = (&self.settings, self.runner.chains());
+        let fragmented = self.intake.defragment(settings, chains, frame, bytes, packet, datagram);
         self.intake.exchange_joined(joined);
         if fragmented == Fragmented::Whole {
             self.intake.decode_datagram(packet, datagram, output);
@@ -545,7 +540,7 @@ impl Worker {
         credit_early(&mut self.flows, &mut self.runner, &mut self.account, self.settings.prevention);
         self.flows.early.leave(self.runner.generation(), self.runner.chains().early.as_ref());
         self.account.memory.set_quotas(chains.quotas());
-        self.runner.enter_generation(chains, (self.position.clock, &mut self.account.tally));
+        self.runner.enter_generation(chains, self.position.clock, &mut self.account.tally);
         if let Some(manager) = self.flows.manager.as_deref_mut() {
             manager.enter_generation(self.runner.generation());
         }
@@ -646,7 +641,7 @@ impl Visitor for Handler<'_> {
         &mut self,
         at: FramePosition<'_>,
         packet: &mut Decoded,
-        datagram: (&mut Vec<u8>, &mut DecodeOutput),
+        datagram: DatagramRoom<'_>,
         joined: &mut Joined,
     ) -> Fragmented {
         self.worker.defragment(at, packet, datagram, joined)

@@ -99,13 +99,14 @@ impl Ids {
         };
         Ids {
             header_rules: vec![all],
-            ..Ids::one_of((id, generation), VisibleRules::all(rules), alerts_max, (groups, 0))
+            ..Ids::one_of(id, generation, VisibleRules::all(rules), alerts_max, (groups, 0))
         }
     }
 
     /// The function with one of several rule sets, given by its index in the signature groups.
     pub(crate) fn one_of(
-        (id, generation): (FunctionId, Generation),
+        id: FunctionId,
+        generation: Generation,
         seen: VisibleRules,
         alerts_max: usize,
         groups: (Arc<Groups>, usize),
@@ -241,9 +242,10 @@ impl Function for Ids {
         // After the rules: the packet that starts a tag counts.
         let recorded = tagging.is_some_and(|bytes| {
             let own = flow.is_some_and(|f| f.state.tags.count(bytes, context.now, context.again));
-            let tenant = context.notes.tenant;
-            own | hosts
-                .is_some_and(|hosts| self.host_tagged(tenant, hosts, (bytes, context.now, context.again)))
+            let (tenant, now, again) = (context.notes.tenant, context.now, context.again);
+            own | hosts.is_some_and(|(source, destination)| {
+                self.host_tagged(tenant, source, destination, bytes, now, again)
+            })
         });
         let edits = state.worker.edits.drain(..).map(|(offset, bytes)| Edit { offset, bytes });
         context.edits.extend(edits);
@@ -320,8 +322,11 @@ impl Ids {
     fn host_tagged(
         &self,
         tenant: TenantId,
-        (source, destination): (IpAddr, IpAddr),
-        (bytes, now, again): (u64, Timestamp, bool),
+        source: IpAddr,
+        destination: IpAddr,
+        bytes: u64,
+        now: Timestamp,
+        again: bool,
     ) -> bool {
         if !self.seen.rules.shared.has_host_tags() {
             return false;

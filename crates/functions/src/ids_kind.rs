@@ -137,9 +137,14 @@ impl FunctionKind for IdsKind {
         let rules = Arc::clone(groups.header_rules());
         let header_rules = vec![HeaderRules { called: HEADER_RULE, fids, rules }];
         let by_fid = ByFid::of(places.iter().copied().zip(classes.iter().map(|made| &*made.class.fids)));
-        let whose = (source.id, source.generation);
         let set = |(IdsSectionRules { seen, detect_only, level, files }, place)| IdsDetection {
-            ids: Ids::one_of(whose, seen, self.alerts_max, (Arc::clone(&groups), place)),
+            ids: Ids::one_of(
+                source.id,
+                source.generation,
+                seen,
+                self.alerts_max,
+                (Arc::clone(&groups), place),
+            ),
             detect_only,
             level,
             files,

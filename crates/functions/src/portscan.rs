@@ -548,7 +548,9 @@ impl Portscan {
     fn ask(
         &self,
         section: &PortscanSection,
-        (tenant, source, target): (TenantId, IpAddr, ScanTarget),
+        tenant: TenantId,
+        source: IpAddr,
+        target: ScanTarget,
         said: Says,
         now: Timestamp,
     ) -> Option<(Vec<Scan>, Timestamp)> {
@@ -633,8 +635,7 @@ impl Portscan {
             return Decision { done: said == Says::NoMore, ..Decision::CONTINUE };
         }
         let (source, target) = (flow.client.0, (flow.protocol, flow.server.0, flow.server.1));
-        let Some((scans, blocked)) = self.ask(section, (flow.tenant, source, target), said, context.now)
-        else {
+        let Some((scans, blocked)) = self.ask(section, flow.tenant, source, target, said, context.now) else {
             counts.untracked += 1;
             return Decision::CONTINUE;
         };

@@ -213,11 +213,11 @@ impl SfwPolicyRules {
 
     /// Whether the side that opened the flow may do so.
     fn may_open(&self, flow: &FlowView<'_>, notes: &ChainResults<'_>) -> bool {
-        self.may_open_between((flow.client.0, flow.server.0), notes)
+        self.may_open_between(flow.client.0, flow.server.0, notes)
     }
 
     /// Whether the first of two addresses may open flows to the other one.
-    fn may_open_between(&self, (client, server): (IpAddr, IpAddr), notes: &ChainResults<'_>) -> bool {
+    fn may_open_between(&self, client: IpAddr, server: IpAddr, notes: &ChainResults<'_>) -> bool {
         let PolicyClass { from, to, .. } = &self.made.class;
         let (from, to) = match self.section().initiate {
             Initiate::From => (from, to),
@@ -347,7 +347,8 @@ impl Sfw {
             // The exchange that it answers is unknown: the packet is forwarded if its sender may open flows.
             ((SfwAction::Admit, _), None) => {
                 let ends = packet.src().zip(packet.dst());
-                let may = ends.is_none_or(|ends| rules.may_open_between(ends, context.notes));
+                let may =
+                    ends.is_none_or(|(client, server)| rules.may_open_between(client, server, context.notes));
                 return if may { Ok(false) } else { Err(Reason::SfwInitiator) };
             }
             _ => return Ok(false),
@@ -396,12 +397,11 @@ impl Sfw {
             if known.counted.is_none() {
                 // The flow was admitted before there was a limit, and stays; from now on it counts among the
                 // open ones.
-                known.counted =
-                    self.count(rules, flow, (half_open, SourceLimitEffect::Counts), now, counts)?;
+                known.counted = self.count(rules, flow, half_open, SourceLimitEffect::Counts, now, counts)?;
             }
             return Ok(());
         }
-        let counted = self.count(rules, flow, (half_open, SourceLimitEffect::Refuses), now, counts)?;
+        let counted = self.count(rules, flow, half_open, SourceLimitEffect::Refuses, now, counts)?;
         counts.admitted += 1;
         *context.slot =
             Some(Box::new(SfwFlowState { generation: self.generation, counted, icmp_ids: SmallVec::new() }));
@@ -413,7 +413,8 @@ impl Sfw {
         &self,
         rules: &SfwPolicyRules,
         flow: &FlowView<'_>,
-        (half_open, limit): (bool, SourceLimitEffect),
+        half_open: bool,
+        limit: SourceLimitEffect,
         now: Timestamp,
         counts: &mut SfwCounts,
     ) -> Result<Option<SfwSourceShare>, Reason> {

@@ -267,7 +267,8 @@ impl RuleSetCompiler {
 
     fn compile_anew(
         &self,
-        (mut parsed, mut contents): (Vec<RuleFile>, Contents),
+        mut parsed: Vec<RuleFile>,
+        mut contents: Contents,
         source: &RuleSource<'_>,
         tenants: &[(TenantId, RuleVariables)],
     ) -> Result<CompiledRuleSet, CompileError> {
@@ -320,7 +321,8 @@ impl RuleSetCompiler {
     /// generation, if it suits them.
     fn union(
         &self,
-        (library, variables): (&Library, &Value),
+        library: &Library,
+        variables: &Value,
         source: &RuleSource<'_>,
         tenants: &[(TenantId, RuleVariables)],
     ) -> Result<Arc<Union>, CompileError> {
@@ -343,7 +345,7 @@ impl RuleSetCompiler {
                 let mut files = library.files();
                 let plan = UnionPlan::new(&files, library, &siblings);
                 plan.keep(&mut files);
-                let compiled = self.compile_anew((files, Contents::default()), source, tenants)?;
+                let compiled = self.compile_anew(files, Contents::default(), source, tenants)?;
                 Arc::new(Union::new(library.clone(), variables.clone(), plan, compiled))
             }
         };
@@ -379,7 +381,7 @@ impl RuleCompiler for RuleSetCompiler {
         let before = self.before(files, made_of.as_ref());
         let of = match made_of.as_ref().and_then(|made_of| Some((self.shareable(made_of)?, made_of))) {
             Some((library, made_of)) => {
-                let union = self.union((library, &made_of.variables), source, tenants)?;
+                let union = self.union(library, &made_of.variables, source, tenants)?;
                 let same = |before: &&OfFiles| Arc::ptr_eq(&before.compiled.rules, &union.compiled.rules);
                 match before.filter(same) {
                     Some(before) => before.clone(),
@@ -398,7 +400,7 @@ impl RuleCompiler for RuleSetCompiler {
                 None => {
                     let mut contents = Contents::default();
                     let parsed = self.read(files, made_of.as_ref(), &mut contents)?;
-                    let compiled = self.compile_anew((parsed, contents), source, tenants)?;
+                    let compiled = self.compile_anew(parsed, contents, source, tenants)?;
                     OfFiles { made_of, visible: None, compiled }
                 }
             },

@@ -89,7 +89,8 @@ fn halves(
     threads: u16,
     builder: &Builder,
     stores: &Stores,
-    (ips, run): (bool, &RunInfo),
+    ips: bool,
+    run: &RunInfo,
 ) -> Result<(Vec<EveRecorder>, Vec<EventReceiver>), Failure> {
     let settings = builder.settings();
     let mut rings = Vec::new();
@@ -166,7 +167,7 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
             Worker::new(engine_settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
         inspect_alone(worker, &mut recorder, reading)?
     } else {
-        let (halves, rings) = halves(options.threads, &builder, &stores, (ips, &run))?;
+        let (halves, rings) = halves(options.threads, &builder, &stores, ips, &run)?;
         let pool_options = PoolOptions { moves: options.move_flows, ..PoolOptions::default() };
         let pool = Pool::start(&engine_settings, &app, &built.chains, halves, pool_options)
             .map_err(Failure::stopped)?;

@@ -175,7 +175,8 @@ impl<T> NamedFile<T> {
     /// Reads the file of the setting `key`. `before`: the file as read last, which stays in force if it
     /// cannot be read any more.
     fn read(
-        (settings, key): (&SettingsMap, &str),
+        settings: &SettingsMap,
+        key: &str,
         before: Option<&Self>,
         (parse, absent): (impl Fn(Vec<u8>, &str) -> T, impl Fn() -> T),
         warnings: &mut Vec<String>,
@@ -218,19 +219,22 @@ impl SettingsFiles {
     fn read(settings: &SettingsMap, before: Option<&SettingsFiles>, warnings: &mut Vec<String>) -> Self {
         // Without classes every alert would have severity 3 and no category.
         let classifications = NamedFile::read(
-            (settings, "classification-file"),
+            settings,
+            "classification-file",
             before.map(|before| &before.classifications),
             (bartizan_rules::parse_classifications, bartizan_rules::builtin_classifications),
             warnings,
         );
         let references = NamedFile::read(
-            (settings, "reference-config-file"),
+            settings,
+            "reference-config-file",
             before.map(|before| &before.references),
             (bartizan_rules::parse_references, bartizan_rules::builtin_references),
             warnings,
         );
         let thresholds = NamedFile::read(
-            (settings, "threshold-file"),
+            settings,
+            "threshold-file",
             before.map(|before| &before.thresholds),
             (|bytes, name: &str| Some(bartizan_rules::parse_thresholds(bytes, name)), || None),
             warnings,

@@ -13,7 +13,10 @@
 //! and devices are those of before. Until that works the link runs without it, which is said once for each
 //! cause.
 
+mod ports;
 pub mod stand;
+
+pub use ports::{LevelPort, LevelPortCounters};
 
 use crate::crew::OfLink;
 use crate::error::Failure;
@@ -40,39 +43,6 @@ use bartizan_stages::stats::NamedCounters;
 use stand::LevelsStand;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// A port of a link that has a level.
-#[derive(Clone, Debug)]
-pub struct LevelPort {
-    /// Its interface.
-    pub interface: String,
-    /// The link's name.
-    pub link: String,
-    /// The link's number.
-    number: usize,
-    /// Its number in the level's tables.
-    pub index: u8,
-}
-
-/// Per-port counters of the level, for readers in other threads.
-pub struct LevelPortCounters {
-    view: Arc<dyn LevelView>,
-    ports: Vec<LevelPort>,
-    /// Interfaces of named ports.
-    exits: Vec<(String, u8)>,
-}
-
-impl LevelPortCounters {
-    /// Each named port that it sends by, and what left by it.
-    pub fn exits(&self) -> impl Iterator<Item = (&str, PortCounters)> {
-        self.exits.iter().filter_map(|(port, index)| Some((port.as_str(), self.view.port_counters(*index)?)))
-    }
-
-    /// Each port, and what came by it.
-    pub fn ports(&self) -> impl Iterator<Item = (&LevelPort, PortCounters)> {
-        self.ports.iter().filter_map(|port| Some((port, self.view.port_counters(port.index)?)))
-    }
-}
 
 /// Interval in which MTUs, and the interfaces of links, are checked.
 const EVERY: Duration = Duration::from_secs(1);
@@ -316,11 +286,13 @@ fn early_links(plan: &RunPlan) -> Vec<LinkId> {
 fn note_level(
     stand: &LevelsStand,
     level: &LinkLevel,
-    (link, number, watch): (&LinkPlan, LinkId, Watch),
+    link: &LinkPlan,
+    number: LinkId,
+    watch: Watch,
     view: Arc<dyn LevelView>,
 ) {
     let asks = link.knows_refusals().then(|| (number, !link.drops_early()));
-    stand.note_level(&link.name, view, (watch, u32::from(link.workers)), asks);
+    stand.note_level(&link.name, view, watch, u32::from(link.workers), asks);
     stand.note_off(&link.name, level.off());
 }
 
@@ -487,7 +459,8 @@ impl Below {
         plan: &RunPlan,
         interfaces: &[Vec<Interface>],
         of_links: &mut [OfLink],
-        (chains, names): (&Chains, &[&'static str]),
+        chains: &Chains,
+        names: &[&'static str],
     ) -> Result<Self, Failure> {
         one_kind(plan)?;
         let firsts = first_workers(plan);
@@ -507,7 +480,7 @@ impl Below {
                 reach = below.open_level((plan, interfaces), first, of_links, chains)?;
             }
             let first = firsts.get(usize::from(number)).copied().unwrap_or_default();
-            below.attach_link(link, own, &of_link.stack.settings, (LinkId(number), first))?;
+            below.attach_link(link, own, &of_link.stack.settings, LinkId(number), first)?;
         }
         below.stand.note_rules(chains, names, reach);
         below.open_exits(plan)?;
@@ -516,7 +489,7 @@ impl Below {
             let link_id = LinkId(u16::try_from(number).unwrap_or(u16::MAX));
             let spread = of_link.stack.settings.spread(link.workers).of_link(link_id);
             let max_layers = of_link.stack.settings.decoder.max_layers;
-            of_link.devices = below.devices(number, link, (spread, first), max_layers);
+            of_link.devices = below.devices(number, link, spread, first, max_layers);
         }
         below.take_away_others(plan, interfaces)?;
         Ok(below)
@@ -570,7 +543,8 @@ impl Below {
         link: &LinkPlan,
         interfaces: &[Interface],
         settings: &EngineSettings,
-        (number, first): (LinkId, u32),
+        number: LinkId,
+        first: u32,
     ) -> Result<(), Failure> {
         let early = self.early_number(number);
         let (Some(opened), Some(offload)) = (&mut self.level, &link.offload) else { return Ok(()) };
@@ -594,7 +568,7 @@ impl Below {
         let mut level = LinkLevel::new(&link.name, title, setups);
         let attached = level.attach(&mut *opened.level, interfaces);
         self.notes.extend(attached.map_err(|error| cannot_be_used(&link.name, title, error))?);
-        note_level(&self.stand, &level, (link, number, watch), opened.level.view());
+        note_level(&self.stand, &level, link, number, watch, opened.level.view());
         self.ports.extend(interfaces.iter().zip(&setups).map(|(interface, setup)| LevelPort {
             interface: interface.name.clone(),
             link: link.name.clone(),
@@ -808,7 +782,8 @@ impl Below {
         &self,
         number: usize,
         link: &LinkPlan,
-        (spread, first_worker): (Spread, u32),
+        spread: Spread,
+        first_worker: u32,
         max_layers: u8,
     ) -> Vec<Box<dyn Device>> {
         let share = self.shares.get(number).copied().flatten();

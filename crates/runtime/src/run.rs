@@ -89,7 +89,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
         |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
     let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
     let mut of_links = links.open(stacks, &mut warnings)?;
-    let mut below = Below::open(&plan, &interfaces, &mut of_links, (&built.chains, &built.function_names))?;
+    let mut below = Below::open(&plan, &interfaces, &mut of_links, &built.chains, &built.function_names)?;
     warnings.append(&mut below.notes);
     let Built { chains, report, inventory, function_names, contents, .. } = built;
     warnings.iter().chain(&inventory.notes()).for_each(|warning| warn!("{warning}"));
@@ -103,14 +103,14 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let statistics = Arc::new(Mutex::new(statistics.with_level(below.counters())));
     let (channel, inbox) = channel::open(requests);
     let in_force = in_force_of(&builder, &inventory, &contents);
-    let view = view_of(&plan, &control, &source, (&statistics, &in_force));
+    let view = view_of(&plan, &control, &source, &statistics, &in_force);
     let (tap, alerts) = southbound::tap(plan.controller.as_ref());
     recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
     let functions = Functions::new(channel.clone(), view.clone());
     let way = (channel.clone(), Workers::new(&control, &in_force, &plan, below.stand.clone()), functions);
-    let running = southbound::start(controller, alerts, way, (&source, &statistics))?;
+    let running = southbound::start(controller, alerts, way, &source, &statistics)?;
     let traces = Arc::new(Traces::new(&control, builder.keywords(), &chains, builder.tenants()));
-    let commands = commands_of(socket, (channel, view), &traces, &plan)?;
+    let commands = commands_of(socket, channel, view, &traces, &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);
     tell_first(&in_force, &report);
     let live = live_options(&plan);
@@ -131,7 +131,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
         let (control, source, engines, given) = (&*control, &*source, &engines, options);
         let (rights, statistics, in_force, traces) = (&rights, &*statistics, &*in_force, &*traces);
         let steering = Steering { control, source, engines, given, rights, statistics, in_force, traces };
-        steering.run(&mut builder, inventory, inbox, (&mut links, &below), finished);
+        steering.run(&mut builder, inventory, inbox, &mut links, &below, finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
     let below = below.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -252,7 +252,8 @@ fn view_of(
     plan: &RunPlan,
     control: &Arc<Control>,
     source: &Arc<MetricsSource>,
-    (statistics, in_force): (&Arc<Mutex<Statistics>>, &Arc<InForce>),
+    statistics: &Arc<Mutex<Statistics>>,
+    in_force: &Arc<InForce>,
 ) -> View {
     let interfaces = plan.links.iter().flat_map(|link| link.ports.interfaces());
     View {
@@ -267,7 +268,8 @@ fn view_of(
 /// Starts to accept commands by a socket, and logs its path.
 fn commands_of(
     socket: control::Opened,
-    (channel, view): (channel::Channel, View),
+    channel: channel::Channel,
+    view: View,
     traces: &Arc<Traces>,
     plan: &RunPlan,
 ) -> Result<Option<control::ControlServer>, Failure> {

@@ -82,7 +82,8 @@ impl Steering<'_> {
         builder: &mut Builder,
         running: Arc<Inventory>,
         inbox: Inbox,
-        (links, below): (&mut Links, &Mutex<Below>),
+        links: &mut Links,
+        below: &Mutex<Below>,
         finished: &dyn Fn() -> bool,
     ) {
         let (ready, waiting) = (None, Vec::new());
@@ -185,7 +186,7 @@ impl Steering<'_> {
             ControlCommand::Set(command) => sets::carry_out(command, course.builder.shared(), self.rights),
             ControlCommand::Build(joined) => self.build_held(joined, course),
             ControlCommand::Swap => match course.ready.take() {
-                Some(ready) => self.run_held(ready, course),
+                Some((joined, built)) => self.run_held(joined, built, course),
                 None => no("nothing is ready"),
             },
             ControlCommand::Abandon => {
@@ -215,7 +216,8 @@ impl Steering<'_> {
     /// Passes a controller's generation to the workers.
     fn run_held(
         &self,
-        (joined, built): (Arc<JoinedPolicy>, Built),
+        joined: Arc<JoinedPolicy>,
+        built: Built,
         course: &mut SteeringState<'_>,
     ) -> CommandOutcome {
         let generation = joined.generation;

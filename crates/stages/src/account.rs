@@ -77,21 +77,21 @@ impl Account {
             app: parsed.saturating_add(remembered) as u64,
             streams: streams.as_deref().map_or(0, StreamPair::held),
         };
-        let moved = self.memory.set(id, memory, held, (of_tenant, protocol));
+        let moved = self.memory.set(id, memory, held, of_tenant, protocol);
         note_moved(flows, moved);
     }
 
     /// Ends the charge of a flow that moves to another worker, which charges the flow from now on.
     pub fn discharge_moved(&mut self, flows: &mut Flows, id: FlowId, of: TenantId, memory: &mut Charge) {
-        let moved = self.memory.set(id, memory, PoolBytes::default(), (of, None));
+        let moved = self.memory.set(id, memory, PoolBytes::default(), of, None);
         note_moved(flows, moved);
     }
 
     /// Ends the charge of a flow that ends.
     pub fn discharge(&mut self, flows: &mut Flows, id: FlowId) {
         let Some(entry) = flows.get_mut(id) else { return };
-        let of = (entry.tenant(), None);
-        let moved = self.memory.set(id, &mut entry.ext.memory, PoolBytes::default(), of);
+        let tenant = entry.tenant();
+        let moved = self.memory.set(id, &mut entry.ext.memory, PoolBytes::default(), tenant, None);
         note_moved(flows, moved);
     }
 }

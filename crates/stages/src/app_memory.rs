@@ -272,7 +272,8 @@ impl AppMemory {
         id: FlowId,
         charge: &mut Charge,
         held: PoolBytes,
-        (tenant, protocol): (TenantId, Option<ProtocolId>),
+        tenant: TenantId,
+        protocol: Option<ProtocolId>,
     ) -> Option<(FlowId, u32)> {
         if charge.held == held && charge.protocol == protocol {
             return None;
@@ -489,9 +490,9 @@ mod tests {
         fn set(&mut self, id: u32, tenant: u16, protocol: u8, bytes: u64) {
             let charge = self.charges.entry(id).or_default();
             let flow = FlowId(id);
-            let of = (TenantId(tenant), Some(ProtocolId(protocol)));
+            let (tenant, protocol) = (TenantId(tenant), Some(ProtocolId(protocol)));
             let held = PoolBytes { app: bytes, ..charge.held };
-            if let Some((moved, place)) = self.memory.set(flow, charge, held, of) {
+            if let Some((moved, place)) = self.memory.set(flow, charge, held, tenant, protocol) {
                 self.charges.get_mut(&moved.0).unwrap().moved(place);
             }
         }
@@ -555,8 +556,13 @@ mod tests {
         let mut memory = AppMemory::new(&limits, 1600);
         let mut charges = [Charge::default(); 2];
         let mut set = |memory: &mut AppMemory, n: usize, app, streams| {
-            let of = (TenantId(n as u16), None);
-            memory.set(FlowId(n as u32), &mut charges[n], PoolBytes { app, streams }, of);
+            memory.set(
+                FlowId(n as u32),
+                &mut charges[n],
+                PoolBytes { app, streams },
+                TenantId(n as u16),
+                None,
+            );
         };
         set(&mut memory, 0, 900, 0);
         set(&mut memory, 1, 10, 1500);

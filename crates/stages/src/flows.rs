@@ -223,7 +223,8 @@ impl Flows {
         key: &FlowKey,
         chains: &Chains,
         packet: &Decoded,
-        (now, began): (Timestamp, u64),
+        now: Timestamp,
+        began: u64,
     ) -> FlowAdmission {
         let Ok(place) = chains.quotas.place(key.tenant()) else {
             return FlowAdmission::OverQuota { gives_way: self.gives_way(key.tenant(), now) };

@@ -244,7 +244,7 @@ impl Lifecycle {
     }
 
     /// Notes that a function has panicked.
-    pub fn failed(&mut self, (id, function): (FunctionId, &'static str), panicked: Panicked, now: Timestamp) {
+    pub fn failed(&mut self, id: FunctionId, function: &'static str, panicked: Panicked, now: Timestamp) {
         self.leave(id);
         let bounds = self.bounds;
         let Some(record) = self.record(id) else { return };
@@ -264,7 +264,7 @@ impl Lifecycle {
 
     /// Notes that a function is started without its earlier state. `forgives`: by an order, which resets the
     /// number of attempts.
-    pub fn started(&mut self, (id, function): (FunctionId, &'static str), now: Timestamp, forgives: bool) {
+    pub fn started(&mut self, id: FunctionId, function: &'static str, now: Timestamp, forgives: bool) {
         self.away = self.away.without(id);
         self.stopped = self.stopped.without(id);
         self.begun = self.begun.saturating_add(1);
@@ -294,7 +294,7 @@ impl Lifecycle {
     }
 
     /// Notes that an order stops a function.
-    pub fn stopped(&mut self, (id, function): (FunctionId, &'static str), now: Timestamp) {
+    pub fn stopped(&mut self, id: FunctionId, function: &'static str, now: Timestamp) {
         self.leave(id);
         self.stopped = self.stopped.with(id);
         let Some(record) = self.record(id) else { return };
@@ -379,18 +379,18 @@ mod tests {
         let mut lifecycle = Lifecycle::new(bounds);
         let mut now = at(1_000);
         for wait in [1, 2, 4] {
-            lifecycle.failed(PFW, Panicked::default(), now);
+            lifecycle.failed(PFW.0, PFW.1, Panicked::default(), now);
             assert!(lifecycle.away().contains(PFW.0) && !lifecycle.is_due(now));
             now = now + PacketDuration::from_secs(wait);
             assert!(lifecycle.is_due(now) && lifecycle.due(now).contains(PFW.0), "{wait}");
-            lifecycle.started(PFW, now, false);
+            lifecycle.started(PFW.0, PFW.1, now, false);
             assert!(lifecycle.away().is_empty() && !lifecycle.is_due(now));
         }
-        lifecycle.failed(PFW, Panicked::default(), now);
+        lifecycle.failed(PFW.0, PFW.1, Panicked::default(), now);
         assert!(!lifecycle.is_due(now + PacketDuration::from_secs(100_000)));
         // An order resets the attempts.
-        lifecycle.started(PFW, now, true);
-        lifecycle.failed(PFW, Panicked::default(), now);
+        lifecycle.started(PFW.0, PFW.1, now, true);
+        lifecycle.failed(PFW.0, PFW.1, Panicked::default(), now);
         assert!(lifecycle.is_due(now + bounds.first));
         let said = lifecycle.now(PFW.0, PFW.1);
         assert_eq!((said.condition, said.failures, said.restarts), (FunctionCondition::Failed, 5, 4));
@@ -405,19 +405,19 @@ mod tests {
         assert_eq!(bounds.wait(40), None);
         assert_eq!(RestartBounds { attempts: 0, ..bounds }.wait(0), None);
         let mut lifecycle = Lifecycle::new(RestartBounds { attempts: 1, ..bounds });
-        lifecycle.failed(PFW, Panicked::default(), at(1_000));
-        lifecycle.started(PFW, at(1_001), false);
-        lifecycle.failed(PFW, Panicked::default(), at(1_001 + 600));
+        lifecycle.failed(PFW.0, PFW.1, Panicked::default(), at(1_000));
+        lifecycle.started(PFW.0, PFW.1, at(1_001), false);
+        lifecycle.failed(PFW.0, PFW.1, Panicked::default(), at(1_001 + 600));
         assert!(lifecycle.is_due(at(1_602)));
     }
 
     #[test]
     fn a_stopped_function_is_not_started_by_itself() {
         let mut lifecycle = Lifecycle::new(RestartBounds::default());
-        lifecycle.failed(PFW, Panicked::default(), at(1));
-        lifecycle.stopped(PFW, at(1));
+        lifecycle.failed(PFW.0, PFW.1, Panicked::default(), at(1));
+        lifecycle.stopped(PFW.0, PFW.1, at(1));
         assert!(!lifecycle.is_due(at(1_000_000)) && lifecycle.is_stopped(PFW.0));
-        lifecycle.started(PFW, at(2), true);
+        lifecycle.started(PFW.0, PFW.1, at(2), true);
         assert!(!lifecycle.is_stopped(PFW.0) && lifecycle.has_begun_since(PFW.0, 0));
         assert!(!lifecycle.has_begun_since(FunctionId(2), 0));
     }
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn news_have_a_bound() {
         let mut lifecycle = Lifecycle::new(RestartBounds::default());
-        (0..100).for_each(|_| lifecycle.stopped(PFW, at(1)));
+        (0..100).for_each(|_| lifecycle.stopped(PFW.0, PFW.1, at(1)));
         assert_eq!(lifecycle.take_news().len(), NEWS_MAX);
         assert!(!lifecycle.has_news());
     }

@@ -118,12 +118,12 @@ impl Tally {
     /// Counts a packet. `acts`: refused packets are dropped (prevention).
     #[inline]
     pub fn count(&mut self, fid: Fid, decision: &Decision, bytes: u32, acts: bool) {
-        self.count_many(fid, decision, (1, bytes.into()), acts);
+        self.count_many(fid, decision, 1, bytes.into(), acts);
     }
 
     /// Counts several packets at once.
     #[inline]
-    pub fn count_many(&mut self, fid: Fid, decision: &Decision, (packets, bytes): (u64, u64), acts: bool) {
+    pub fn count_many(&mut self, fid: Fid, decision: &Decision, packets: u64, bytes: u64, acts: bool) {
         let policy = self.policies.number(fid);
         let mut refused = false;
         if let Some(key) = key_of(policy, decision) {

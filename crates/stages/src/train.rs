@@ -78,11 +78,11 @@ impl Train {
     }
 
     /// Queues the segment in hand, with its number of bytes.
-    pub fn take(&mut self, flow: (FlowId, Direction), fid: Fid, bytes: u32) {
+    pub fn take(&mut self, flow: FlowId, direction: Direction, fid: Fid, bytes: u32) {
         if self.waiting == 0 {
             (self.bytes, self.decision) = (0, None);
         }
-        self.flow = Some(flow);
+        self.flow = Some((flow, direction));
         (self.took, self.fid) = (true, fid);
         self.waiting += 1;
         self.bytes += bytes;

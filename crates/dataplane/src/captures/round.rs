@@ -6,7 +6,7 @@
 
 use super::moves::{Crossing, FlowLocations};
 use crate::handover::Owners;
-use crate::walk::{FramePosition, Visitor, Walk};
+use crate::walk::{DatagramRoom, FramePosition, Visitor, Walk};
 use crate::worker::Worker;
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_flow::FlowKey;
@@ -261,11 +261,12 @@ impl Visitor for Splitter<'_> {
         &mut self,
         at: FramePosition<'_>,
         packet: &mut Decoded,
-        datagram: (&mut Vec<u8>, &mut DecodeOutput),
+        datagram: DatagramRoom<'_>,
         joined: &mut Joined,
     ) -> Fragmented {
-        let (bytes, output) = datagram;
-        let fragmented = self.front.worker.defragment(at, packet, (&mut *bytes, output), joined);
+        let DatagramRoom { bytes, output } = datagram;
+        let fragmented =
+            self.front.worker.defragment(at, packet, DatagramRoom { bytes: &mut *bytes, output }, joined);
         if fragmented == Fragmented::Whole {
             if let Some(begin) = self.begins.get_mut(at.depth + 1) {
                 *begin = self.round.bytes.len();

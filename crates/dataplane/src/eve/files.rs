@@ -45,7 +45,7 @@ impl EveRecorder {
             return StoreOutcome::GivenUp;
         };
         let record = store.write_fileinfo.then(|| {
-            let text = self.file_record(occasion, flow, tx, (file, id), store.xff.as_deref());
+            let text = self.file_record(occasion, flow, tx, file, id, store.xff.as_deref());
             (occasion.now.as_secs(), text)
         });
         if store.close(id, sha256, record) { StoreOutcome::Done { id } } else { give_up(&store, file) }
@@ -57,7 +57,8 @@ impl EveRecorder {
         occasion: &EventContext<'_>,
         flow: &Entry,
         tx: TxRecord<'_>,
-        (file, id): (&FileTrack, u32),
+        file: &FileTrack,
+        id: u32,
         xff: Option<&XffOptions>,
     ) -> Vec<u8> {
         let names = VariableNames::of(self, occasion, Some(flow));

@@ -404,7 +404,7 @@ impl Recorder for EveRecorder {
                 self.write_metadata(occasion, flow, variables);
             }
             RecorderEvent::Frame { occasion, flow, spec, frames, frame } => {
-                self.write_frame(occasion, flow, spec, (frames, frame));
+                self.write_frame(occasion, flow, spec, frames, frame);
             }
             RecorderEvent::Arp { occasion, arp } => self.write_arp(occasion, arp),
             RecorderEvent::Anomaly { occasion, flow, anomaly } => self.write_anomaly(occasion, flow, anomaly),

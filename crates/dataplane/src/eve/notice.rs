@@ -72,7 +72,7 @@ impl EveRecorder {
         let key = AlertKey { tenant: of.tenant, rule, source: None, destination: None };
         tap.take(key, now, |header| {
             let message = format!("the tenant's quota of {} is used up ({})", of.quota.name(), of.limit);
-            let event = alert(now, header, rule, (of.tenant, &message));
+            let event = alert(now, header, rule, of.tenant, &message);
             (message, event)
         });
     }
@@ -83,12 +83,7 @@ fn quota(of: &Exceeded) -> NoticeRecord<'_> {
 }
 
 /// The alert part of a quota event: no packet fields, and the fields that a rule would give.
-fn alert(
-    now: Timestamp,
-    header: &HeaderOptions,
-    rule: RuleId,
-    (tenant, message): (TenantId, &str),
-) -> Vec<u8> {
+fn alert(now: Timestamp, header: &HeaderOptions, rule: RuleId, tenant: TenantId, message: &str) -> Vec<u8> {
     let own = BartizanFields { tenant: Some(tenant), ..BartizanFields::default() };
     let common = Common { timestamp: now, own, ..Common::default() };
     let mut writer = JsonWriter::new();

@@ -285,7 +285,8 @@ fn frame_record<'a>(
     occasion: &EventContext<'_>,
     flow: &Entry,
     spec: &'static ProtocolSpec,
-    (frames, frame): (&Frames, &ProtocolFrame),
+    frames: &Frames,
+    frame: &ProtocolFrame,
     bytes: &'a mut Vec<u8>,
 ) -> FrameRecord<'a> {
     let direction = occasion.direction;
@@ -317,7 +318,7 @@ fn found_frame<'a>(
     let frames = app.frames()?;
     let frame = frames.get(occasion.direction, finding.frame?)?;
     let spec = bartizan_applayer::protocols::spec(app.protocol().protocol().or(app.original())?)?;
-    Some(frame_record(occasion, flow, spec, (frames, frame), bytes))
+    Some(frame_record(occasion, flow, spec, frames, frame, bytes))
 }
 
 /// The outer packet, as alerts show it.
@@ -521,7 +522,8 @@ impl EveRecorder {
         occasion: &EventContext<'_>,
         flow: &Entry,
         spec: &'static ProtocolSpec,
-        of: (&Frames, &ProtocolFrame),
+        frames: &Frames,
+        frame: &ProtocolFrame,
     ) {
         if !self.wants(|types| types.frame) {
             return;
@@ -532,7 +534,7 @@ impl EveRecorder {
         let mut common = this.head(occasion, Some(flow), Orientation::Packet, None);
         common.variables = lists.get();
         let mut bytes = Vec::new();
-        let record = frame_record(occasion, flow, spec, of, &mut bytes);
+        let record = frame_record(occasion, flow, spec, frames, frame, &mut bytes);
         self.each(
             |types| types.frame,
             |writer, options, _| {

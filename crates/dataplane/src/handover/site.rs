@@ -3,7 +3,7 @@
 
 use super::away::Away;
 use super::{Owners, Parcel};
-use crate::walk::{FramePosition, Visitor, Walk, WalkStop};
+use crate::walk::{DatagramRoom, FramePosition, Visitor, Walk, WalkStop};
 use crate::worker::{Frame, Handler, Worker};
 use bartizan_base::{Decision, WorkerId};
 use bartizan_flow::FlowKey;
@@ -75,7 +75,7 @@ impl Visitor for Owner<'_> {
         &mut self,
         at: FramePosition<'_>,
         packet: &mut Decoded,
-        datagram: (&mut Vec<u8>, &mut DecodeOutput),
+        datagram: DatagramRoom<'_>,
         joined: &mut Joined,
     ) -> Fragmented {
         self.handler.defragment(at, packet, datagram, joined)

@@ -68,7 +68,7 @@ pub(crate) fn credit_early(flows: &mut Flows, runner: &mut Runner, account: &mut
             if runs {
                 runner.repeated(*fid, decision, packets);
             }
-            account.tally.count_many(*fid, decision, (packets, bytes), acts);
+            account.tally.count_many(*fid, decision, packets, bytes, acts);
         });
     };
     if let Some((generation, early)) = before {

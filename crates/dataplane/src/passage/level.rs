@@ -356,12 +356,12 @@ impl Passage<'_> {
         let tally = &mut self.cx.account.tally;
         let others = (amount.0 - refused_inside.0, amount.1 - refused_inside.1);
         if others != (0, 0) {
-            tally.count_many(entry.fid, &decision, others, acts);
+            tally.count_many(entry.fid, &decision, others.0, others.1, acts);
         }
         if refused_inside != (0, 0) {
             let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
             entry.ext.standing.note_refusal(&decision);
-            tally.count_many(entry.fid, &decision, refused_inside, acts);
+            tally.count_many(entry.fid, &decision, refused_inside.0, refused_inside.1, acts);
         }
     }
 
@@ -372,12 +372,13 @@ impl Passage<'_> {
         &mut self,
         id: FlowId,
         segment: &Segment<'_>,
-        (direction, now): (Direction, Timestamp),
+        direction: Direction,
+        now: Timestamp,
     ) {
         if self.flows.manager.is_none() {
             return;
         }
-        self.take_up_by(id, segment, (direction, now));
+        self.take_up_by(id, segment, direction, now);
         if segment.flags.contains(TcpFlags::FIN)
             && self.flows.table().was_below(id)
             && let Some(entry) = self.flows.get_mut(id)
@@ -386,7 +387,7 @@ impl Passage<'_> {
         }
     }
 
-    fn take_up_by(&mut self, id: FlowId, segment: &Segment<'_>, (direction, now): (Direction, Timestamp)) {
+    fn take_up_by(&mut self, id: FlowId, segment: &Segment<'_>, direction: Direction, now: Timestamp) {
         let Some(entry) = self.flows.get(id) else { return };
         let last_seen = entry.last_seen;
         if entry.is_at_host() {

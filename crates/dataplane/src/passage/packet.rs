@@ -178,12 +178,12 @@ impl Passage<'_> {
         let shed = if sheds { self.shed(arrival, id) } else { None };
         let (flow, decision) = match shed {
             Some(decision) => (Some(id), decision),
-            None => self.in_flow(frame, arrival, (id, related, answers)),
+            None => self.in_flow(frame, arrival, id, related, answers),
         };
         if self.chains().judges_headers()
             && let Some(id) = flow
         {
-            self.note_opening((id, frame.now), (related, before), &decision);
+            self.note_opening(id, frame.now, related, before, &decision);
         }
         if packet.source == PacketSource::Ordered
             && decision.verdict.forwards()
@@ -200,8 +200,10 @@ impl Passage<'_> {
     #[inline]
     fn note_opening(
         &mut self,
-        (id, now): (FlowId, Timestamp),
-        (related, before): (Option<bool>, Option<Before>),
+        id: FlowId,
+        now: Timestamp,
+        related: Option<bool>,
+        before: Option<Before>,
         decision: &Decision,
     ) {
         let is_about = related == Some(true);
@@ -280,7 +282,7 @@ impl Passage<'_> {
             return self.decide_shed(&arrival.occasion, None);
         }
         let whence = self.whence(frame, arrival.decoded());
-        self.runner.without_flow(&mut self.cx, &whence, (arrival.packet, &arrival.occasion))
+        self.runner.without_flow(&mut self.cx, &whence, arrival.packet, &arrival.occasion)
     }
 
     /// Finds or makes the flow of a packet. `sheds`: overload; a packet of a shed class makes none.
@@ -340,8 +342,8 @@ impl Passage<'_> {
     fn new_flow(&mut self, key: &FlowKey, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowId, Flowless> {
         // Up to two flows end: one of the tenant for its quota, and one of any tenant for the table.
         for _ in 0..3 {
-            let when = (frame.now, self.cx.position.place);
-            match self.flows.open(key, self.runner.chains(), packet, when) {
+            let place = self.cx.position.place;
+            match self.flows.open(key, self.runner.chains(), packet, frame.now, place) {
                 FlowAdmission::Flow(id) => {
                     if let Some(entry) = self.flows.get(id) {
                         self.cx.account.tally.flow(entry.fid);
@@ -373,7 +375,9 @@ impl Passage<'_> {
         &mut self,
         frame: &Frame<'_>,
         arrival: &Arrival<'_>,
-        (mut id, related, answers): (FlowId, Option<bool>, bool),
+        mut id: FlowId,
+        related: Option<bool>,
+        answers: bool,
     ) -> (Option<FlowId>, Decision) {
         let (packet, length) = (arrival.decoded(), arrival.length());
         let opening = if self.may_open_anew(packet, id) { self.segment(arrival.packet) } else { None };
@@ -454,7 +458,7 @@ impl Passage<'_> {
         if let Some((target, policy)) = exception
             && policy != ExceptionPolicy::Ignore
         {
-            return (Some(id), self.exception(occasion, id, tcp, (target, policy), &events));
+            return (Some(id), self.exception(occasion, id, tcp, target, policy, &events));
         }
         let handling = PacketHandling {
             flow: Some(id),
@@ -485,7 +489,7 @@ impl Passage<'_> {
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
         let mut decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, events, handling);
         if alone && (decision.verdict.forwards() || !self.cx.settings.prevention) {
-            let said = self.runner.payload_alone(&mut self.cx, entry, (arrival.packet, occasion));
+            let said = self.runner.payload_alone(&mut self.cx, entry, arrival.packet, occasion);
             if !said.verdict.forwards() {
                 entry.ext.standing.note_refusal(&said);
             }
@@ -525,9 +529,9 @@ impl Passage<'_> {
         }
         self.make_session_room(id, &segment);
         self.raise_if_ending(id, &segment);
-        self.take_up_session(id, &segment, (tracked.direction, frame.now));
+        self.take_up_session(id, &segment, tracked.direction, frame.now);
         tracked.before = self.checkpoint(id, &segment, direction);
-        self.track(id, &segment, (tracked.direction, frame.now), outcome);
+        self.track(id, &segment, tracked.direction, frame.now, outcome);
         self.publish(id, outcome);
         // The session of before is not that of this flow any more, or has its sides the other way round.
         if (outcome.reuse || outcome.reverse)
@@ -537,7 +541,7 @@ impl Passage<'_> {
         }
         if outcome.reuse {
             (tracked.id, tracked.direction) = self.begin_anew(id, &segment, frame, arrival.decoded())?;
-            self.track(tracked.id, &segment, (tracked.direction, frame.now), outcome);
+            self.track(tracked.id, &segment, tracked.direction, frame.now, outcome);
         }
         if outcome.reverse {
             self.reverse(tracked.id);
@@ -712,7 +716,7 @@ impl Passage<'_> {
         self.flows.get(id).filter(|e| e.key().protocol() == 6 && e.ext.session.exists())?;
         let segment = self.segment(arrival.packet)?;
         self.raise_if_ending(id, &segment);
-        self.take_up_session(id, &segment, (arrival.occasion.direction, arrival.occasion.now));
+        self.take_up_session(id, &segment, arrival.occasion.direction, arrival.occasion.now);
         let entry = self.flows.get_mut(id)?;
         Some(self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion))
     }
@@ -723,7 +727,8 @@ impl Passage<'_> {
         occasion: &EventContext<'_>,
         id: FlowId,
         tcp: Option<&Outcome>,
-        (target, policy): (ExceptionTarget, ExceptionPolicy),
+        target: ExceptionTarget,
+        policy: ExceptionPolicy,
         events: &[StreamEvent],
     ) -> Decision {
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
@@ -783,11 +788,12 @@ impl Passage<'_> {
         &mut self,
         id: FlowId,
         segment: &Segment<'_>,
-        (direction, now): (Direction, Timestamp),
+        direction: Direction,
+        now: Timestamp,
         outcome: &mut Outcome,
     ) {
         let Some(entry) = self.flows.get_mut(id) else { return };
-        self.runner.track(self.cx.settings, entry, segment, (direction, now), outcome);
+        self.runner.track(self.cx.settings, entry, segment, direction, now, outcome);
         // Tracking may have ended the reading of the streams.
         self.apply_effects(id);
     }

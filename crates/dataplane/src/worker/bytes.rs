@@ -134,7 +134,7 @@ impl Worker {
         let mut decision = Decision::CONTINUE;
         for (direction, flags, options) in steps {
             let segment = flow.segment(direction, flags, 0, options);
-            decision = self.segment_of_bytes(flow.link, now, (&segment, &[]), recorder);
+            decision = self.segment_of_bytes(flow.link, now, &segment, &[], recorder);
             if !decision.verdict.forwards() {
                 break;
             }
@@ -166,7 +166,7 @@ impl Worker {
             let flags = if fin { TcpFlags::FIN | TcpFlags::ACK } else { TcpFlags::ACK };
             let length = u32::try_from(piece.len()).unwrap_or(u32::MAX);
             let segment = flow.segment(direction, flags, length, TcpOptions::default());
-            decision = self.segment_of_bytes(flow.link, now, (&segment, piece), recorder);
+            decision = self.segment_of_bytes(flow.link, now, &segment, piece, recorder);
             if !decision.verdict.forwards() {
                 return decision;
             }
@@ -180,7 +180,7 @@ impl Worker {
         if flow.ended.to_server && flow.ended.to_client {
             // Both ends are acknowledged: the connection is closed.
             let last = flow.segment(direction.flip(), TcpFlags::ACK, 0, TcpOptions::default());
-            self.segment_of_bytes(flow.link, now, (&last, &[]), recorder);
+            self.segment_of_bytes(flow.link, now, &last, &[], recorder);
         }
         decision
     }
@@ -189,7 +189,8 @@ impl Worker {
         &mut self,
         link: LinkId,
         now: Timestamp,
-        (segment, bytes): (&Decoded, &[u8]),
+        segment: &Decoded,
+        bytes: &[u8],
         recorder: &mut dyn Recorder,
     ) -> Decision {
         let frame = Frame {

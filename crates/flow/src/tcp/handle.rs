@@ -115,11 +115,16 @@ impl TcpSession {
             }
         }
         if !out.rejected {
-            self.note_ends(segment, (arrival.direction, reached), out.previous, context.config);
+            let (expected, data) = reached;
+            self.note_ends(segment, arrival.direction, expected, data, out.previous, context.config);
         }
         self.tell_state(out);
         if let (Some(direction), Some(pair)) = (reassemble, streams) {
-            self.reassemble(pair, (segment, direction, arrival), context, out, uncounted);
+            let overlap = context.counters.overlap;
+            self.reassemble(pair, segment, direction, arrival, context, out);
+            if uncounted {
+                context.counters.overlap = overlap;
+            }
         }
         if change != Advice::Forward {
             out.advice = changed(out.advice, change, segment);
@@ -206,24 +211,20 @@ impl TcpSession {
         }
     }
 
-    /// Feeds a segment's data to the stream of a direction. `uncounted`: the session itself would not have
-    /// accepted the segment.
+    /// Feeds a segment's data to the stream of a direction.
     fn reassemble(
         &mut self,
         pair: &mut StreamPair,
-        (segment, direction, arrival): (&Segment<'_>, Direction, Arrival),
+        segment: &Segment<'_>,
+        direction: Direction,
+        arrival: Arrival,
         context: &mut StreamContext<'_>,
         out: &mut Outcome,
-        uncounted: bool,
     ) {
         if self.declines_data_of_syn_ack(segment, arrival, out, context.config) {
             pair.forget(Direction::ToClient, context.budget);
         }
-        let overlap = context.counters.overlap;
         pair.feed(self, segment, direction, arrival, context, out);
-        if uncounted {
-            context.counters.overlap = overlap;
-        }
         if self.is_async() && context.config.compares() {
             // Inspected and freed data takes the place of the missing acknowledgement.
             let sender = &mut self.peers[direction];
@@ -412,7 +413,9 @@ impl TcpSession {
     fn note_ends(
         &mut self,
         segment: &Segment<'_>,
-        (direction, (expected, data)): (Direction, (Seq, Option<Seq>)),
+        direction: Direction,
+        expected: Seq,
+        data: Option<Seq>,
         before: TcpState,
         config: &StreamConfig,
     ) {

@@ -230,7 +230,7 @@ fn serve(mut stream: UnixStream, number: u64, shared: &Shared) {
     let mut messages = Messages::new(MESSAGE_MAX);
     let mut version = Version::V2;
     if let Err(ControlDisconnect::Told(why)) =
-        converse(&mut stream, &mut messages, (&peer, number), shared, &mut version)
+        converse(&mut stream, &mut messages, &peer, number, shared, &mut version)
     {
         info!("control: {peer} is let go: {why}");
         let _ = send(&mut stream, &ControlReply::refused(why).to_message(version));
@@ -240,7 +240,8 @@ fn serve(mut stream: UnixStream, number: u64, shared: &Shared) {
 fn converse(
     stream: &mut UnixStream,
     messages: &mut Messages,
-    (peer, number): (&PeerProcess, u64),
+    peer: &PeerProcess,
+    number: u64,
     shared: &Shared,
     version: &mut Version,
 ) -> Result<(), ControlDisconnect> {

@@ -25,24 +25,19 @@ pub fn parse(request: &ControlRequest) -> Result<TraceRequest, String> {
     };
     let (gid, sid) = parse_sid(&rule)?;
     let most = ATTEMPTS_MAX as u64;
-    let attempts = number(request, "attempts", ATTEMPTS as u64, (0, most))?;
+    let attempts = number(request, "attempts", ATTEMPTS as u64, 0, most)?;
     let text = |name: &str| request.arguments.contains_key(name).then(|| request.text(name)).transpose();
     Ok(TraceRequest {
         rule: RuleNumber { gid, sid },
-        packets: number(request, "packets", PACKETS, (1, PACKETS_MAX))?,
-        time: Duration::from_secs(number(request, "seconds", SECONDS, (1, SECONDS_MAX))?),
+        packets: number(request, "packets", PACKETS, 1, PACKETS_MAX)?,
+        time: Duration::from_secs(number(request, "seconds", SECONDS, 1, SECONDS_MAX)?),
         attempts: usize::try_from(attempts).unwrap_or(ATTEMPTS_MAX),
         flows: text("flow")?.map(flow_words::parse).transpose()?,
         tenant: text("tenant")?.map(str::to_owned),
     })
 }
 
-fn number(
-    request: &ControlRequest,
-    name: &str,
-    usual: u64,
-    (least, most): (u64, u64),
-) -> Result<u64, String> {
+fn number(request: &ControlRequest, name: &str, usual: u64, least: u64, most: u64) -> Result<u64, String> {
     if !request.arguments.contains_key(name) {
         return Ok(usual);
     }

@@ -193,14 +193,14 @@ impl MetricsSource {
                 page.add(&m::PORT_LEVEL_BYTES, &[interface, what, link], bytes);
             }
             page.add(&m::PORT_DROPPED, &[interface, "level", link], counters.lost);
-            add_sizes(page, (interface, link), &counters.sizes);
-            add_octets(page, (interface, "in", link), counters.bytes(), &counters.casts());
-            add_octets(page, (interface, "out", link), counters.out_bytes, &counters.out_casts());
+            add_sizes(page, interface, link, &counters.sizes);
+            add_octets(page, interface, "in", link, counters.bytes(), &counters.casts());
+            add_octets(page, interface, "out", link, counters.out_bytes, &counters.out_casts());
         }
         // Named ports belong to no link: frames that workers of several links send by one are counted by
         // link, and frames that leave below are not known by link.
         for (interface, counters) in self.level.iter().flat_map(LevelPortCounters::exits) {
-            add_octets(page, (interface, "out", ""), counters.out_bytes, &counters.out_casts());
+            add_octets(page, interface, "out", "", counters.out_bytes, &counters.out_casts());
         }
     }
 
@@ -247,19 +247,14 @@ impl MetricsSource {
 }
 
 /// Traffic of a port in one direction: its name, direction and link.
-fn add_octets(
-    page: &mut Exposition,
-    (port, direction, link): (&str, &str, &str),
-    octets: u64,
-    casts: &Casts,
-) {
+fn add_octets(page: &mut Exposition, port: &str, direction: &str, link: &str, octets: u64, casts: &Casts) {
     page.add(&m::PORT_OCTETS, &[port, direction, link], octets);
     for (cast, frames) in CAST_NAMES.iter().zip(casts) {
         page.add(&m::PORT_CASTS, &[port, direction, cast, link], *frames);
     }
 }
 
-fn add_sizes(page: &mut Exposition, (port, link): (&str, &str), sizes: &Sizes) {
+fn add_sizes(page: &mut Exposition, port: &str, link: &str, sizes: &Sizes) {
     for (name, frames) in SIZE_NAMES.iter().zip(sizes) {
         page.add(&m::PORT_FRAMES, &[port, name, link], *frames);
     }
@@ -404,10 +399,10 @@ impl WorkerMetrics<'_> {
             page.add(&m::PORT_DROPPED, &[port, "receive_ring", self.link], stats.ring_dropped);
             page.add(&m::PORT_CUT, &[port, self.link], stats.cut());
             if !self.has_level {
-                add_sizes(page, (port, self.link), &stats.received_sizes);
-                add_octets(page, (port, "in", self.link), stats.received_bytes, &stats.received_casts);
+                add_sizes(page, port, self.link, &stats.received_sizes);
+                add_octets(page, port, "in", self.link, stats.received_bytes, &stats.received_casts);
             }
-            add_octets(page, (port, "out", self.link), stats.sent_bytes, &stats.sent_casts);
+            add_octets(page, port, "out", self.link, stats.sent_bytes, &stats.sent_casts);
             for (what, frames) in stats.merged() {
                 page.add(&m::PORT_MERGED, &[port, what, self.link], frames);
             }

@@ -71,7 +71,8 @@ impl LevelsStand {
         &self,
         link: &str,
         view: Arc<dyn LevelView>,
-        (watch, workers): (Watch, u32),
+        watch: Watch,
+        workers: u32,
         early: Option<(LinkId, bool)>,
     ) {
         let mut inner = self.inner();

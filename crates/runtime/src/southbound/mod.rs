@@ -83,7 +83,8 @@ pub fn start(
     controller: Option<SouthboundSetup>,
     alerts: Option<Alerts>,
     way: RunHandles,
-    (source, statistics): (&Arc<MetricsSource>, &Arc<Mutex<Statistics>>),
+    source: &Arc<MetricsSource>,
+    statistics: &Arc<Mutex<Statistics>>,
 ) -> Result<Option<Running>, Failure> {
     let Some((controller, alerts)) = controller.zip(alerts) else { return Ok(None) };
     let sources = Sources { alerts, source: Arc::clone(source), statistics: Arc::clone(statistics) };

@@ -108,11 +108,7 @@ pub struct LiveTrace {
 
 impl LiveTrace {
     /// A trace that begins in a generation, and the receiver of its reports.
-    pub fn new(
-        plan: TracePlan,
-        scope: TraceScope,
-        (most, kept): (u64, usize),
-    ) -> (Self, Receiver<TraceReport>) {
+    pub fn new(plan: TracePlan, scope: TraceScope, most: u64, kept: usize) -> (Self, Receiver<TraceReport>) {
         let (reports, from) = Reports::open();
         let plans = Mutex::new(vec![Arc::new(plan)]);
         let (is_over, end, counts) = (AtomicBool::new(false), Mutex::default(), TraceTally::default());

@@ -177,7 +177,7 @@ impl Traces {
         let (trace, from, begun) = self.begin(wanted)?;
         let ends = TraceGuard(self, &trace);
         let mut summary = AttemptSummary::keeping(wanted.attempts);
-        let (ended, reason) = collect(&trace, &from, (wanted, client), &mut summary);
+        let (ended, reason) = collect(&trace, &from, wanted, client, &mut summary);
         drop(ends);
         let late_workers = late(begun);
         // Reports of the workers up to the end.
@@ -221,7 +221,7 @@ impl Traces {
                 NoRule::NoDetection | NoRule::Ambiguous(_) => TraceError::Other(said),
             }
         })?;
-        let (trace, from) = LiveTrace::new(plan, scope, (wanted.packets, wanted.attempts));
+        let (trace, from) = LiveTrace::new(plan, scope, wanted.packets, wanted.attempts);
         let trace = Arc::new(trace);
         state.active.push(Arc::clone(&trace));
         let Some(begun) = self.install(&state) else {
@@ -276,7 +276,8 @@ fn tenant(known: &[(String, TenantId)], name: &str) -> Result<TenantId, String> 
 fn collect(
     trace: &LiveTrace,
     from: &Receiver<TraceReport>,
-    (wanted, client): (&TraceRequest, &dyn Fn() -> ClientState),
+    wanted: &TraceRequest,
+    client: &dyn Fn() -> ClientState,
     summary: &mut AttemptSummary,
 ) -> (&'static str, String) {
     let end = Instant::now() + wanted.time;

@@ -91,7 +91,7 @@ impl TracePlan {
         let (mut found, mut gids) = (Vec::new(), BTreeSet::new());
         let mut rules = Vec::with_capacity(sets.sets().len());
         for set in sets.sets() {
-            rules.push(traced(set, rule, (&mut found, &mut gids), keywords));
+            rules.push(traced(set, rule, &mut found, &mut gids, keywords));
         }
         match gids.len() {
             0 => {
@@ -130,7 +130,8 @@ struct Candidates {
 fn traced(
     set: &SetInUse,
     rule: RuleNumber,
-    (found, gids): (&mut Vec<Candidates>, &mut BTreeSet<u32>),
+    found: &mut Vec<Candidates>,
+    gids: &mut BTreeSet<u32>,
     keywords: &Keywords,
 ) -> Option<Arc<TracedRule>> {
     let rules = &set.seen.rules;

@@ -19,7 +19,7 @@ use crate::identity::PacketOrigin;
 use crate::normaliser;
 use crate::record::{EventContext, PacketVerdict};
 use crate::settings::EngineSettings;
-use bartizan_base::{Decision, FunctionId, LinkId, Reason, TenantId, Timestamp, Verdict};
+use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict};
 use bartizan_flow::EspFlows;
 use bartizan_packet::defrag::{Attached, DatagramId, DefragResult, Fragment, FragmentKey};
 use bartizan_packet::{DecodeEvent, DecodeOutput, Decoded, Ipv6ExtHeaders, LinkType, Network, PacketView};
@@ -55,8 +55,9 @@ impl Intake {
     /// Adds a fragment to its datagram; `datagram` then holds the datagram if it is complete.
     pub fn defragment(
         &mut self,
-        (settings, chains): (&EngineSettings, &Chains),
-        (frame, tenant): (&Frame<'_>, TenantId),
+        settings: &EngineSettings,
+        chains: &Chains,
+        frame: &Frame<'_>,
         bytes: &[u8],
         packet: &mut Decoded,
         datagram: &mut Vec<u8>,
@@ -73,6 +74,7 @@ impl Intake {
         }
         // A fragment has no ports, and no SPI.
         let esp_flows = EspFlows::default();
+        let tenant = chains.classifier.tenant_of(packet, frame.link);
         let whence = PacketOrigin { tenant, link: frame.link, arrived_by: self.arrived_by, esp_flows };
         let Some((key, fragment)) = fragment_of(settings, &whence, bytes, packet) else {
             return refused(Reason::Defrag);

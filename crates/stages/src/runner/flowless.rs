@@ -45,7 +45,8 @@ impl Runner {
         &mut self,
         cx: &mut FrameContext<'_>,
         whence: &PacketOrigin,
-        (view, occasion): (&PacketView<'_>, &EventContext<'_>),
+        view: &PacketView<'_>,
+        occasion: &EventContext<'_>,
     ) -> Decision {
         let chains = Arc::clone(&self.chains);
         let packet = view.decoded();
@@ -62,7 +63,7 @@ impl Runner {
         let fid = class.map(|c| c.fid).unwrap_or_default();
         cx.account.fid = class.map_or(UNKNOWN, |class| class.fid);
         let class = AloneClass { fid, matches: &matches, judges: &judges };
-        self.judge_alone(cx, whence.tenant, (view, occasion), &class)
+        self.judge_alone(cx, whence.tenant, view, occasion, &class)
     }
 
     /// Calls the payload functions of the flow's path for a packet of a flow that detection does not know, as
@@ -71,14 +72,15 @@ impl Runner {
         &mut self,
         cx: &mut FrameContext<'_>,
         entry: &Entry,
-        (view, occasion): (&PacketView<'_>, &EventContext<'_>),
+        view: &PacketView<'_>,
+        occasion: &EventContext<'_>,
     ) -> Decision {
         let own = self.chains.payload_part(entry.path);
         let matches = entry.ext.matches.clone();
         let judges = |function: &dyn Function| own.contains(function.id());
         cx.account.fid = entry.fid;
         let class = AloneClass { fid: entry.fid, matches: &matches, judges: &judges };
-        self.judge_alone(cx, entry.tenant(), (view, occasion), &class)
+        self.judge_alone(cx, entry.tenant(), view, occasion, &class)
     }
 
     /// Calls functions for a packet without its flow. `judges` selects the functions.
@@ -86,7 +88,8 @@ impl Runner {
         &mut self,
         cx: &mut FrameContext<'_>,
         tenant: TenantId,
-        (view, occasion): (&PacketView<'_>, &EventContext<'_>),
+        view: &PacketView<'_>,
+        occasion: &EventContext<'_>,
         class: &AloneClass<'_>,
     ) -> Decision {
         let &AloneClass { fid, matches, judges } = class;
@@ -138,7 +141,7 @@ impl Runner {
             let decision = called.unwrap_or_else(|panicked| {
                 said.restore(&mut self.findings, &mut self.edits, &mut reject);
                 self.lifecycle.leave(id);
-                let fate = fate_without(&chains, id, (cx.settings.prevention, fid));
+                let fate = fate_without(&chains, id, cx.settings.prevention, fid);
                 self.fallen.push(FailedFunction {
                     id,
                     panicked,

@@ -469,7 +469,7 @@ impl Runner {
                 packet: occasion.arrived(),
                 ..FunctionInputs::of(occasion, Some(&flow), events)
             };
-            let hands = FunctionOutputs::of(state, slot, &mut reject, (&mut self.findings, &mut self.edits));
+            let hands = FunctionOutputs::of(state, slot, &mut reject, &mut self.findings, &mut self.edits);
             let mut context = context(sight, &noted, hands, cx.settings.prevention);
             let called = contained(|| function.packet(&mut context));
             let fell = called.is_err();
@@ -477,7 +477,7 @@ impl Runner {
                 said.restore(&mut self.findings, &mut self.edits, &mut reject);
                 clear(slot);
                 self.lifecycle.leave(bit);
-                let fate = fate_without(chains, bit, (cx.settings.prevention, entry.fid));
+                let fate = fate_without(chains, bit, cx.settings.prevention, entry.fid);
                 self.fallen.push(FailedFunction {
                     id: bit,
                     panicked,

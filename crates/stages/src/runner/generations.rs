@@ -125,7 +125,7 @@ fn visit_rules(chains: &Chains, states: &[WorkerState], each: &mut dyn FnMut(&'s
 
 impl Runner {
     /// Enters another generation. Called between frames.
-    pub fn enter_generation(&mut self, chains: Arc<Chains>, (now, tally): (Timestamp, &mut Tally)) {
+    pub fn enter_generation(&mut self, chains: Arc<Chains>, now: Timestamp, tally: &mut Tally) {
         let past = &mut self.past;
         visit(&self.chains, &self.states, &mut |function, name, value| past.add(function, name, value));
         visit_rules(&self.chains, &self.states, &mut |function, rule| {

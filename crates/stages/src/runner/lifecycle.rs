@@ -84,7 +84,7 @@ pub(super) fn clear(slot: &mut FunctionSlot) {
 /// The decision on the packet in hand, and on its flow if there is one, when a function panics. If a staged
 /// policy would refuse the packet, it is forwarded with the reason.
 #[cold]
-pub(super) fn fate_without(chains: &Chains, id: FunctionId, (prevention, fid): (bool, Fid)) -> Decision {
+pub(super) fn fate_without(chains: &Chains, id: FunctionId, prevention: bool, fid: Fid) -> Decision {
     let refused = Decision::refuse(Verdict::Drop, Reason::FunctionFailed, id);
     let decision = match prevention && !chains.goes_on_without(fid).contains(id) {
         true if chains.is_staged(fid) => Decision { verdict: Verdict::Continue, ..refused },
@@ -161,7 +161,7 @@ impl Runner {
             }
             self.lay_down(id, &mut cx.account.tally);
             let name = self.chains.function(id).map_or("unknown", |function| function.spec().name);
-            self.lifecycle.failed((id, name), *panicked, cx.position.clock);
+            self.lifecycle.failed(id, name, *panicked, cx.position.clock);
             self.effects.left = self.effects.left.with(id);
         }
     }
@@ -215,7 +215,7 @@ impl Runner {
                 true
             }
             Err(panicked) => {
-                self.lifecycle.failed((id, name), *panicked, now);
+                self.lifecycle.failed(id, name, *panicked, now);
                 false
             }
         }
@@ -232,15 +232,15 @@ impl Runner {
     #[cold]
     fn start_all_due(&mut self, now: Timestamp, tally: &mut Tally) {
         for id in self.lifecycle.due(now).functions() {
-            self.start(id, (now, tally), false);
+            self.start(id, now, tally, false);
         }
     }
 
-    fn start(&mut self, id: FunctionId, (now, tally): (Timestamp, &mut Tally), forgives: bool) {
+    fn start(&mut self, id: FunctionId, now: Timestamp, tally: &mut Tally, forgives: bool) {
         self.lay_down(id, tally);
         if self.take_up_again(id, now) {
             let name = self.chains.function(id).map_or("unknown", |function| function.spec().name);
-            self.lifecycle.started((id, name), now, forgives);
+            self.lifecycle.started(id, name, now, forgives);
         }
     }
 
@@ -253,7 +253,7 @@ impl Runner {
         for id in self.lifecycle.away().functions() {
             if !self.lifecycle.is_stopped(id) {
                 match self.chains.function(id) {
-                    Some(_) => self.start(id, (now, tally), true),
+                    Some(_) => self.start(id, now, tally, true),
                     None => self.lifecycle.forget(id),
                 }
             } else if let Some(state) = self.states.get_mut(usize::from(id.0)) {
@@ -279,11 +279,11 @@ impl Runner {
             LifecycleCommand::Stop if self.lifecycle.is_stopped(id) => {}
             LifecycleCommand::Stop => {
                 self.lay_down(id, tally);
-                self.lifecycle.stopped((id, name), now);
+                self.lifecycle.stopped(id, name, now);
                 self.effects.left = self.effects.left.with(id);
             }
             LifecycleCommand::Start | LifecycleCommand::Restart => {
-                self.start(id, (now, tally), true);
+                self.start(id, now, tally, true);
                 self.effects.left = self.effects.left.with(id);
             }
         }

@@ -46,11 +46,6 @@ impl FlowParts {
         FlowParts { streams: ext.streams.take(), app: ext.app.take(), slots: core::mem::take(&mut ext.slots) }
     }
 
-    /// The streams and the application layer of the flow, for payload functions.
-    pub fn read(&self) -> (Option<&StreamPair>, Option<&AppLayer>) {
-        (self.streams.as_deref(), self.app.as_deref())
-    }
-
     pub fn put_back(self, ext: &mut crate::flow_ext::FlowExt) {
         ext.streams = self.streams;
         ext.app = self.app;

@@ -30,6 +30,16 @@ struct Reading {
     first: bool,
 }
 
+/// What the functions of a path see in one round.
+struct InspectionRound<'r> {
+    app: Option<&'r AppLayer>,
+    transactions: &'r TransactionRound,
+    /// The transactions were inspected before, and accompany another piece.
+    again: bool,
+    /// The piece of the stream.
+    news: Option<StreamNews<'r>>,
+}
+
 /// A piece of the stream, and its end if inspecting the piece advances the reader.
 type StreamPiece<'a> = (StreamNews<'a>, Option<u64>);
 
@@ -70,8 +80,9 @@ impl Runner {
                     None => (TransactionRound::nothing(direction), None),
                 },
             };
-            let view = (app.as_deref(), &showing, looked.is_some());
-            let functions = self.show(cx, entry, hand, view, news, (reading, detection));
+            let again = looked.is_some();
+            let round = InspectionRound { app: app.as_deref(), transactions: &showing, again, news };
+            let functions = self.show(cx, entry, hand, &round, reading, detection);
             shown = Some((showing, looked.unwrap_or(functions)));
             reading.first = false;
             let Some(end) = piece.and_then(|piece| piece.1) else { break };
@@ -121,10 +132,11 @@ impl Runner {
         cx: &FrameContext<'_>,
         entry: &mut Entry,
         hand: &mut PacketInspection<'_>,
-        (app, showing, again): (Option<&AppLayer>, &TransactionRound, bool),
-        news: Option<StreamNews<'_>>,
-        (reading, detection): (Reading, &Detection),
+        round: &InspectionRound<'_>,
+        reading: Reading,
+        detection: &Detection,
     ) -> Path {
+        let InspectionRound { app, transactions: showing, again, news } = *round;
         let chains = &self.chains;
         let mut path = entry.path;
         let all = chains.payload_part(path);
@@ -176,7 +188,7 @@ impl Runner {
                 again: !first,
                 detection_done: first && detection.done,
             };
-            let hands = FunctionOutputs::of(state, slot, reject, (&mut self.findings, &mut self.edits));
+            let hands = FunctionOutputs::of(state, slot, reject, &mut self.findings, &mut self.edits);
             let mut context = context(sight, &noted, hands, cx.settings.prevention);
             let called = contained(|| function.payload(&mut context));
             let fell = called.is_err();
@@ -187,7 +199,7 @@ impl Runner {
                 self.lifecycle.leave(bit);
                 // At the end of a flow nothing can be refused any more.
                 let refuses = cx.settings.prevention && !matches!(occasion.cause, Cause::FlowEnd);
-                let fate = fate_without(chains, bit, (refuses, entry.fid));
+                let fate = fate_without(chains, bit, refuses, entry.fid);
                 self.fallen.push(FailedFunction {
                     id: bit,
                     panicked,

@@ -42,7 +42,7 @@ impl Runner {
                     // Parsers would call a message without its end malformed.
                     cx.account.counters.cut_unparsed += 1;
                 } else if !cx.checksums.is_thrown_away(cx.settings, packet) {
-                    self.read_datagram(cx.settings, entry, (packet, occasion), parts);
+                    self.read_datagram(cx.settings, entry, packet, occasion, parts);
                 }
                 false
             }
@@ -54,7 +54,8 @@ impl Runner {
         &self,
         settings: &EngineSettings,
         entry: &mut Entry,
-        (packet, occasion): (&PacketView<'_>, &mut EventContext<'_>),
+        packet: &PacketView<'_>,
+        occasion: &mut EventContext<'_>,
         parts: &mut FlowParts,
     ) {
         let payload = packet.payload();

@@ -35,8 +35,8 @@ impl Runner {
         let state = entry.ext.session.state();
         let readers = self.chains.payload_part(entry.path);
         let due = PerDirection::new(
-            is_due(state, parts.read(), readers, Direction::ToServer),
-            is_due(state, parts.read(), readers, Direction::ToClient),
+            is_due(state, parts.streams.as_deref(), parts.app.as_deref(), readers, Direction::ToServer),
+            is_due(state, parts.streams.as_deref(), parts.app.as_deref(), readers, Direction::ToClient),
         );
         let outcome = parts.streams.as_deref_mut().map(|pair| {
             let mut context = StreamContext {
@@ -107,7 +107,7 @@ impl Runner {
         let readers = self.chains.payload_part(entry.path);
         let FlowExt { session, streams, app, .. } = &mut entry.ext;
         let left =
-            |direction| is_due(session.state(), (streams.as_deref(), app.as_deref()), readers, direction);
+            |direction| is_due(session.state(), streams.as_deref(), app.as_deref(), readers, direction);
         if !session.ends_are_acknowledged() || Direction::BOTH.into_iter().any(left) {
             return;
         }
@@ -178,7 +178,8 @@ impl Runner {
 /// Whether data of a direction is left for the payload functions of the path when the flow ends.
 fn is_due(
     state: TcpState,
-    (streams, app): (Option<&StreamPair>, Option<&AppLayer>),
+    streams: Option<&StreamPair>,
+    app: Option<&AppLayer>,
     readers: Path,
     direction: Direction,
 ) -> bool {

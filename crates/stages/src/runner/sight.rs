@@ -82,7 +82,8 @@ impl<'a> FunctionOutputs<'a> {
         worker: &'a mut WorkerState,
         slot: &'a mut FunctionSlot,
         reject: &'a mut Option<RejectTo>,
-        (findings, edits): (&'a mut Vec<Finding>, &'a mut Vec<Edit>),
+        findings: &'a mut Vec<Finding>,
+        edits: &'a mut Vec<Edit>,
     ) -> Self {
         FunctionOutputs { worker, slot: &mut slot.own, staged: &mut slot.staged, reject, findings, edits }
     }

@@ -27,7 +27,7 @@ impl Runner {
         segment: &Segment<'_>,
         occasion: &EventContext<'_>,
     ) -> Outcome {
-        let outcome = self.heed(settings, entry, segment, (occasion.direction, occasion.now));
+        let outcome = self.heed(settings, entry, segment, occasion.direction, occasion.now);
         if outcome.reverse {
             class::reverse(&self.chains, entry);
         }
@@ -40,7 +40,8 @@ impl Runner {
         settings: &EngineSettings,
         entry: &mut Entry,
         segment: &Segment<'_>,
-        (direction, now): (Direction, Timestamp),
+        direction: Direction,
+        now: Timestamp,
     ) -> Outcome {
         let policy = host_policy(settings, entry, direction);
         // The statistics count inspected segments only.
@@ -63,9 +64,9 @@ impl Runner {
         now: Timestamp,
     ) -> Option<SessionPhase> {
         let opens = entry.ext.session.state() == TcpState::SynRecv;
-        let opened = self.tell(settings, entry, (below, usize::from(opens)), now);
+        let opened = self.tell(settings, entry, below, usize::from(opens), now);
         entry.ext.session.resume(below);
-        self.tell(settings, entry, (below, UNTOLD_MOST), now).or(opened)
+        self.tell(settings, entry, below, UNTOLD_MOST, now).or(opened)
     }
 
     /// Replays the events that sequence numbers do not show, as at most `most` segments.
@@ -73,7 +74,8 @@ impl Runner {
         &mut self,
         settings: &EngineSettings,
         entry: &mut Entry,
-        (below, most): (&PerDirection<Option<TcpProgress>>, usize),
+        below: &PerDirection<Option<TcpProgress>>,
+        most: usize,
         now: Timestamp,
     ) -> Option<SessionPhase> {
         let (mut last, mut state) = (None, None);
@@ -85,7 +87,7 @@ impl Runner {
                 break;
             }
             last = said;
-            let outcome = self.heed(settings, entry, &segment, (direction, now));
+            let outcome = self.heed(settings, entry, &segment, direction, now);
             state = outcome.flow_state.or(state);
         }
         state
@@ -97,7 +99,8 @@ impl Runner {
         settings: &EngineSettings,
         entry: &mut Entry,
         segment: &Segment<'_>,
-        (direction, now): (Direction, Timestamp),
+        direction: Direction,
+        now: Timestamp,
         outcome: &mut Outcome,
     ) {
         let feeds = self.fit_streams(settings, entry, segment, now);

@@ -78,8 +78,8 @@ pub fn log(entry: &mut Entry, occasion: &EventContext<'_>, readers: Path, record
             // neither side sends any more, with any packet.
             let ended = tx.common().ended;
             if (side == direction || ended.to_server && ended.to_client) && !tx.files_of(side).is_empty() {
-                store_files(tx, (protocol, spec), entry, (occasion, side), id, recorder);
-                log_files(tx, (protocol, spec), entry, (occasion, side), id, recorder);
+                store_files(tx, protocol, spec, entry, (occasion, side), id, recorder);
+                log_files(tx, protocol, spec, entry, (occasion, side), id, recorder);
             }
         }
         if is_done(tx, spec, readers, unseen) {
@@ -164,7 +164,8 @@ fn store_certificates(
 /// Stores the new bytes of files that are to be kept.
 fn store_files(
     tx: &mut dyn Transaction,
-    (protocol, spec): (ProtocolId, &'static ProtocolSpec),
+    protocol: ProtocolId,
+    spec: &'static ProtocolSpec,
     entry: &Entry,
     (occasion, direction): (&EventContext<'_>, Direction),
     id: TxId,
@@ -192,7 +193,8 @@ fn store_files(
 
 fn log_files(
     tx: &mut dyn Transaction,
-    (protocol, spec): (ProtocolId, &'static ProtocolSpec),
+    protocol: ProtocolId,
+    spec: &'static ProtocolSpec,
     entry: &Entry,
     (occasion, direction): (&EventContext<'_>, Direction),
     id: TxId,

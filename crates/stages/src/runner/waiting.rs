@@ -84,7 +84,7 @@ impl Runner {
         self.effects.touched = true;
         if let Some(flow) = handling.flow {
             let bytes = payload_len(occasion);
-            self.train.take((flow, occasion.direction), cx.account.fid, bytes);
+            self.train.take(flow, occasion.direction, cx.account.fid, bytes);
         }
     }
 }

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The ports that a level has, and their counters.
+
+use bartizan_offload::level::{LevelView, PortCounters};
+use std::sync::Arc;
+
+/// A port of a link that has a level.
+#[derive(Clone, Debug)]
+pub struct LevelPort {
+    /// Its interface.
+    pub interface: String,
+    /// The link's name.
+    pub link: String,
+    /// The link's number.
+    pub(super) number: usize,
+    /// Its number in the level's tables.
+    pub index: u8,
+}
+
+/// Per-port counters of the level, for readers in other threads.
+pub struct LevelPortCounters {
+    pub(super) view: Arc<dyn LevelView>,
+    pub(super) ports: Vec<LevelPort>,
+    /// Interfaces of named ports.
+    pub(super) exits: Vec<(String, u8)>,
+}
+
+impl LevelPortCounters {
+    /// Each named port that it sends by, and what left by it.
+    pub fn exits(&self) -> impl Iterator<Item = (&str, PortCounters)> {
+        self.exits.iter().filter_map(|(port, index)| Some((port.as_str(), self.view.port_counters(*index)?)))
+    }
+
+    /// Each port, and what came by it.
+    pub fn ports(&self) -> impl Iterator<Item = (&LevelPort, PortCounters)> {
+        self.ports.iter().filter_map(|port| Some((port, self.view.port_counters(port.index)?)))
+    }
+}
