@@ -33,7 +33,7 @@ use bartizan_config::host::{
 use bartizan_offload::Device;
 use bartizan_offload::level::{
     AttachMode, DeviceSetup, EarlyMode, EarlyOptions, Fail, LeftOn, LevelDriver, LevelError, LevelOptions,
-    LevelView, OpenLevel, PortCounters, PortNews, PortSetup, PortSide, StalePrograms, Watch,
+    LevelView, OpenLevel, PortNews, PortSetup, PortSide, StalePrograms, Watch,
 };
 use bartizan_packet::slots::PORTS;
 use bartizan_ports::Interface;
