@@ -72,6 +72,17 @@ struct Tracked {
     before: Option<Connection>,
 }
 
+/// A packet in its flow, before functions judge it.
+struct FlowPacket {
+    id: FlowId,
+    /// As in [`FlowOf`].
+    related: Option<bool>,
+    /// A function of the flow's path that is missing.
+    wanting: Option<Wanting>,
+    /// The flow counts as established.
+    established: bool,
+}
+
 /// A connection before a segment that may move it.
 struct Connection {
     session: Box<Checkpoint>,
@@ -425,14 +436,28 @@ impl Passage<'_> {
             self.flows.set_state(id, tcp_state(state));
         }
         let arrival = &arrival.going(direction);
-        let occasion = &arrival.occasion;
-        let Some(entry) = self.flows.get_mut(id) else { return (None, Decision::CONTINUE) };
+        let of_flow = FlowPacket { id, related, wanting, established: accounted.established };
+        (Some(id), self.judge_tracked(arrival, &of_flow, tcp, tracked.before))
+    }
+
+    /// Notes a packet of a flow whose session was tracked, and has functions judge it.
+    #[inline]
+    fn judge_tracked(
+        &mut self,
+        arrival: &Arrival<'_>,
+        of_flow: &FlowPacket,
+        tcp: Option<&Outcome>,
+        before: Option<Connection>,
+    ) -> Decision {
+        let FlowPacket { id, related, wanting, mut established } = *of_flow;
+        let (packet, occasion) = (arrival.decoded(), &arrival.occasion);
+        let direction = occasion.direction;
+        let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
         if related != Some(true) {
             renew_matches(self.runner.chains(), entry, packet, direction);
         }
         note_headers(self.cx.settings, entry, arrival, related);
         let mut events: SmallVec<[StreamEvent; 4]> = SmallVec::new();
-        let mut established = accounted.established;
         if let Some(outcome) = tcp {
             events.extend(outcome.events.iter());
             established = was_established(self.cx.settings, occasion, outcome);
@@ -458,7 +483,7 @@ impl Passage<'_> {
         if let Some((target, policy)) = exception
             && policy != ExceptionPolicy::Ignore
         {
-            return (Some(id), self.exception(occasion, id, tcp, target, policy, &events));
+            return self.exception(occasion, id, tcp, target, policy, &events);
         }
         let handling = PacketHandling {
             flow: Some(id),
@@ -469,7 +494,7 @@ impl Passage<'_> {
             restored: false,
             wanting: wanting.map(Wanting::function),
         };
-        (Some(id), self.judged(arrival, id, tcp, &events, handling, tracked.before))
+        self.judged(arrival, id, tcp, &events, handling, before)
     }
 
     /// Runs the functions of a flow's path on a packet. Where Suricata has no flow, detection receives the
