@@ -45,10 +45,10 @@ impl RestConnection {
         peer: SocketAddr,
         bounds: Bounds,
         api: Arc<Api>,
-        (seats, turns): (&Arc<Seats>, &Arc<Turns>),
+        seats: Arc<Seats>,
+        turns: Arc<Turns>,
         exchange: Arc<Exchange>,
     ) -> Self {
-        let (seats, turns) = (Arc::clone(seats), Arc::clone(turns));
         RestConnection { number, peer, bounds, api, seats, turns, exchange, shown: Mutex::default() }
     }
 
