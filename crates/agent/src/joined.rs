@@ -349,10 +349,10 @@ fn own_policy(object: &Object) -> Option<&Policy> {
 
 impl Joining {
     fn wrong(&mut self, key: &ObjectKey, pointer: &str, message: impl Into<String>) {
-        self.note(key, pointer, (0, 0), message.into());
+        self.note(key, pointer, 0, 0, message.into());
     }
 
-    fn note(&mut self, key: &ObjectKey, pointer: &str, (line, column): (usize, usize), message: String) {
+    fn note(&mut self, key: &ObjectKey, pointer: &str, line: usize, column: usize, message: String) {
         if self.wrong.len() < DIAGNOSTICS_MAX {
             let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
             self.wrong.push(PolicyDiagnostic {
@@ -371,7 +371,7 @@ impl Joining {
             Ok(part) => Some(part),
             Err(error) => {
                 let message = format!("this is no such part of a policy file: {error}");
-                self.note(key, "", (error.line(), error.column()), message);
+                self.note(key, "", error.line(), error.column(), message);
                 None
             }
         }

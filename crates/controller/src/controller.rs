@@ -745,7 +745,7 @@ impl Controller {
             };
             let spec = DeviceSpec::deserialize(&document.body).unwrap_or_default();
             let seen = DeviceStatus { seen: now, ..DeviceStatus::of(model, id) };
-            let taken = statistics::take(model, (id, &spec), counters, (now, true));
+            let taken = statistics::take(model, id, &spec, counters, now, true);
             refused = taken.refused;
             let own = taken.own.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
             let line =

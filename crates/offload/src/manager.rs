@@ -239,7 +239,7 @@ impl FlowManager {
         let result = match table.get(id).map(|entry| *entry.key()) {
             _ if self.closed => Err(OffloadDenied::Ending),
             None => Err(OffloadDenied::Closed),
-            Some(key) => self.give(table, (id, &key), &offer, (0, now)),
+            Some(key) => self.give(table, id, &key, &offer, 0, now),
         };
         match result {
             Ok(()) => self.ledger.counters.offered += 1,
@@ -260,13 +260,15 @@ impl FlowManager {
     fn give<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
-        (id, key): (FlowId, &FlowKey),
+        id: FlowId,
+        key: &FlowKey,
         offer: &Offer,
-        (first, now): (usize, Timestamp),
+        first: usize,
+        now: Timestamp,
     ) -> Result<(), OffloadDenied> {
         let mut stays = None;
         for (number, level) in self.levels.iter_mut().enumerate().skip(first) {
-            match level.take(table, (id, key), offer, now) {
+            match level.take(table, id, key, offer, now) {
                 Ok(()) => {
                     self.ledger.counters.spilled += u64::from(number > 0);
                     return Ok(());
@@ -304,7 +306,7 @@ impl FlowManager {
         let result = key.map_or(Err(why), |key| {
             let (action, generation, windows) = (place.action, place.generation, place.windows);
             let offer = Offer { action, generation, expected: 0, again: false, windows };
-            self.give(table, (id, &key), &offer, (next, now)).map_err(|later| of_both(why, later))
+            self.give(table, id, &key, &offer, next, now).map_err(|later| of_both(why, later))
         });
         if let Err(why) = result {
             self.ledger.counters.stays(why);

@@ -154,7 +154,7 @@ impl Holders {
                             return;
                         }
                         left -= 1;
-                        self.look_at_descriptor(wanted, (number, &process.path()), &file.path());
+                        self.look_at_descriptor(wanted, number, &process.path(), &file.path());
                     }
                 }
                 // It has ended meanwhile.
@@ -164,7 +164,7 @@ impl Holders {
         }
     }
 
-    fn look_at_descriptor(&mut self, wanted: HolderQuery, (process, folder): (u32, &Path), file: &Path) {
+    fn look_at_descriptor(&mut self, wanted: HolderQuery, process: u32, folder: &Path, file: &Path) {
         // Cheaper than reading the kind of each open file: only those of BPF.
         let is_of_bpf = fs::read_link(file).is_ok_and(|to| to.to_string_lossy().contains("bpf"));
         let Some(number) = file.file_name().filter(|_| is_of_bpf) else { return };

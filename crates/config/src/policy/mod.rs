@@ -544,7 +544,7 @@ impl PolicyFile {
     /// The members of a list of targets; `any` is the whole space of both IP versions. The groups exist.
     #[must_use]
     pub fn resolve(&self, targets: &[Target]) -> Vec<ResolvedMember> {
-        resolve::targets((&self.groups, &self.labels), targets)
+        resolve::targets(&self.groups, &self.labels, targets)
     }
 
     /// The prefixes in a list of targets, without DNS names.

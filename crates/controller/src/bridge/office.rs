@@ -522,7 +522,7 @@ impl Backend for DeviceBackend {
             let begins = received.statistics == 0;
             let known = model.status(STATISTICS, id).filter(|_| !begins).and_then(Value::as_object);
             let mut sums = known.cloned().unwrap_or_default();
-            let taken = statistics::take(model, (id, &spec), delta.counters, (now, false));
+            let taken = statistics::take(model, id, &spec, delta.counters, now, false);
             foreign = taken.refused + add(&mut sums, taken.own);
             let line =
                 Status { kind: STATISTICS.to_owned(), id: id.to_owned(), body: Some(Value::Object(sums)) };

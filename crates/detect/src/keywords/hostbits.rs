@@ -166,7 +166,7 @@ fn xbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         KeywordError::argument("xbits does not say whose bit it is")
             .help("add `track ip_src`, `ip_dst` or `ip_pair`")
     })?;
-    add(builder, "xbits", command, name, (BitScope::XBit, track), expire)
+    add(builder, "xbits", command, name, BitScope::XBit, track, expire)
 }
 
 fn hostbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
@@ -184,7 +184,7 @@ fn hostbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), K
         }
         _ => return Err(KeywordError::argument("hostbits is written `command,name[,src|dst]`")),
     };
-    add(builder, "hostbits", command, name, (BitScope::HostBit, track), HOSTBITS_EXPIRE)
+    add(builder, "hostbits", command, name, BitScope::HostBit, track, HOSTBITS_EXPIRE)
 }
 
 fn add(
@@ -192,7 +192,8 @@ fn add(
     keyword: &str,
     command: &str,
     name: &str,
-    (scope, track): (BitScope, Track),
+    scope: BitScope,
+    track: Track,
     expire: u32,
 ) -> Result<(), KeywordError> {
     if name.is_empty() || name.contains(|c: char| c.is_ascii_whitespace() || c == '|') {

@@ -124,11 +124,12 @@ impl Backend {
     pub(super) fn take<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
-        (id, key): (FlowId, &FlowKey),
+        id: FlowId,
+        key: &FlowKey,
         offer: &Offer,
         now: Timestamp,
     ) -> Result<(), OffloadDenied> {
-        let result = self.try_take(table, (id, key), offer, now);
+        let result = self.try_take(table, id, key, offer, now);
         match result {
             // A flow is counted once, however often it is offered.
             Err(OffloadDenied::Full) if offer.again => {}
@@ -150,7 +151,8 @@ impl Backend {
     fn try_take<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
-        (id, key): (FlowId, &FlowKey),
+        id: FlowId,
+        key: &FlowKey,
         offer: &Offer,
         now: Timestamp,
     ) -> Result<(), OffloadDenied> {
@@ -416,9 +418,7 @@ impl Backend {
             match what {
                 DeviceReply::Counts(counts) => credit(table, place, &counts, now, ledger),
                 DeviceReply::Idle(since) => self.note_idle(at, sunk, since),
-                DeviceReply::Answer(Answered::Done(answer)) => {
-                    self.note_answer(table, at, (sunk, answer), now)
-                }
+                DeviceReply::Answer(Answered::Done(answer)) => self.note_answer(table, at, sunk, answer, now),
                 DeviceReply::Answer(Answered::Refused(why)) => {
                     // No other device may take an entry that is to leave meanwhile.
                     let wanted = is_settled(table, sunk);
@@ -437,7 +437,8 @@ impl Backend {
         &mut self,
         table: &mut FlowTable<E>,
         at: u32,
-        (sunk, answer): (SunkId, LevelReply),
+        sunk: SunkId,
+        answer: LevelReply,
         now: Timestamp,
     ) {
         table.answered(sunk, answer, now);
