@@ -495,7 +495,7 @@ impl Joining {
         let said = text.json().get("tenant").and_then(Value::as_array).map(Vec::as_slice);
         let own = names.get(tenant);
         if !matches!((said, own), (Some([Value::String(said)]), Some(own)) if said == own) {
-            let own = own.map_or_else(|| format!("{tenant}, which is not there"), |own| format!("`{own}`"));
+            let own = own.map_or_else(|| format!("{tenant}, which does not exist"), |own| format!("`{own}`"));
             let message = format!("a policy of tenant {own} is about that one alone");
             self.wrong(key, "/policy/tenant", message);
         }
@@ -508,7 +508,7 @@ impl Joining {
             let owner = key.policy_name().and_then(|(tenant, _)| names.get(&tenant));
             let said = name.rsplit_once('@').map(|(_, tenant)| tenant);
             if said.is_none() || said != owner.map(String::as_str) {
-                let message = format!("group `{name}` has to have the name of its tenant behind `@`");
+                let message = format!("group `{name}` must have the name of its tenant after `@`");
                 wrong.push((key.clone(), format!("/groups/{}", escaped(name)), message));
             }
         }

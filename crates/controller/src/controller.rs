@@ -322,7 +322,7 @@ impl Controller {
     fn forgotten(&self, generation: u64) -> Refusal {
         let (most, _) = self.settings.history;
         Refusal::NotFound(format!(
-            "what stood in generation {generation} is not kept any more: the last {most} are, and those that devices run; take a newer one"
+            "the documents of generation {generation} are no longer kept: those of the last {most} are, and of generations that devices run; choose a newer one"
         ))
     }
 

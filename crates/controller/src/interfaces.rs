@@ -384,7 +384,7 @@ fn lacks(model: &Model, named: &NamedInterface, lacking: LackingDevice<'_>) -> S
     };
     let away = match is_connected(model, device) {
         true => "",
-        false => ", as it said when it was connected last",
+        false => ", as it reported when it was last connected",
     };
     let others = match others.is_empty() {
         true => String::new(),
@@ -461,7 +461,7 @@ pub fn unservable(model: &Model, device: &str, spec: &DeviceSpec) -> Vec<Fault> 
         faults.push(Fault::new(
             format!("/tenants/{at}"),
             format!(
-                "the device `{device}` has no {first}{more}; it has {has}: change what is named, or add it to `{kind}s` of its host file and start it again"
+                "the device `{device}` has no {first}{more}; it has {has}: change the name, or add it to `{kind}s` of its host file and start it again"
             ),
         ));
     }

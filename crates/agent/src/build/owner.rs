@@ -197,7 +197,7 @@ impl<'a> Build<'a> {
                     self.problem(&place(), unknown_function(name, &names));
                 }
                 Some(id) if path.contains(id) => {
-                    self.problem(&place(), format!("`{name}` stands in the chain twice; remove one"))
+                    self.problem(&place(), format!("the chain has `{name}` twice; remove one"))
                 }
                 Some(id) => {
                     path = path.with(id);

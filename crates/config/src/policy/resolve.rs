@@ -602,7 +602,7 @@ pub(super) fn nothing_selected(file: &PolicyFile) -> Vec<String> {
         if let Some(list) = list.filter(|list| file.resolve(list).is_empty()) {
             let names: Vec<String> = list.iter().map(|target| format!("`{target}`")).collect();
             warnings.push(format!(
-                "{}: {whose} selects nothing: {} has no members; it selects what they are once there are some",
+                "{}: {whose} selects nothing: {} has no members; it selects them once there are some",
                 file.place(&path),
                 names.join(", "),
             ));

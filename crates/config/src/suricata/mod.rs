@@ -210,7 +210,7 @@ fn flatten(
                 let full = join(prefix, &dashed(prefix, key));
                 if !seen.insert(full.clone()) && notes.odd.len() < NOTES_MAX {
                     notes.odd.push(format!(
-                        "{}:{}:{}: the key `{full}` is given again; what stood before it is dropped, as Suricata does",
+                        "{}:{}:{}: the key `{full}` occurs again; its earlier value is dropped, as Suricata does",
                         file.path.display(),
                         node.position.line,
                         node.position.column

@@ -252,7 +252,8 @@ fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
         let message = match (now, wanted.trim()) {
             (_, "") => "`If-Match` is empty; give the `ETag` that was read, or leave it out".to_owned(),
             (None, _) => {
-                "it is not there, and `If-Match` asks for one that is; leave it out to make one".to_owned()
+                "it does not exist, and `If-Match` requires that it does; leave the header out to create it"
+                    .to_owned()
             }
             (Some(now), wanted) => {
                 let wanted: String = wanted.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
@@ -264,7 +265,7 @@ fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
     if let (Some(unwanted), Some(now)) = (call.head.field("if-none-match"), &now)
         && names(unwanted, Comparison::Weak)
     {
-        return Err(Refusal::Precondition(format!("it is there already, as {now}")));
+        return Err(Refusal::Precondition(format!("it exists already, as {now}")));
     }
     Ok(())
 }

@@ -423,7 +423,7 @@ pub(super) fn chain(context: &Context<'_>, chain: &[String], path: &str) -> Vec<
     for (index, name) in chain.iter().enumerate() {
         let Some(number) = context.functions.iter().position(|known| known == name) else { continue };
         if numbers.contains(&number) {
-            let message = format!("`{name}` stands in the chain twice; remove one");
+            let message = format!("the chain has `{name}` twice; remove one");
             faults.push(Fault::new(format!("{path}/{index}"), message));
         }
         numbers.push(number);

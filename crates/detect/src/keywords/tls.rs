@@ -236,7 +236,9 @@ fn ssl_versions(argument: &[u8]) -> Result<NamedVersions, KeywordError> {
     for word in text(argument)?.split([',', ' ', '\t']).filter(|w| !w.is_empty()) {
         let (has_mark, name) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest));
         if has_mark && !negated && !versions.is_empty() {
-            return Err(KeywordError::argument("a `!` stands before the first version, for all of them"));
+            return Err(KeywordError::argument(
+                "a `!` precedes the first version, and applies to all of them",
+            ));
         }
         negated |= has_mark;
         let found = SSL_VERSIONS.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
@@ -401,7 +403,7 @@ fn epoch(written: &str) -> Result<i64, KeywordError> {
     }
     parts(written).and_then(seconds).ok_or_else(|| {
         KeywordError::argument(format!("`{written}` is no date"))
-            .help("write YYYY-MM-DD, with HH:MM:SS behind it where needed, or seconds since 1970")
+            .help("write YYYY-MM-DD, followed by HH:MM:SS where needed, or seconds since 1970")
     })
 }
 

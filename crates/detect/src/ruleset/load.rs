@@ -300,7 +300,7 @@ const fn firewall_action(act: Act) -> RuleAction {
 /// The refusal of a rule whose gid and sid an earlier rule has.
 fn stands_earlier(rule: &Rule) -> (RefusalCode, Diagnostic) {
     let code = RefusalCode::Duplicate;
-    let message = format!("a rule with gid {} and sid {} stands earlier", rule.id().gid, rule.id().sid);
+    let message = format!("an earlier rule has gid {} and sid {}", rule.id().gid, rule.id().sid);
     (code, rule.diagnostic(rule.span, Severity::Error, code.code(), message))
 }
 

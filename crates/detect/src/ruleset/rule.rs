@@ -342,10 +342,9 @@ fn apply_hook(
     let is_on_packets = hook.is_none();
     hook::finish(hook, buffers, signature, whose.own).map_err(|e| refuse(rule, e, rule.protocol))?;
     if whose.own && is_on_packets && (signature.inspects_tx() || signature.inspects_frames()) {
-        let error = KeywordError::context(
-            "the rule asks for something of transactions, and its hook is one of packets",
-        )
-        .help("hook it to a state of the protocol: `http1:request_line`");
+        let error =
+            KeywordError::context("the rule has conditions on transactions, and its hook is one of packets")
+                .help("hook it to a state of the protocol: `http1:request_line`");
         return Err(refuse(rule, error, rule.protocol));
     }
     Ok(())
@@ -372,14 +371,14 @@ fn frames_alone(signature: &Signature) -> Result<(), KeywordError> {
         !signature.tx.is_empty() || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Tx(_)));
     if tx {
         return Err(KeywordError::context(
-            "frames and what belongs to transactions cannot be asked of in one rule",
+            "one rule cannot have conditions on protocol frames and on transactions",
         ));
     }
     let of_packet = signature.packet.iter().any(|c| c.needs_packet())
         || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_)));
     if of_packet {
         return Err(KeywordError::context(
-            "frames and what belongs to single packets cannot be asked of in one rule",
+            "one rule cannot have conditions on protocol frames and on single packets",
         ));
     }
     Ok(())

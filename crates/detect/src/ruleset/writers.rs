@@ -276,7 +276,7 @@ const WHY: &str = "the finding of that rule says why it was left out";
 
 fn skip(member: &Member, variable: &Variable, setter: &str, mut finding: Diagnostic) -> Skipped {
     finding.message = format!(
-        "the rule is skipped: it asks whether the {variable} is not set, and the rule at {setter}, which sets it, was left out"
+        "the rule is skipped: it tests that the {variable} is not set, and the rule at {setter}, which sets it, was left out"
     );
     let finding = finding.help(WHY);
     let refused = RefusedRule {
