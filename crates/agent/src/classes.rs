@@ -149,7 +149,7 @@ impl FlowClassifier for PolicyClassifier {
         let found = self.lookup.find(header, &names);
         let class = match self.variants(&found, header.tenant) {
             Some(variants) => {
-                found.matches(self.lookup.places(variants.owner), (header, &names), matches);
+                found.matches(self.lookup.places(variants.owner), header, &names, matches);
                 variants.of(found.level)
             }
             // The flow's tenant was removed: no packet belongs to it any more.

@@ -349,10 +349,10 @@ fn own_policy(object: &Object) -> Option<&Policy> {
 
 impl Joining {
     fn wrong(&mut self, key: &ObjectKey, pointer: &str, message: impl Into<String>) {
-        self.note(key, pointer, (0, 0), message.into());
+        self.note(key, pointer, 0, 0, message.into());
     }
 
-    fn note(&mut self, key: &ObjectKey, pointer: &str, (line, column): (usize, usize), message: String) {
+    fn note(&mut self, key: &ObjectKey, pointer: &str, line: usize, column: usize, message: String) {
         if self.wrong.len() < DIAGNOSTICS_MAX {
             let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
             self.wrong.push(PolicyDiagnostic {
@@ -371,7 +371,7 @@ impl Joining {
             Ok(part) => Some(part),
             Err(error) => {
                 let message = format!("this is no such part of a policy file: {error}");
-                self.note(key, "", (error.line(), error.column()), message);
+                self.note(key, "", error.line(), error.column(), message);
                 None
             }
         }
@@ -495,7 +495,7 @@ impl Joining {
         let said = text.json().get("tenant").and_then(Value::as_array).map(Vec::as_slice);
         let own = names.get(tenant);
         if !matches!((said, own), (Some([Value::String(said)]), Some(own)) if said == own) {
-            let own = own.map_or_else(|| format!("{tenant}, which is not there"), |own| format!("`{own}`"));
+            let own = own.map_or_else(|| format!("{tenant}, which does not exist"), |own| format!("`{own}`"));
             let message = format!("a policy of tenant {own} is about that one alone");
             self.wrong(key, "/policy/tenant", message);
         }
@@ -508,7 +508,7 @@ impl Joining {
             let owner = key.policy_name().and_then(|(tenant, _)| names.get(&tenant));
             let said = name.rsplit_once('@').map(|(_, tenant)| tenant);
             if said.is_none() || said != owner.map(String::as_str) {
-                let message = format!("group `{name}` has to have the name of its tenant behind `@`");
+                let message = format!("group `{name}` must have the name of its tenant after `@`");
                 wrong.push((key.clone(), format!("/groups/{}", escaped(name)), message));
             }
         }

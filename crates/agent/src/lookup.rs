@@ -242,7 +242,8 @@ impl HeaderMatches {
     pub(crate) fn matches(
         &self,
         places: &[(FunctionId, RulePlace)],
-        (header, names): (&Header, &HeaderNames),
+        header: &Header,
+        names: &HeaderNames,
         matches: &mut HeaderRuleMatches,
     ) {
         matches.clear();

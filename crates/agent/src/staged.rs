@@ -87,7 +87,7 @@ impl Staged {
                     context.reject.get_or_insert(RejectTo::Source);
                 }
             }
-            self.report(&decision, context.staged, (before, is_first), context.findings);
+            self.report(&decision, context.staged, before, is_first, context.findings);
             // The function would drop the next packet too, so it must see that one.
             decision = Decision {
                 // The reason stays, so that an outer packet is reported as it would be dropped for it.
@@ -101,12 +101,14 @@ impl Staged {
         decision
     }
 
-    /// Reports a would-be drop, if it is the first of the packet; `before`: number of earlier findings.
+    /// Reports a would-be drop; `before`: number of earlier findings; `is_first`: the packet had no would-be
+    /// drop before.
     fn report(
         &self,
         decision: &Decision,
         reported: &mut u64,
-        (before, is_first): (usize, bool),
+        before: usize,
+        is_first: bool,
         findings: &mut Vec<Finding>,
     ) {
         let mut own = false;

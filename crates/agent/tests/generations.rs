@@ -228,13 +228,7 @@ fn begun() -> (Agent, Lease) {
         for tenant in 0..=TENANTS as u16 {
             let address = Ipv4Addr::new(198, 51, 100, number as u8).into();
             let asked: Arc<str> = Arc::from(*name);
-            agent.names().learn(
-                (TenantId(tenant), address),
-                id,
-                &asked,
-                Timestamp::from_parts(9_000, 0),
-                NOW,
-            );
+            agent.names().learn(TenantId(tenant), address, id, &asked, Timestamp::from_parts(9_000, 0), NOW);
         }
     }
     (agent, lease)

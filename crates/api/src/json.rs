@@ -58,7 +58,7 @@ impl JsonPosition {
         let path = self.path.borrow();
         let parts = path.iter().map(String::as_str).chain([key]);
         let pointer: String = parts.map(|of| format!("/{}", part(of))).collect();
-        let message = format!("the key `{key}` stands here twice; remove one");
+        let message = format!("the key `{key}` occurs twice; remove one");
         self.twice.borrow_mut().get_or_insert(NotTaken::Twice { pointer, message });
     }
 }
@@ -133,7 +133,7 @@ mod tests {
         let text = r#"{"a": [1, -2, 2.5, true, null, "x", {"b": {}}]}"#;
         assert_eq!(read(text.as_bytes()), Ok(json!({"a": [1, -2, 2.5, true, null, "x", {"b": {}}]})));
         let twice = r#"{"a": [0, {"x/y": 1, "b": 1, "x/y": 2}]}"#;
-        let message = "the key `x/y` stands here twice; remove one".to_owned();
+        let message = "the key `x/y` occurs twice; remove one".to_owned();
         assert_eq!(read(twice.as_bytes()), Err(NotTaken::Twice { pointer: "/a/1/x~1y".to_owned(), message }));
         // The same key in another spelling.
         assert!(matches!(read(br#"{"a": 1, "\u0061": 2}"#), Err(NotTaken::Twice { .. })));

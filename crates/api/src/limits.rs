@@ -14,7 +14,7 @@ use bartizan_base::limits;
 /// All bounds of this crate.
 pub const LIMITS: &[LimitSpec] = limits! {
     Control "bytes of a message on the command socket" = "{}" [bytes(MESSAGE_MAX)] in ["api/control/mod.rs", "api/control/messages.rs"],
-        "the client is told and let go", [Told("`too_long` of `control-stats`")];
+        "the client gets an error and is disconnected", [Told("`too_long` of `control-stats`")];
     Control "bytes of an answer that `bartizan ctl` takes" = "{}" [bytes(ANSWER_MAX)] in ["api/control/mod.rs"],
         "`bartizan ctl` says so and ends", [Told("an error of `bartizan ctl`")];
     Controller "bytes of a message between controller and device; unpacked" = "{}; {}" [bytes(MESSAGE_BYTES), bytes(INFLATED_BYTES)] in ["api/southbound/limits.rs"],

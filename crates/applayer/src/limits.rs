@@ -15,17 +15,17 @@ pub fn all() -> impl Iterator<Item = &'static [LimitSpec]> {
 }
 
 const COMMON: &[LimitSpec] = limits! {
-    Flow "bytes of a direction that wait for the protocol to be known" = "{}; behind a switch of protocols {}"
+    Flow "bytes of a direction that wait for the protocol to be known" = "{}; after a switch of protocols {}"
         [bytes(OPEN_LIMIT), bytes(SWITCHED_LIMIT)] in ["applayer/flow.rs"],
         "the flow is of no known protocol: rules look at its raw stream; one-sided ones as well",
         [Event("applayer_proto_detection_skipped"), Stats("app_layer.flow.failed_*")];
-    Flow "transactions of a flow that functions hold beyond their end" = "{}; each until {} have begun behind it"
+    Flow "transactions of a flow that functions hold beyond their end" = "{}; each until {} have begun after it"
         [count(HOLDS_MAX), count(HOLDS_SPAN)] in ["applayer/flow/readers.rs"],
         "a further one is not held, an old one is let go of; records are the same", [Stats("app_layer_memory.holds_refused")];
-    Rule "frames of a direction; bytes kept of them" = "{}, {}; none unless a rule or an output asks"
+    Rule "frames of a direction; bytes kept of them" = "{}, {}; none unless a rule or an output needs it"
         [count(frames::FRAMES_MAX), bytes(frames::WINDOW)] in ["applayer/frames.rs"],
         "the oldest frame is let go of; of a longer one rules and events see the latest bytes", [Nothing];
-    Rule "bytes of a file that libmagic sees" = "what is there once {} are or at its end, when a rule asks; of its first {}" [count(magic::ENOUGH), bytes(magic::LOOKED_AT)]
+    Rule "bytes of a file that libmagic sees" = "from the first {} bytes on or at its end, when a rule needs it; of its first {}" [count(magic::ENOUGH), bytes(magic::LOOKED_AT)]
         in ["applayer/content/magic.rs", "applayer/content/file.rs"], "a kind that only later bytes tell is not found", [NotNeeded];
     Rule "files of a flow that rules may still ask for: bytes held of each" = "{} with the output `file-store`, else {}"
         [bytes(FileSettings::STORE_WINDOW), bytes(FileSettings::default().window)] in ["applayer/content/file.rs"],

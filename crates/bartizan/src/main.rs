@@ -12,7 +12,6 @@ mod commands;
 #[cfg(test)]
 mod limits;
 mod log;
-#[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;
 
 use bartizan_runtime::allocator::{self, Allocator};

@@ -1,47 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Signals as requests, with Suricata's meanings: SIGINT and SIGTERM end a run in order, SIGHUP reopens
 //! outputs under their names, SIGUSR2 reloads rules and policy.
-//!
-//! `unsafe` is needed because the standard library cannot install signal handlers; each handler only stores
-//! to an atomic, which is async-signal-safe.
-
+use bartizan_runtime::error::Failure;
 use bartizan_runtime::requests::Requests;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR2};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static REQUESTS: Requests = Requests::new();
 
-extern "C" fn on_stop(_signal: libc::c_int) {
-    REQUESTS.stop();
-}
-
-extern "C" fn on_reload(_signal: libc::c_int) {
-    REQUESTS.reload();
-}
-
-extern "C" fn on_reopen(_signal: libc::c_int) {
-    REQUESTS.reopen();
-}
-
 /// Installs the handlers; returns the requests that they set.
-pub fn install() -> &'static Requests {
-    let handlers: [(libc::c_int, extern "C" fn(libc::c_int)); 4] = [
-        (libc::SIGINT, on_stop),
-        (libc::SIGTERM, on_stop),
-        (libc::SIGUSR2, on_reload),
-        (libc::SIGHUP, on_reopen),
-    ];
-    for (signal, handler) in handlers {
-        // SAFETY: the handlers have the type that `signal` wants and only store to an atomic.
-        unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
+///
+/// # Errors
+/// The system accepts no handler.
+pub fn install() -> Result<&'static Requests, Failure> {
+    let flags = REQUESTS.flags();
+    let handlers =
+        [(SIGINT, &flags.stop), (SIGTERM, &flags.stop), (SIGUSR2, &flags.reload), (SIGHUP, &flags.reopen)];
+    for (signal, flag) in handlers {
+        signal_hook::flag::register(signal, Arc::clone(flag)).map_err(|error| {
+            Failure::stopped(format!(
+                "cannot handle signal {signal}: {error}; allow `rt_sigaction` where the program runs"
+            ))
+        })?;
     }
-    &REQUESTS
+    Ok(&REQUESTS)
 }
 
 /// From this call on, the program ends when the reader of its results closes the pipe (`bartizan check FILE
 /// | head`), as other programs do; until then a closed pipe is an ordinary error of an output.
 pub fn end_with_the_pipe() {
-    // SAFETY: the default action runs no code of this program.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    // Without the handler, a closed pipe stays an error of the output, which is reported.
+    let _ = signal_hook::flag::register_conditional_default(SIGPIPE, Arc::new(AtomicBool::new(true)));
 }
 
 /// Whether the program ends when the reader of its standard output has gone.
@@ -56,8 +46,6 @@ pub fn end_with_the_output() {
 /// The reader of standard output has gone.
 pub fn output_closed() {
     if ENDS_WITH_OUTPUT.load(Ordering::Relaxed) {
-        end_with_the_pipe();
-        // SAFETY: it takes a number.
-        unsafe { libc::raise(libc::SIGPIPE) };
+        let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
     }
 }

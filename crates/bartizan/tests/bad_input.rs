@@ -84,7 +84,7 @@ fn captures() {
             &[("x.pcap", &good[..first + 20])],
             inspect,
             0,
-            &["the file breaks off at offset", "the 1 packets before that were read"],
+            &["the file ends at offset", "the 1 packets before that were read"],
         ),
         case(
             &[("x.pcap", &huge)],
@@ -308,7 +308,7 @@ fn policies() {
         (deep.as_bytes(), &["not YAML"]),
         (
             b"default: {action: drop}\ndefault: {action: allow}\n",
-            &["p.yaml:2:1: the key `default` stands here twice; remove one"],
+            &["p.yaml:2:1: the key `default` occurs twice; remove one"],
         ),
         (
             b"---\ndefault: {action: drop}\n---\ndefault: {action: drop}\n",

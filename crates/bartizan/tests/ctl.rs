@@ -189,7 +189,7 @@ fn documents_go_there_and_come_back() {
     assert!(world.told(&["rule-files", "get", &hash]).starts_with("alert tcp"));
     // Tags.
     world.refused(&["policies", "delete", "acme", "web", "--if-match", "1"], 1, "it is \"5\" now");
-    world.refused(&["groups", "put", "acme", "lan", "lan.json", "--new"], 1, "it is there already");
+    world.refused(&["groups", "put", "acme", "lan", "lan.json", "--new"], 1, "it exists already");
     assert!(
         world
             .told(&["policies", "delete", "acme", "web", "--if-match", "5"])

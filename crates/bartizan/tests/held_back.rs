@@ -125,7 +125,7 @@ fn no_such_link(world: &mut World, running: Running) -> Running {
         let [(at, message)] = faults.as_slice() else { panic!("{faults:?}") };
         assert_eq!(at, pointer);
         let whole = format!(
-            "the device `edge`, which serves this tenant, has no {said}, as it said when it was connected last; "
+            "the device `edge`, which serves this tenant, has no {said}, as it reported when it was last connected; "
         );
         assert!(message.starts_with(&whole), "{message}");
     };

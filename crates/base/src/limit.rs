@@ -138,7 +138,10 @@ impl LimitSpec {
         let in_words =
             self.value.split('`').step_by(2).any(|words| words.contains(|c: char| c.is_ascii_digit()));
         in_words.then(|| {
-            format!("{}: a figure stands in the words of the bound; take it of the constant", self.name)
+            format!(
+                "{}: the description of the bound contains a number; take it from the constant",
+                self.name
+            )
         })
     }
 
@@ -252,7 +255,7 @@ mod tests {
         assert_eq!(fish.row(), row);
         assert_eq!(fish.made_of, ["count(MOST)"]);
         assert_eq!(fish.fault(), None);
-        assert!(birds.fault().unwrap().contains("in the words"));
+        assert!(birds.fault().unwrap().contains("the description of the bound contains a number"));
         assert!(bees.fault().unwrap().contains("1 places for 0 figures"));
     }
 }

@@ -109,7 +109,7 @@ impl DeviceIdentity {
                 Ok(DeviceIdentity { key: key.to_owned(), certificate: certificate.to_owned(), authorities })
             }
             None => {
-                let what = "there is no certificate behind the key; enrol the device again".to_owned();
+                let what = "there is no certificate after the key; enrol the device again".to_owned();
                 Err(ChannelError::Content { path: folder.join(KEY), what })
             }
         }

@@ -44,11 +44,11 @@ pub enum InsertError {
         sets: u8,
     },
     /// An entry has [`NO_FID`].
-    #[error("classifier: fid {} stands for no match and can be no entry's; give the entry another", NO_FID.0)]
+    #[error("classifier: fid {} means no match, so no entry can have it; give the entry another", NO_FID.0)]
     ReservedFid,
     /// An entry has a condition on names, which headers do not have.
     #[error(
-        "classifier: a rule asks for a name, which no header says; split rules with names off before they are inserted"
+        "classifier: a rule has a name, and headers have none; separate rules with names before they are inserted"
     )]
     Named,
     /// More conditions on names than a lookup can distinguish.

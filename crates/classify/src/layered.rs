@@ -154,8 +154,11 @@ impl Layered {
         // The structure that lookups of these lists run on has the same tables as their ranks.
         let published = self.published.load_full();
         let both = self.lists.iter().zip(&before.ranks).zip(lists).enumerate();
-        let followed: Vec<Followed> =
-            both.map(|(set, ((old, ranks), new))| follow(old, ranks, new, (&base, set))).collect();
+        let followed: Vec<Followed> = both
+            .map(|(set, ((old, ranks), new))| {
+                follow(old, ranks, new, CompiledSet { base: &base, number: set })
+            })
+            .collect();
         drop(before);
         let ranks: Vec<Arc<[u32]>> = followed.iter().map(|followed| Arc::clone(&followed.ranks)).collect();
         let count = |list: &[u32]| list.iter().filter(|rank| **rank == NONE).count();
@@ -292,13 +295,33 @@ struct Followed {
     meanings: Meanings,
 }
 
-/// Compares a list with the next one; `compiled` is the structure, and the number of the list's set in it.
-fn follow(old: &List, old_ranks: &Arc<[u32]>, new: &List, compiled: (&Base, usize)) -> Followed {
+/// A set of a compiled structure.
+#[derive(Clone, Copy)]
+struct CompiledSet<'b> {
+    base: &'b Base,
+    /// The set's number.
+    number: usize,
+}
+
+/// Two versions of a list, and the pieces in which they differ.
+struct ListChange<'l> {
+    old: &'l List,
+    /// The ranks of the old list's rules among the compiled ones.
+    old_ranks: &'l Arc<[u32]>,
+    old_between: Range<usize>,
+    new: &'l List,
+    between: Range<usize>,
+}
+
+/// Compares a list with the next one.
+fn follow(old: &List, old_ranks: &Arc<[u32]>, new: &List, compiled: CompiledSet<'_>) -> Followed {
     let (was, is) = (old.pieces(), new.pieces());
     // Pieces of both lists are recognised by address.
     let same = |a: &Placed, b: &Placed| Arc::ptr_eq(&a.piece, &b.piece);
     let (old_between, between) = bartizan_base::between(was, is, same);
-    let ranks = ranks((old, old_ranks, old_between.clone()), (new, between.clone()), compiled);
+    let change =
+        ListChange { old, old_ranks, old_between: old_between.clone(), new, between: between.clone() };
+    let ranks = ranks(change, compiled);
     let mut meanings = Meanings::default();
     let gone = old_ranks.get(old.start(old_between.start)..old.start(old_between.end)).unwrap_or_default();
     meanings.gone.extend(gone.iter().filter(|rank| **rank != NONE));
@@ -318,11 +341,8 @@ fn follow(old: &List, old_ranks: &Arc<[u32]>, new: &List, compiled: (&Base, usiz
 }
 
 /// The ranks of a list, some pieces of which differ from those of the list before.
-fn ranks(
-    (old, old_ranks, old_between): (&List, &Arc<[u32]>, Range<usize>),
-    (new, between): (&List, Range<usize>),
-    compiled: (&Base, usize),
-) -> Arc<[u32]> {
+fn ranks(change: ListChange<'_>, compiled: CompiledSet<'_>) -> Arc<[u32]> {
+    let ListChange { old, old_ranks, old_between, new, between } = change;
     if old_between.is_empty() && between.is_empty() {
         return Arc::clone(old_ranks);
     }
@@ -335,7 +355,7 @@ fn ranks(
     // Between the last rank of the head and the first of the tail.
     let ranked = |rank: &&u32| **rank != NONE;
     let first = head_ranks.iter().rev().find(ranked).map_or(0, |rank| rank + 1);
-    let (base, set) = compiled;
+    let CompiledSet { base, number: set } = compiled;
     let end = tail_ranks.iter().find(ranked).map_or(base.count(set) as u32, |rank| *rank);
     let middle = is.get(others).unwrap_or_default();
     let between = rising(&matched(middle, first..end, |rank| base.rule(set, rank)));

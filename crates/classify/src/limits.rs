@@ -23,7 +23,7 @@ pub const LIMITS: &[LimitSpec] = limits! {
         "the next insert compiles anew", [NotNeeded];
     File "links in a batched lookup" = "{}" [count(LINK_MAX)] in ["classify/flat.rs"],
         "looked up one by one, linearly", [NotNeeded];
-    File "what tells tenants at a level below: pairs of classes of tags and addresses; segments of addresses; of numbers of tunnels" = "{}; {}; {}"
+    File "tables that distinguish tenants at a level below: pairs of classes of tags and addresses; segments of addresses; of numbers of tunnels" = "{}; {}; {}"
         [count(SELECTED_MAX), count(HOSTS_MAX), count(TUNNELS_MAX)] in ["classify/early/tenants.rs"],
         "packets that a tenant's rule may match come up", [Told("a warning, `left-out` of levels")];
 };

@@ -269,7 +269,8 @@ impl NameTable {
     /// Makes an address a member of a name. `asked` is the name of the DNS query.
     pub fn learn(
         &self,
-        (tenant, address): (TenantId, IpAddr),
+        tenant: TenantId,
+        address: IpAddr,
         id: NameId,
         asked: &Arc<str>,
         until: Timestamp,
@@ -418,13 +419,13 @@ mod tests {
         let names = Arc::new(NameTable::default());
         let (lease, kept) = (names.lease(["x"]).unwrap(), names.lease(["kept"]).unwrap());
         let asked = Arc::from("x");
-        let learn = |id, n| names.learn((TenantId(0), address(n)), id, &asked, at(90_000), at(1_000));
+        let learn = |id, n| names.learn(TenantId(0), address(n), id, &asked, at(90_000), at(1_000));
         (0..100).for_each(|n| assert_eq!(learn(lease.id("x").unwrap(), n), Learned::Added));
         let kept = kept.id("kept").unwrap();
         learn(kept, 500);
         drop(lease);
         for n in 0..PARTS as u64 {
-            names.learn((TenantId(0), address(500)), kept, &asked, at(90_000), at(2_000 + n));
+            names.learn(TenantId(0), address(500), kept, &asked, at(90_000), at(2_000 + n));
         }
         assert_eq!(names.len(), 1);
     }
@@ -439,7 +440,7 @@ mod tests {
             // They expire one after the other, and the sweep's order decides which address gets the room.
             let learn = |n: u32| {
                 let now = 1_000 + u64::from(n);
-                names.learn((TenantId(0), address(n)), id, &asked, at(now + 20), at(now))
+                names.learn(TenantId(0), address(n), id, &asked, at(now + 20), at(now))
             };
             (0..500).map(learn).collect::<Vec<_>>()
         };
@@ -455,7 +456,7 @@ mod tests {
         let lease = names.lease(["x"]).unwrap();
         let (id, asked) = (lease.id("x").unwrap(), Arc::from("x"));
         let learn = |tenant, n: u32, now, until| {
-            names.learn((TenantId(tenant), address(n)), id, &asked, at(until), at(now))
+            names.learn(TenantId(tenant), address(n), id, &asked, at(until), at(now))
         };
         (0..100).for_each(|n| assert_eq!(learn(0, n, 1_000, 2_000), Learned::Added));
         assert_eq!(learn(0, 100, 1_000, 9_000), Learned::Full);
@@ -482,7 +483,7 @@ mod tests {
         let lease = names.lease(texts.iter().map(String::as_str)).unwrap();
         let mut learned = texts.iter().map(|name| {
             let id = lease.id(name).unwrap();
-            names.learn((TenantId(0), address(1)), id, &asked, at(50), at(1))
+            names.learn(TenantId(0), address(1), id, &asked, at(50), at(1))
         });
         assert!(learned.by_ref().take(NAMES_MAX).all(|l| l == Learned::Added));
         assert_eq!(learned.next(), Some(Learned::Crowded));
@@ -506,7 +507,7 @@ mod tests {
             for (tenant, number, id, lives, later) in steps {
                 now += later;
                 let key = (TenantId(tenant), address(number));
-                names.learn(key, ids[id], &asked, at(now + lives), at(now));
+                names.learn(key.0, key.1, ids[id], &asked, at(now + lives), at(now));
                 list.push((key, ids[id], now + lives));
                 for tenant in 0..3 {
                     for number in 0..6 {

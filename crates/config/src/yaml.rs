@@ -175,7 +175,7 @@ impl<'t> YamlReader<'t> {
             Event::MappingStart(anchor, tag) => (self.mapping(depth)?, anchor, tag),
             Event::Alias(id) => {
                 let Some(anchored) = self.anchors.get(&id) else {
-                    return wrong("an alias stands before its anchor, or inside of it".to_owned());
+                    return wrong("an alias precedes its anchor, or is inside of it".to_owned());
                 };
                 self.nodes = before.saturating_add(anchored.nodes);
                 self.bytes = self.bytes.saturating_add(anchored.bytes);

@@ -322,7 +322,7 @@ impl Controller {
     fn forgotten(&self, generation: u64) -> Refusal {
         let (most, _) = self.settings.history;
         Refusal::NotFound(format!(
-            "what stood in generation {generation} is not kept any more: the last {most} are, and those that devices run; take a newer one"
+            "the documents of generation {generation} are no longer kept: those of the last {most} are, and of generations that devices run; choose a newer one"
         ))
     }
 
@@ -745,7 +745,7 @@ impl Controller {
             };
             let spec = DeviceSpec::deserialize(&document.body).unwrap_or_default();
             let seen = DeviceStatus { seen: now, ..DeviceStatus::of(model, id) };
-            let taken = statistics::take(model, (id, &spec), counters, (now, true));
+            let taken = statistics::take(model, id, &spec, counters, now, true);
             refused = taken.refused;
             let own = taken.own.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
             let line =

@@ -26,9 +26,11 @@ impl Controller {
     /// change during every attempt.
     pub fn change_of_tenant(
         &self,
-        (who, action): (&Principal, &str),
+        who: &Principal,
+        action: &str,
         dry: bool,
-        (tenant, body): (&str, Option<&Value>),
+        tenant: &str,
+        body: Option<&Value>,
         draft: impl Fn(&Model) -> Result<Draft, Refusal>,
     ) -> Result<ChangeOutcome, Refusal> {
         if dry || weight(&self.model(), tenant, body) < HEAVY {

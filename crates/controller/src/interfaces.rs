@@ -344,7 +344,9 @@ pub fn check(
                 shows(&NamedInterface { kind, name: (*name).clone(), pointer: String::new() })
             };
             let has: Vec<&str> = has.iter().filter(shown).map(String::as_str).collect();
-            let message = lacks(model, (device, tenant.is_some()), named, (&has, &others));
+            let lacking =
+                LackingDevice { name: device, serves: tenant.is_some(), has: &has, others: &others };
+            let message = lacks(model, named, lacking);
             checked.faults.push(Fault::new(named.pointer.clone(), message));
         }
         for why in unknown.iter().map(|(_, why)| *why).collect::<BTreeSet<_>>() {
@@ -360,13 +362,20 @@ pub fn check(
     checked
 }
 
+/// A device that lacks an interface.
+struct LackingDevice<'d> {
+    name: &'d str,
+    /// It serves the tenant whose document names the interface.
+    serves: bool,
+    /// The interfaces of that kind that it has and the caller may see.
+    has: &'d [&'d str],
+    /// Further devices that lack the interface.
+    others: &'d [&'d str],
+}
+
 /// Formats the fault: which device lacks which name, which names it has, and what to do.
-fn lacks(
-    model: &Model,
-    (device, serves): (&str, bool),
-    named: &NamedInterface,
-    (has, others): (&[&str], &[&str]),
-) -> String {
+fn lacks(model: &Model, named: &NamedInterface, lacking: LackingDevice<'_>) -> String {
+    let LackingDevice { name: device, serves, has, others } = lacking;
     let kind = named.kind.name();
     let serves = if serves { ", which serves this tenant," } else { "" };
     let has = match has.is_empty() {
@@ -375,7 +384,7 @@ fn lacks(
     };
     let away = match is_connected(model, device) {
         true => "",
-        false => ", as it said when it was connected last",
+        false => ", as it reported when it was last connected",
     };
     let others = match others.is_empty() {
         true => String::new(),
@@ -452,7 +461,7 @@ pub fn unservable(model: &Model, device: &str, spec: &DeviceSpec) -> Vec<Fault> 
         faults.push(Fault::new(
             format!("/tenants/{at}"),
             format!(
-                "the device `{device}` has no {first}{more}; it has {has}: change what is named, or add it to `{kind}s` of its host file and start it again"
+                "the device `{device}` has no {first}{more}; it has {has}: change the name, or add it to `{kind}s` of its host file and start it again"
             ),
         ));
     }

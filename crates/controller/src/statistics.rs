@@ -212,9 +212,11 @@ pub struct OwnerCounters {
 /// Sorts the counters of a device's report. `begins`: they replace the stored ones; otherwise they are added.
 pub fn take(
     model: &Model,
-    (device, spec): (&str, &DeviceSpec),
+    device: &str,
+    spec: &DeviceSpec,
     counters: impl IntoIterator<Item = (String, u64)>,
-    (now, begins): (u64, bool),
+    now: u64,
+    begins: bool,
 ) -> OwnerCounters {
     let mut taken = OwnerCounters { lines: Vec::new(), own: Vec::new(), refused: 0 };
     let mut tenants: BTreeMap<String, StoredCounts> = BTreeMap::new();

@@ -95,7 +95,7 @@ fn what_a_device_has_is_known_while_it_is_away_and_gone_with_it() {
     says(&world, "edge", &["wan"], &["trap"], false);
     let (_, message) = fault(&world.refused("PUT", WEB, &redirect("tarp"), 422));
     assert!(
-        message.contains("(it has port `trap`), as it said when it was connected last; name"),
+        message.contains("(it has port `trap`), as it reported when it was last connected; name"),
         "{message}"
     );
     let view = world.get("/v1/devices/edge")["status"]["interfaces"].clone();

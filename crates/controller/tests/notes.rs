@@ -69,9 +69,7 @@ fn a_removed_policy_says_whose_traffic_gets_what() {
     let device = gone("/v1/devices/edge");
     assert_eq!(
         device,
-        [
-            "device `edge` is removed: its session ends, nothing new reaches it, and it goes on with what its own host file says"
-        ]
+        ["device `edge` is removed: its session ends, nothing new reaches it, and its own host file applies"]
     );
     let less = world.do_it("PUT", "/v1/devices/edge", &json!({ "tenants": ["other"] }));
     assert!(

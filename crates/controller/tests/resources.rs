@@ -85,21 +85,21 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
             "/v1/tenants/b",
             json!({ "select": { "vlan": [] } }),
             vec![
-                "/select/vlan: this list is empty, so it selects nothing; name what is meant, or leave the key out",
+                "/select/vlan: this list is empty, so it selects nothing; add an item, or leave the key out",
             ],
         ),
         (
             policy,
             json!({ "policy": { "chain": ["pfw"], "from": [], "pfw": { "default": "drop" } } }),
             vec![
-                "/policy/from: this list is empty, so it selects nothing; name what is meant, or leave the key out",
+                "/policy/from: this list is empty, so it selects nothing; add an item, or leave the key out",
             ],
         ),
         (
             policy,
             json!({ "policy": { "chain": ["pfw"], "pfw": { "default": "drop", "rules": [{ "allow": "tcp", "to": [] }] } } }),
             vec![
-                "/policy/pfw/rules/0/to: this list is empty, so it selects nothing; name what is meant, or leave the key out",
+                "/policy/pfw/rules/0/to: this list is empty, so it selects nothing; add an item, or leave the key out",
             ],
         ),
         (
@@ -166,7 +166,7 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
             json!({ "files": ["x"], "choose": [{}] }),
             vec![
                 "/files/0: there is no such rule file; put it first",
-                "/choose/0: say `sids`, `category` or `metadata`; all rules are there without `choose`",
+                "/choose/0: add `sids`, `category` or `metadata`; without `choose` the library has all rules",
             ],
         ),
     ];
@@ -217,7 +217,7 @@ fn names_queries_bodies_and_methods_are_checked() {
         let with = With { fields: vec![("content-type", kind.to_owned())], ..With::default() };
         let reply = world.send("PUT", "/v1/tenants/b", text.into(), with);
         assert_eq!(reply.status, 422, "{kind}");
-        assert_eq!(pointers(&reply.value()), ["/select/vni: the key `vni` stands here twice; remove one"]);
+        assert_eq!(pointers(&reply.value()), ["/select/vni: the key `vni` occurs twice; remove one"]);
     }
     // A few lines of aliases that mean gigabytes.
     let bomb = format!("description: &x {}\nselect: [{}]", "A".repeat(20_000), "*x, ".repeat(20_000));

@@ -45,5 +45,5 @@ pub const LIMITS: &[LimitSpec] = limits! {
     File "attempts that `explain rule` and `ctl trace` show" = "{}, on demand up to {}" [count(trace::ATTEMPTS), count(trace::ATTEMPTS_MAX)] in ["detect/engine/explain/trace.rs"],
         "counted, not shown", [Told("`attempts`")];
     File "sids of a flow's rules that `explain flow` lists" = "{}" [count(SIDS_SHOWN)] in ["detect/engine/explain/mod.rs"],
-        "only their number is told", [NotNeeded];
+        "only their number is reported", [NotNeeded];
 };

@@ -89,11 +89,9 @@ fn keyword_page() -> String {
     let mut page = format!("# Keywords\n\n{GENERATED}");
     page.push_str(
         "Every keyword of the rule language that this engine evaluates; sticky buffers are on [a page of their own](buffers.md), \
-         and what is refused is [listed by name](refused-keywords.md). Each means what it means in Suricata 8, unless its \
-         entry says otherwise. In *syntax*, capitals stand for what the author fills in, brackets for what can be left out.\n\n\
-         No keyword is taken and then ignored. The role says how its effect is known to be there: what a condition, a \
-         modifier, an effect or a limit adds to a rule is weighed when the rule loads, and a rule in which one of them adds \
-         nothing is refused.\n\n| keyword | role | what |\n|---|---|---|\n",
+         and refused keywords are [listed by name](refused-keywords.md). Each means what it means in Suricata 8, unless its \
+         entry says otherwise. In *syntax*, capitals mark the parts that the author fills in, brackets the parts that can be left out.\n\n\
+         No keyword is accepted and then ignored. The role states how its effect is verified: when a rule loads, the effect of each condition, modifier, effect and limit is checked, and a rule in which one of them has no effect is refused.\n\n| keyword | role | what |\n|---|---|---|\n",
     );
     let mut all: Vec<&Keyword> = keywords::all().collect();
     all.sort_by_key(|k| k.name);
@@ -127,8 +125,7 @@ fn entry(page: &mut String, keyword: &Keyword) {
 fn buffer_page() -> String {
     let mut page = format!("# Sticky buffers\n\n{GENERATED}");
     page.push_str(
-        "What a rule can look at by name: `content`, `pcre`, `bsize`, `isdataat`, `dataset`, transforms and the like that stand behind \
-         the buffer's keyword look there. A buffer *grows* when rules see it while data comes; one with *several* values matches \
+        "The buffers that a rule can inspect by name: `content`, `pcre`, `bsize`, `isdataat`, `dataset`, transforms and similar keywords after the buffer's keyword inspect it. A buffer *grows* when rules see it while data comes; one with *several* values matches \
          when one of them does.\n\n| buffer | of | direction | values | also |\n|---|---|---|---|---|\n",
     );
     for buffer in PACKET_BUFFERS {

@@ -69,7 +69,7 @@ fn what_suricata_refuses_is_refused_with_the_reason() {
         ("accept:hook http1:somewhere any any -> any any (sid:1;)", "no hook"),
         ("alert tcp:all any any -> any any (sid:1;)", "no first action"),
         ("pass:flow tcp:all any any -> any any (sid:1;)", "no first action"),
-        ("accept:hook,drop:flow tcp:all any any -> any any (sid:1;)", "cannot stand behind"),
+        ("accept:hook,drop:flow tcp:all any any -> any any (sid:1;)", "cannot follow another action"),
         ("accept:hook,pass tcp:all any any -> any any (sid:1;)", "no scope `hook`"),
         ("accept:flow,pass:packet tcp:all any any -> any any (sid:1;)", "one scope"),
         ("drop:flow,pass:flow tcp:all any any -> any any (sid:1;)", "`accept` only"),

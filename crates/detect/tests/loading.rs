@@ -149,7 +149,7 @@ fn rules_that_ask_whether_something_is_not_set_whose_setter_was_left_out_are_ski
             assert_eq!(sids, [2], "{text}");
             let said: Vec<_> = said.iter().filter(|(code, ..)| matches!(*code, "D120" | "D116")).collect();
             let skipped = format!(
-                "the rule is skipped: it asks whether the {kind} `x` is not set, and the rule at test.rules:1, which sets it, was left out"
+                "the rule is skipped: it tests that the {kind} `x` is not set, and the rule at test.rules:1, which sets it, was left out"
             );
             let vain = format!(
                 "the rule at test.rules:1, which sets the {kind} `x`, was left out: what 1 rule asks of it never holds"

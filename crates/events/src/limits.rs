@@ -12,13 +12,13 @@ use bartizan_base::limits;
 
 /// All bounds of this crate.
 pub const LIMITS: &[LimitSpec] = limits! {
-    File "incidents of an output that wait to be told" = "{}" [count(TOLD_MAX)] in ["events/sink/ledger.rs"],
+    File "incidents of an output that wait to be reported" = "{}" [count(TOLD_MAX)] in ["events/sink/ledger.rs"],
         "the oldest are forgotten", [Nothing];
-    File "time without progress that a reader of a socket or pipe is waited for: over captures; at the ordered end of a run; while nobody reads; live" =
+    File "time without progress after which a reader of a socket or pipe is given up: over captures; at the orderly end of a run; without a reader; live" =
         "{} s; {} s; {} s; none" [count(CAPTURES_QUIET.as_secs()), count(END_QUIET.as_secs()), count(ABSENT.as_secs())]
         in ["events/sink/patience.rs"], "events are lost and counted until it reads again", [Metric("bartizan_events_lost_total")];
     File "time that the ordered end of a run waits for all readers" = "{} s" [count(END_TOTAL.as_secs())]
-        in ["events/sink/patience.rs"], "what is left is lost and counted", [Metric("bartizan_events_lost_total")];
+        in ["events/sink/patience.rs"], "the remaining events are lost and counted", [Metric("bartizan_events_lost_total")];
     File "events waiting for a socket or pipe" = "{}" [bytes(HELD_BYTES)] in ["events/sink/stream.rs"],
         "over captures and at the end they wait; live they are lost and counted", [Metric("bartizan_events_lost_total")];
     File "pieces of files waiting for the disk" = "{}" [count(file_store::QUEUE)] in ["events/file_store.rs"],

@@ -99,7 +99,7 @@ metrics! {
     STAGED Counter Packets "bartizan_staged_decisions_total" ["function", "policy", "reason", "verdict", "worker", "link"]
         "Would-be decisions, of staged policies and where nothing is refused (detection): nothing was dropped.";
     FILTER_RULES Counter Packets "bartizan_filter_rule_packets_total" ["policy", "rule"]
-        "Packets that a packet-filter rule decided on since it is there; rules by their name, without one by what they say (`drop:HASH`), or `default`.";
+        "Packets that a packet-filter rule decided on since it exists; rules by their name, without one by their content (`drop:HASH`), or `default`.";
     SKIPPED Counter Packets "bartizan_inspection_skipped_total" ["function", "reason", "worker", "link"]
         "Packets that a function on their path did not inspect.";
     OVERLOAD_PRIORITY Gauge Count "bartizan_overload_priority" ["worker", "link"]
@@ -107,9 +107,9 @@ metrics! {
     NORMALISED Counter Packets "bartizan_normalised_total" ["reason", "worker", "link"]
         "Packets that the normaliser changed or made.";
     FUNCTION_COUNTERS Counter Count "bartizan_function_total" ["function", "counter", "worker", "link"]
-        "What functions count of their own.";
+        "Functions' own counters.";
     FUNCTION_STATE Gauge Count "bartizan_function_state" ["function", "state", "worker", "link"]
-        "How a function stands: 1 at its state (running, stopped, failed), 0 at the others.";
+        "A function's state: 1 at the present one (running, stopped, failed), 0 at the others.";
     FUNCTION_FAILURES Counter Count "bartizan_function_failures_total" ["function", "worker", "link"]
         "How often a function has panicked.";
     FUNCTION_RESTARTS Counter Count "bartizan_function_restarts_total" ["function", "worker", "link"]
@@ -137,7 +137,7 @@ metrics! {
     PORT_FRAMES Counter Packets "bartizan_port_frames_total" ["port", "size", "link"]
         "Frames that came by a port, at whatever level they were handled, by their size in bytes with the frame's checksum (RFC 2819; two classes more for jumbo frames).";
     PORT_LEVEL Counter Packets "bartizan_port_level_total" ["port", "what", "link"]
-        "Frames that came by a port with a level below the host, by what it did with them: up, forwarded, dropped (for their flow), early (dropped without one), and open or closed while nobody served them.";
+        "Frames that entered by a port with a level below the host, by its action: up, forwarded, dropped (for their flow), early (dropped without one), and open or closed while no worker served them.";
     PORT_LEVEL_BYTES Counter Bytes "bartizan_port_level_bytes_total" ["port", "what", "link"]
         "Their bytes, without the frame's checksum.";
     PORT_DROPPED Counter Packets "bartizan_port_dropped_total" ["port", "reason", "link"]
@@ -159,7 +159,7 @@ metrics! {
     TENANT_STATE Gauge Bytes "bartizan_tenant_state_bytes" ["tenant"]
         "Bytes that streams, application layers and functions keep of flows of a tenant with a quota, of all workers.";
     TENANT_QUOTA Counter Count "bartizan_tenant_quota_total" ["tenant", "what"]
-        "What a tenant's quota has done: flows that gave way to new ones of it, packets that opened no flow (flows_refused), flows whose state was let go of (closed), alerts that were not written (alerts_left_out).";
+        "Effects of a tenant's quota: flows that were evicted for its new ones, packets that opened no flow (flows_refused), flows whose state was released (closed), alerts that were not written (alerts_left_out).";
     STATS Gauge Count "bartizan_stats" ["name", "worker", "link"]
         "Counters of EVE's `stats` event, by their names there.";
     RULES Gauge Rules "bartizan_rules" ["state", "reason"]
@@ -167,7 +167,7 @@ metrics! {
     GENERATION Gauge Count "bartizan_generation" ["worker", "link"]
         "Generation of policies and rules in force.";
     RELOADS Counter Events "bartizan_reloads_total" ["result"]
-        "Reloads of rules and policies that were asked for: done or refused.";
+        "Requested reloads of rules and policies: done or refused.";
     WORKER_LATE Gauge Count "bartizan_worker_late" ["worker", "link"]
         "1 when a worker did not answer in time: its values are those of its last answer.";
     PATTERN_CACHE Counter Events "bartizan_pattern_cache_total" ["result"]
@@ -177,7 +177,7 @@ metrics! {
     EVENTS_LOST Counter Events "bartizan_events_lost_total" ["output"]
         "Event records that an output could not take.";
     CONTROLLER_REQUESTS Counter Count "bartizan_controller_requests_total" ["what"]
-        "Requests to the controller by what became of them; connections and alerts that it had no room for.";
+        "Requests to the controller by result; connections and alerts for which it had no room.";
     CONTROLLER_GENERATION Gauge Count "bartizan_controller_generation" []
         "Newest generation of the controller.";
     SOUTHBOUND_CONNECTED Gauge Count "bartizan_southbound_connected" []
@@ -185,7 +185,7 @@ metrics! {
     SOUTHBOUND_GENERATION Gauge Count "bartizan_southbound_generation" []
         "The controller's number of the generation that the device runs; 0 for none.";
     SOUTHBOUND_EVENTS Counter Events "bartizan_southbound_events_total" ["what"]
-        "What happened on the way to the controller: connections, refusals, what was lost or no message.";
+        "Events of the connection to the controller: connections, refusals, lost and invalid messages.";
     UPTIME Gauge Seconds "bartizan_uptime_seconds" []
         "Seconds since the start.";
 }
@@ -363,8 +363,8 @@ pub fn reference_page() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          <!-- Generated from the table of metrics in crate events; do not edit. -->\n\n\
-         What the Prometheus endpoint shows. A metric has at most 10,000 series; what goes beyond is added up in one\n\
-         whose labels are all `other`. A series with a place of its own keeps it as long as it is there, and one that is in `other`\n\
+         The metrics of the Prometheus endpoint. A metric has at most 10,000 series; further ones are added up in one\n\
+         whose labels are all `other`. A series with a place of its own keeps it as long as it exists, and one in `other`\n\
          stays there: `other` only grows, where the metric does.\n\n\
          | metric | kind | unit | labels | meaning |\n|---|---|---|---|---|\n",
     );

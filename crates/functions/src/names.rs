@@ -306,7 +306,7 @@ impl NamesFunction {
             let lives = PacketDuration::from_secs(u64::from(ttl).max(least).min(most));
             let until = context.now + lives;
             for id in &ids {
-                match self.names.learn((context.tenant, address), *id, &name, until, context.now) {
+                match self.names.learn(context.tenant, address, *id, &name, until, context.now) {
                     Learned::Added => counts.added += 1,
                     Learned::Renewed => counts.renewed += 1,
                     Learned::Full => counts.full += 1,

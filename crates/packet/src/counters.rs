@@ -70,8 +70,8 @@ counters! {
     mpls => "MPLS label stacks.",
     avg_pkt_size => "Not counted: the mean is computed from `bytes` and `pkts` when counters are visited.",
     max_pkt_size => "Largest frame.",
-    max_mac_addrs_src => "Most source MAC addresses of a flow (set by who tracks them).",
-    max_mac_addrs_dst => "Most destination MAC addresses of a flow (set by who tracks them).",
+    max_mac_addrs_src => "Most source MAC addresses of a flow (set by the flow table).",
+    max_mac_addrs_dst => "Most destination MAC addresses of a flow (set by the flow table).",
     erspan => "ERSPAN headers.",
     nsh => "Network service headers.",
 }

@@ -11,6 +11,7 @@
 //!
 //! Source: pcre2api(3), pcre2jit(3) of PCRE2 10.42 to 10.46.
 
+use crate::regex::Limits;
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 
@@ -132,6 +133,9 @@ impl Drop for Code {
 /// Memory for pointers of empty haystacks.
 static SOMEWHERE: [u8; 1] = [0];
 
+/// The limits of a new match context, which a search replaces.
+const NO_LIMITS: Limits = Limits { matches: u32::MAX, depth: u32::MAX, heap_kib: u32::MAX };
+
 /// Match state of one thread: result offsets, limits, machine-code stack.
 #[derive(Debug)]
 pub(crate) struct MatchState {
@@ -140,7 +144,7 @@ pub(crate) struct MatchState {
     /// Null if it could not be made: PCRE2 then uses 32 KiB of the thread's own stack.
     jit_stack: *mut sys::pcre2_jit_stack_8,
     pairs: u32,
-    limits: (u32, u32, u32),
+    limits: Limits,
 }
 
 // SAFETY: blocks of memory without ties to a thread; one owner. Not Sync.
@@ -174,7 +178,7 @@ impl MatchState {
                 // Without a callback the last argument is the stack itself.
                 sys::pcre2_jit_stack_assign_8(context.as_ptr(), None, jit_stack.cast());
             }
-            Some(Self { data, context, jit_stack, pairs, limits: (u32::MAX, u32::MAX, u32::MAX) })
+            Some(Self { data, context, jit_stack, pairs, limits: NO_LIMITS })
         }
     }
 
@@ -183,7 +187,7 @@ impl MatchState {
         self.pairs
     }
 
-    /// Searches `subject` from `start`. `limits`: match calls, depth of backtracking, heap in KiB.
+    /// Searches `subject` from `start`.
     #[inline]
     pub(crate) fn find(
         &mut self,
@@ -191,7 +195,7 @@ impl MatchState {
         subject: &[u8],
         start: usize,
         options: u32,
-        limits: (u32, u32, u32),
+        limits: Limits,
     ) -> Pcre2Outcome {
         if start > subject.len() {
             return Pcre2Outcome::NoMatch;
@@ -202,9 +206,9 @@ impl MatchState {
         if limits != self.limits {
             // SAFETY: the context is valid and ours.
             unsafe {
-                sys::pcre2_set_match_limit_8(self.context.as_ptr(), limits.0);
-                sys::pcre2_set_depth_limit_8(self.context.as_ptr(), limits.1);
-                sys::pcre2_set_heap_limit_8(self.context.as_ptr(), limits.2);
+                sys::pcre2_set_match_limit_8(self.context.as_ptr(), limits.matches);
+                sys::pcre2_set_depth_limit_8(self.context.as_ptr(), limits.depth);
+                sys::pcre2_set_heap_limit_8(self.context.as_ptr(), limits.heap_kib);
             }
             self.limits = limits;
         }

@@ -251,8 +251,7 @@ impl Regex {
     ) -> Result<Option<RegexMatch<'s>>, LimitExceeded> {
         self.ready();
         let state = scratch.match_state(self.groups + 1).ok_or(LimitExceeded::Memory)?;
-        let limits = (self.limits.matches, self.limits.depth, self.limits.heap_kib);
-        match state.find(&self.code, haystack, start, options.to_pcre2(), limits) {
+        match state.find(&self.code, haystack, start, options.to_pcre2(), self.limits) {
             Pcre2Outcome::Matched(pairs) => Ok(Some(RegexMatch { offsets: state.offsets(pairs) })),
             Pcre2Outcome::NoMatch => Ok(None),
             Pcre2Outcome::Failed(code) => Err(LimitExceeded::from_code(code)),

@@ -276,7 +276,8 @@ impl Batch {
     /// `fill` had no frame or one larger than `room`.
     pub(crate) fn push_with(
         &mut self,
-        (head, room): (usize, usize),
+        head: usize,
+        room: usize,
         tag: Option<[u8; 4]>,
         info: FrameInfo,
         fill: impl FnOnce(&mut [u8]) -> Option<usize>,
@@ -399,16 +400,16 @@ mod tests {
             buffer[..60].copy_from_slice(&wire);
             Some(60)
         };
-        assert_eq!(batch.push_with((0, 60), Some([0x81, 0, 0, 5]), FrameInfo::default(), fill), Some(64));
-        assert_eq!(batch.push_with((0, 60), None, FrameInfo::default(), fill), Some(60));
+        assert_eq!(batch.push_with(0, 60, Some([0x81, 0, 0, 5]), FrameInfo::default(), fill), Some(64));
+        assert_eq!(batch.push_with(0, 60, None, FrameInfo::default(), fill), Some(60));
         assert_eq!(
-            batch.push_with((0, 59), None, FrameInfo::default(), |_| Some(60)),
+            batch.push_with(0, 59, None, FrameInfo::default(), |_| Some(60)),
             None,
             "more than there was room for"
         );
-        assert_eq!(batch.push_with((0, 60), None, FrameInfo::default(), |_| None), None);
+        assert_eq!(batch.push_with(0, 60, None, FrameInfo::default(), |_| None), None);
         assert_eq!(
-            batch.push_with((10, 60), None, FrameInfo::default(), |_| Some(9)),
+            batch.push_with(10, 60, None, FrameInfo::default(), |_| Some(9)),
             None,
             "not even the head"
         );
@@ -418,8 +419,8 @@ mod tests {
             buffer[10..].copy_from_slice(&wire);
             Some(70)
         };
-        assert_eq!(batch.push_with((10, 60), None, FrameInfo::default(), behind), Some(60));
-        assert_eq!(batch.push_with((10, 60), Some([0x81, 0, 0, 5]), FrameInfo::default(), behind), Some(64));
+        assert_eq!(batch.push_with(10, 60, None, FrameInfo::default(), behind), Some(60));
+        assert_eq!(batch.push_with(10, 60, Some([0x81, 0, 0, 5]), FrameInfo::default(), behind), Some(64));
         assert_eq!(batch.bytes(2), Some(&wire[..]));
         assert_eq!(batch.bytes(3), batch.bytes(0));
         let tagged = batch.bytes(0).unwrap();

@@ -123,8 +123,7 @@ pub enum OpenError {
     },
     /// Timestamps of the device were required, and the device gives none.
     #[error(
-        "interface `{name}` gives no hardware timestamps: {why}; `ethtool -T {name}` shows what it can; give `timestamps: auto` (hardware where it can be) or \
-         `software`, or watch another interface"
+        "interface `{name}` gives no hardware timestamps: {why}; `ethtool -T {name}` lists its capabilities; give `timestamps: auto` (hardware where available) or `software`, or watch another interface"
     )]
     NoHardwareTimestamps {
         /// The interface.
@@ -177,9 +176,7 @@ pub enum PortError {
         name: String,
     },
     /// A batch was not returned.
-    #[error(
-        "frames of port `{name}` are still held by another batch: clear it before the port is asked again"
-    )]
+    #[error("frames of port `{name}` are still held by another batch: clear it before the next call")]
     BatchHeld {
         /// The port.
         name: String,

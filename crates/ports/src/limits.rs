@@ -23,7 +23,7 @@ pub const LIMITS: &[LimitSpec] = limits! {
         "handled; one that comes later is late, and handled then", [Metric("bartizan_port_merged_total")];
     Flow "interfaces of a tap" = "{}" [count(MERGED_MOST)] in ["ports/merge.rs"], "a host file with more is refused", [NotNeeded];
     Flow "frames that a tap with `duplicate-window` remembers, per worker" = "{}" [count(PLACES)] in ["ports/duplicates.rs"],
-        "one whose place another one has taken is forgotten; its second is inspected as well", [NotNeeded];
+        "one whose place is taken by another is forgotten, so its second copy is inspected as well", [NotNeeded];
     File "frame of a live port" = "{}" [bytes(MAX_FRAME)] in ["ports/port.rs"], "refused",
         [Metric("bartizan_port_dropped_total")];
 };

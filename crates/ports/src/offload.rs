@@ -209,7 +209,7 @@ impl fmt::Display for Warning {
             }
             Warning::SoftwareTimestamps { interface, why } => write!(
                 f,
-                "interface `{interface}` has software timestamps: {why} (`ethtool -T {interface}` shows what it can; `timestamps: software` says that it is meant so)"
+                "interface `{interface}` has software timestamps: {why} (`ethtool -T {interface}` lists its capabilities; `timestamps: software` confirms them)"
             ),
             Warning::NoSegmentSizes { interface, why } => write!(
                 f,

@@ -380,7 +380,7 @@ impl<'s> SnapProgram<'s> {
             self.p.unless(JGE_K, 20, self.whole);
             self.skip_read();
             self.ends_in_transport();
-            self.icmp((icmp, icmp6));
+            self.icmp(icmp, icmp6);
         }
         if counts || inner.is_some() {
             self.p.place(udp);
@@ -396,7 +396,7 @@ impl<'s> SnapProgram<'s> {
     }
 
     /// Reads messages of both versions. Errors quote a packet: flows use its addresses and ports.
-    fn icmp(&mut self, (four, six): (Label, Label)) {
+    fn icmp(&mut self, four: Label, six: Label) {
         let (quote4, quote6, plain) = (self.p.label(), self.p.label(), self.p.label());
         self.p.place(four);
         self.need(8);

@@ -49,7 +49,7 @@ pub enum NoStamps {
         nanos: i64,
     },
     /// Its clock cannot be read.
-    #[error("its clock cannot be read ({0}), so nobody knows whether it is right")]
+    #[error("its clock cannot be read ({0}), so it is unknown whether it is right")]
     NoClock(String),
     /// The driver refused.
     #[error("its driver refuses to stamp all packets ({0})")]

@@ -21,7 +21,7 @@ pub struct ContentPattern {
 pub fn parse_content(value: &[u8]) -> Result<ContentPattern, ArgumentError> {
     let argument = unwrap_value(value, true)?;
     if !argument.quoted {
-        return Err(ArgumentError::new("the pattern must stand in double quotes", 0..value.len()));
+        return Err(ArgumentError::new("the pattern must be in double quotes", 0..value.len()));
     }
     let bytes = parse_pattern(argument.text).map_err(|e| e.shifted(argument.start))?;
     Ok(ContentPattern { bytes, negated: argument.negated })

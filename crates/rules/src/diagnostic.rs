@@ -220,7 +220,7 @@ pub mod code {
         BAD_PORT = "R005": "malformed port expression";
         NO_TERMINATOR = "R006": "an option is not ended by a semicolon";
         EMPTY_OPTION = "R007": "an option without a keyword";
-        BAD_KEYWORD = "R008": "what stands in a keyword's place is none";
+        BAD_KEYWORD = "R008": "this is not a keyword";
         BAD_SID = "R009": "sid is missing, malformed or given twice";
         BAD_META = "R010": "a descriptive option (gid, rev, priority, classtype, target) is malformed";
         BAD_MSG = "R011": "msg is malformed or given twice";

@@ -227,7 +227,7 @@ impl Leaf for PortRange {
             return Ok(Self(only, only));
         };
         if high.contains('!') {
-            return Err("a `!` cannot stand in a range of ports".into());
+            return Err("a range of ports cannot contain a `!`".into());
         }
         let (low, high) = (port(low, 0)?, port(high, u16::MAX)?);
         if low > high {

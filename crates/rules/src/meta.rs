@@ -157,7 +157,7 @@ impl RuleMetaReader<'_, '_> {
         }
         match unwrap_value(self.parser.source.bytes(span), false) {
             Ok(a) if a.quoted => self.meta.msg = Some(span.slice(a.start, a.start + a.text.len())),
-            Ok(_) => self.parser.error(span, code::BAD_MSG, "msg must stand in double quotes"),
+            Ok(_) => self.parser.error(span, code::BAD_MSG, "msg must be in double quotes"),
             Err(e) => self.parser.error(span.slice(e.start, e.end), code::BAD_MSG, format!("msg: {e}")),
         }
     }

@@ -222,7 +222,7 @@ impl<'a> ThresholdLine<'a> {
         if self.at < self.text.len() {
             let start = self.at;
             self.at = self.text.len();
-            return Err(self.error("unexpected text behind the entry", start));
+            return Err(self.error("unexpected text after the entry", start));
         }
         Ok(ThresholdEntry { gid, sid, kind, span })
     }

@@ -1,25 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests to a run from outside, with Suricata's meanings: end in order, reload rules and policy, reopen
-//! outputs. Storing one is async-signal-safe, so handlers of signals may do it.
+//! outputs. Handlers of signals set their flags ([`Requests::flags`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+
+/// A flag that a handler may share, made at its first use, so that requests can be a static.
+type SharedFlag = LazyLock<Arc<AtomicBool>>;
+
+/// The flags of requests, for handlers of signals.
+#[derive(Clone, Debug)]
+pub struct RequestFlags {
+    /// See [`Requests::stop`].
+    pub stop: Arc<AtomicBool>,
+    /// See [`Requests::reload`].
+    pub reload: Arc<AtomicBool>,
+    /// See [`Requests::reopen`].
+    pub reopen: Arc<AtomicBool>,
+}
 
 /// Requests to one or several runs. A request to end applies to all of them; each other request is taken by
 /// the run that sees it first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Requests {
-    stop: AtomicBool,
-    reload: AtomicBool,
-    reopen: AtomicBool,
+    stop: SharedFlag,
+    reload: SharedFlag,
+    reopen: SharedFlag,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Requests {
     /// No requests.
     pub const fn new() -> Self {
         Requests {
-            stop: AtomicBool::new(false),
-            reload: AtomicBool::new(false),
-            reopen: AtomicBool::new(false),
+            stop: LazyLock::new(Arc::default),
+            reload: LazyLock::new(Arc::default),
+            reopen: LazyLock::new(Arc::default),
+        }
+    }
+
+    /// The flags behind the requests: setting one makes the request.
+    pub fn flags(&self) -> RequestFlags {
+        RequestFlags {
+            stop: Arc::clone(&self.stop),
+            reload: Arc::clone(&self.reload),
+            reopen: Arc::clone(&self.reopen),
         }
     }
 
@@ -44,7 +74,7 @@ impl Requests {
     }
 
     /// Set once an end was requested.
-    pub const fn stop_flag(&self) -> &AtomicBool {
+    pub fn stop_flag(&self) -> &AtomicBool {
         &self.stop
     }
 
@@ -73,5 +103,7 @@ mod tests {
         assert!(requests.is_stopped() && requests.is_stopped());
         assert!(requests.take_reload() && !requests.take_reload());
         assert!(requests.take_reopen() && !requests.take_reopen());
+        requests.flags().reload.store(true, Ordering::Relaxed);
+        assert!(requests.take_reload() && !requests.take_reload() && !requests.take_reopen());
     }
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rule files that a suricata.yaml names: `rule-files` below `default-rule-path`, each a path or a shell
-//! pattern.
+//! pattern (glob(7)): `*`, `?` and classes of characters (`[a-z]`, `[!a-z]`) within a part of the path.
 //!
-//! As in Suricata, a name without a matching file is a warning at a start, and an error in a test. Not done:
-//! classes of characters (`[a-z]`) in patterns.
+//! `globset` compares names. Walking the folders and the rule for hidden files are this module's own, since
+//! `globset` has neither. Braces are ordinary characters, as in Suricata, which `globset` reads as a choice.
+//!
+//! As in Suricata, a name without a matching file is a warning at a start, and an error in a test.
 
 use bartizan_base::SettingsMap;
+use globset::{GlobBuilder, GlobMatcher};
 use std::path::{Component, Path, PathBuf};
 
 /// Default of `default-rule-path`.
@@ -40,61 +43,56 @@ pub fn of(settings: &SettingsMap, warnings: &mut Vec<String>) -> Vec<PathBuf> {
     files
 }
 
-/// The files that match a path with `*` and `?` in its parts, in the order of their names.
+/// The files that match a path with patterns in its parts, in the order of their names.
 fn matching(pattern: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for part in pattern.components() {
         let name = part.as_os_str().to_string_lossy();
-        let literal = !matches!(part, Component::Normal(_)) || !name.contains(['*', '?']);
+        let like = matches!(part, Component::Normal(_)).then(|| matcher(&name)).flatten();
         found = found
             .into_iter()
-            .flat_map(|base| step(base, part.as_os_str().as_ref(), &name, literal))
+            .flat_map(|base| step(base, part.as_os_str().as_ref(), like.as_ref(), name.starts_with('.')))
             .collect();
     }
     found.retain(|path| path.is_file() || (path.exists() && !path.is_dir()));
     found
 }
 
-fn step(base: PathBuf, part: &Path, name: &str, literal: bool) -> Vec<PathBuf> {
-    if literal {
-        return vec![base.join(part)];
+/// The matcher of a part of a path; `None` for a part that is a plain name.
+fn matcher(name: &str) -> Option<GlobMatcher> {
+    if !name.contains(['*', '?', '[']) {
+        return None;
     }
+    let plain_braces = name.replace('{', "[{]").replace('}', "[}]");
+    // A bracket without its end is an ordinary character.
+    let parsed = GlobBuilder::new(&plain_braces).literal_separator(true).build();
+    parsed
+        .or_else(|_| GlobBuilder::new(&plain_brackets(name)).build())
+        .ok()
+        .map(|glob| glob.compile_matcher())
+}
+
+/// The pattern with only `*` and `?` as special characters.
+fn plain_brackets(name: &str) -> String {
+    name.chars().map(|c| if "[]{}!".contains(c) { format!("[{c}]") } else { c.to_string() }).collect()
+}
+
+/// The paths of the next part of a pattern below a folder.
+fn step(base: PathBuf, part: &Path, like: Option<&GlobMatcher>, finds_hidden: bool) -> Vec<PathBuf> {
+    let literal = base.join(part);
+    // A file may have brackets in its name.
+    let Some(like) = like.filter(|_| !literal.exists()) else { return vec![literal] };
     let folder = if base.as_os_str().is_empty() { Path::new(".") } else { &base };
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let fits = |entry: std::io::Result<std::fs::DirEntry>| {
         let file = entry.ok()?.file_name();
-        let text = file.to_string_lossy();
         // As in a shell, a pattern must begin with a dot to match hidden files.
-        let hidden = text.starts_with('.') && !name.starts_with('.');
-        (!hidden && is_like(text.as_bytes(), name.as_bytes())).then(|| base.join(&file))
+        let hidden = file.as_encoded_bytes().starts_with(b".") && !finds_hidden;
+        (!hidden && like.is_match(&file)).then(|| base.join(&file))
     };
     let mut all: Vec<PathBuf> = entries.filter_map(fits).collect();
     all.sort();
     all
-}
-
-/// Whether a name matches a pattern. Backtracking is limited to the last `*`, so the effort is at most the
-/// product of both lengths.
-fn is_like(name: &[u8], pattern: &[u8]) -> bool {
-    let (mut n, mut p) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(c) if *c == b'?' || Some(c) == name.get(n) => (n, p) = (n + 1, p + 1),
-            _ => match star {
-                Some((at, taken)) => {
-                    star = Some((at, taken + 1));
-                    (n, p) = (taken + 1, at + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.get(p..).is_some_and(|rest| rest.iter().all(|c| *c == b'*'))
 }
 
 #[cfg(test)]
@@ -111,10 +109,18 @@ mod tests {
             ("a", "a?", false),
             ("aXbXc", "a*b*c", true),
             ("aXbX", "a*b*c", false),
-            ("", "*", true),
             ("aaaaaaaaaaaaaaaaaaaab", "*a*a*a*a*a*a*c", false),
+            ("b.rules", "[a-c].rules", true),
+            ("d.rules", "[a-c].rules", false),
+            ("d.rules", "[!a-c].rules", true),
+            ("{a,b}.rules", "{a,b}.*", true),
+            ("a.rules", "{a,b}.*", false),
+            ("[a.rules", "[a*", true),
+            ("a.rules", "[a*", false),
+            ("a", "**", true),
+            ("gro\u{df}.rules", "gro?.rules", true),
         ] {
-            assert_eq!(is_like(name.as_bytes(), pattern.as_bytes()), fits, "{name} {pattern}");
+            assert_eq!(matcher(pattern).unwrap().is_match(name), fits, "{name} {pattern}");
         }
     }
 
@@ -137,6 +143,15 @@ mod tests {
         let names: Vec<_> =
             found.iter().map(|p| p.strip_prefix(&folder).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["a.rules", "b.rules", "more/d.rules", "x.txt"]);
+        std::fs::write(folder.join("[ab].rules"), "").unwrap();
+        assert_eq!(matching(&folder.join("[ab].rules")), [folder.join("[ab].rules")]);
+        std::fs::remove_file(folder.join("[ab].rules")).unwrap();
+        assert_eq!(
+            matching(&folder.join("[ab].rules")),
+            ["a.rules", "b.rules"].map(|name| folder.join(name))
+        );
+        assert!(matching(&folder.join("*.rul[a-z]s")).iter().all(|path| !path.ends_with(".c.rules")));
+        assert_eq!(matching(&folder.join(".*.rules")), [folder.join(".c.rules")]);
         assert!(warnings.len() == 1 && warnings[0].starts_with("s.yaml:2:1: no rule file"), "{warnings:?}");
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -162,6 +162,27 @@ pub struct XdpProgram {
     left: BTreeMap<u32, Option<LeftTables>>,
 }
 
+/// The tables of a loaded program.
+fn tables_of(bpf: &Ebpf, options: &XdpOptions, size: Size, processors: u32) -> Result<Tables, XdpError> {
+    let XdpOptions { flows, workers, early, seed, .. } = *options;
+    let array = |name, count, each| object::array(bpf, name, count, each);
+    Ok(Tables {
+        early: early.map(|_| early_tables(bpf, size, seed)).transpose()?,
+        buckets: array("buckets", buckets_of(flows), PLACES)?,
+        seed,
+        udp_ports: map(bpf, "udp_ports", 4, UdpPorts::LEN)?,
+        slots: array("slots", flows * (1 + processors), SLOT_WORDS)?,
+        windows: array("windows", flows, WINDOW_WORDS)?,
+        counts: array("counts", PORTS * processors, PORT_WORDS)?,
+        state: array("state", 1, 1)?,
+        heartbeats: array("heartbeats", workers.max(1), HEARTBEAT_WORDS)?,
+        lost: array("lost", PORTS * processors, LOST_WORDS)?,
+        tried: [const { AtomicU64::new(0) }; PORTS as usize],
+        slot_count: flows,
+        processors,
+    })
+}
+
 impl XdpProgram {
     /// Loads the program and makes its tables. It is attached nowhere yet.
     ///
@@ -208,26 +229,11 @@ impl XdpProgram {
             },
             other => other,
         })?;
-        let array = |name, count, each| object::array(&bpf, name, count, each);
-        let tables = Tables {
-            early: early.map(|_| early_tables(&bpf, size, seed)).transpose()?,
-            buckets: array("buckets", buckets, PLACES)?,
-            seed,
-            udp_ports: map(&bpf, "udp_ports", 4, UdpPorts::LEN)?,
-            slots: array("slots", flows * (1 + processors), SLOT_WORDS)?,
-            windows: array("windows", flows, WINDOW_WORDS)?,
-            counts: array("counts", PORTS * processors, PORT_WORDS)?,
-            state: array("state", 1, 1)?,
-            heartbeats: array("heartbeats", workers.max(1), HEARTBEAT_WORDS)?,
-            lost: array("lost", PORTS * processors, LOST_WORDS)?,
-            tried: [const { AtomicU64::new(0) }; PORTS as usize],
-            slot_count: flows,
-            processors,
-        };
+        let tables = tables_of(&bpf, options, size, processors)?;
         tables
             .set_tunnel_ports(&tunnels)
             .map_err(|source| XdpError::system(None, "saying where tunnels are", source))?;
-        let exits = array("exits", PORTS, 1)?;
+        let exits = object::array(&bpf, "exits", PORTS, 1)?;
         let (by_interface, egress, watches) = (
             map(&bpf, "ports", 4, PortWord::LEN)?,
             map(&bpf, "egress", 4, 8)?,
@@ -282,7 +288,7 @@ impl XdpProgram {
             // The interface may have changed since it was attached.
             let across = ask(other.setup.ifindex)?;
             prove::port(&across)?;
-            prove::same_mtu((&link.name, link.mtu), (&across.name, across.mtu))?;
+            prove::same_mtu(&link, &across)?;
             other.mtu = across.mtu;
         }
         let failed = |source| XdpError::system(Some(&link.name), "naming the port", source);

@@ -64,11 +64,11 @@ pub(crate) fn port(link: &XdpInterface) -> Result<(), XdpError> {
 }
 
 /// Checks that frames of one port may leave by the other one.
-pub(crate) fn same_mtu(a: (&str, u32), b: (&str, u32)) -> Result<(), XdpError> {
-    if a.1 == b.1 {
+pub(crate) fn same_mtu(a: &XdpInterface, b: &XdpInterface) -> Result<(), XdpError> {
+    if a.mtu == b.mtu {
         return Ok(());
     }
-    Err(XdpError::MtuDiffers { a: a.0.to_owned(), mtu_a: a.1, b: b.0.to_owned(), mtu_b: b.1 })
+    Err(XdpError::MtuDiffers { a: a.name.clone(), mtu_a: a.mtu, b: b.name.clone(), mtu_b: b.mtu })
 }
 
 /// `struct bpf_devmap_val`: a device, without a program to run before frames leave by it.

@@ -348,7 +348,7 @@ impl Core {
             self.counters.up += 1;
             return None;
         };
-        self.handle(place, packet, (now, false));
+        self.handle(place, packet, now, false);
         match action {
             Action::Forward | Action::Redirect(_) => self.counters.forwarded += 1,
             Action::Drop(_) | Action::DropFrom(..) => self.counters.dropped += 1,
@@ -398,8 +398,8 @@ impl Core {
             self.counters.up += 1;
             return None;
         }
-        self.handle(place, inside, (now, false));
-        self.handle(place_around, around, (now, drops));
+        self.handle(place, inside, now, false);
+        self.handle(place_around, around, now, drops);
         if drops {
             self.counters.dropped += 1;
             self.counters.dropped_in_tunnels += 1;
@@ -417,7 +417,7 @@ impl Core {
         }
         if let Some((key, packet)) = around {
             let Some((place, Action::Forward)) = self.acting(&key) else { return false };
-            self.handle(place, packet, (now, true));
+            self.handle(place, packet, now, true);
         }
         self.early.push(Refused { generation, outcome, bytes });
         true
@@ -425,7 +425,7 @@ impl Core {
 
     /// Handles a packet that has found its entry; `refused_inside`: it is dropped because of its inner
     /// packet.
-    fn handle(&mut self, place: u32, packet: MockPacket, (now, refused_inside): (Timestamp, bool)) {
+    fn handle(&mut self, place: u32, packet: MockPacket, now: Timestamp, refused_inside: bool) {
         let MockPacket { from_low, bytes, segment } = packet;
         let Some(entry) = self.entries.get_mut(place as usize).and_then(Option::as_mut) else { return };
         let leaves = entry.install.action.drops().is_none();

@@ -152,7 +152,7 @@ impl Alone {
         tune(&mut settings);
         let whose = Arc::new(Mutex::new((Fid(1), TenantId(0))));
         let hosts = HostTables::default();
-        let (chains, watched) = generation(kind, rules, (1, &hosts), &whose);
+        let (chains, watched) = generation(kind, rules, 1, &hosts, &whose);
         let worker = Worker::new(settings, Arc::clone(engine), chains).expect("a worker");
         Alone { now: Timestamp::from_parts(1_000, 0), worker, watched, whose, hosts }
     }
@@ -165,7 +165,7 @@ impl Alone {
     /// # Panics
     /// The rules are no JSON.
     pub fn make(kind: &dyn FunctionKind, rules: &str) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        make(kind, rules, (1, &HostTables::default()))
+        make(kind, rules, 1, &HostTables::default())
     }
 
     /// Enters another generation, of the same rules or others.
@@ -173,7 +173,7 @@ impl Alone {
     /// # Panics
     /// The function refuses the rules.
     pub fn generation(&mut self, kind: &dyn FunctionKind, rules: &str, number: u64) {
-        let (chains, watched) = generation(kind, rules, (number, &self.hosts), &self.whose);
+        let (chains, watched) = generation(kind, rules, number, &self.hosts, &self.whose);
         self.worker.enter_generation(chains);
         self.watched = watched;
     }
@@ -266,7 +266,8 @@ impl Alone {
 fn make(
     kind: &dyn FunctionKind,
     rules: &str,
-    (number, hosts): (u64, &HostTables),
+    number: u64,
+    hosts: &HostTables,
 ) -> Result<Box<dyn Function>, Vec<RulesError>> {
     let rules = serde_json::from_str(&class(rules)).expect("JSON");
     let (common, classes) = RulePart::split(rules);
@@ -280,10 +281,11 @@ fn make(
 fn generation(
     kind: &dyn FunctionKind,
     rules: &str,
-    (number, hosts): (u64, &HostTables),
+    number: u64,
+    hosts: &HostTables,
     whose: &Arc<Mutex<(Fid, TenantId)>>,
 ) -> (Arc<Chains>, Arc<Watched>) {
-    let mut inner = make(kind, rules, (number, hosts)).expect("the rules are right");
+    let mut inner = make(kind, rules, number, hosts).expect("the rules are right");
     let classifier = OneClass { whose: Arc::clone(whose), rules: inner.take_header_rules() };
     let state = Mutex::new(inner.worker());
     let watched = Arc::new(Watched { inner, state, said: Mutex::default() });

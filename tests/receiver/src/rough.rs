@@ -83,6 +83,35 @@ fn reset(client: &Client, ip: &mut Ip, segment: &mut Segment, random: &mut Rando
     other
 }
 
+/// Marks a part of a segment as urgent.
+fn urgent(segment: &mut Segment, length: usize, random: &mut Random) {
+    segment.flags |= URG;
+    segment.urgptr = match random.below(4) {
+        0 => length as u16,
+        1 => 0,
+        2 => random.within(1, length) as u16,
+        _ => (length + random.below(300)) as u16,
+    };
+}
+
+/// A segment that begins before the window and reaches into it.
+fn from_before(client: &Client, random: &mut Random) -> Segment {
+    let from = client.acked.saturating_sub(random.below(200));
+    let length = (client.acked - from + random.within(1, 200)).min(client.truth.len() - from);
+    let load = content(client, from, length, random);
+    client.segment(ACK, from as i64, &load)
+}
+
+/// Adds no-operations, a source route or a recorded route; in IPv6 a destination header.
+fn route(ip: &mut Ip, random: &mut Random) {
+    let of = [&[1u8, 1, 1, 1][..], &[0x83, 7, 4, 10, 66, 0, 9, 0], &[7, 7, 4, 0, 0, 0, 0, 0]];
+    if ip.src.is_ipv4() {
+        ip.options = random.pick(&of).to_vec();
+    } else {
+        ip.extensions.push((60, vec![0, *random.pick(&[1, 0x41, 0x81]), 4, 0, 0, 0, 0]));
+    }
+}
+
 fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
     let (start, end) = range(client, random);
     let load = content(client, start, end - start, random);
@@ -104,15 +133,7 @@ fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
         2 if client.timestamps => segment.options.clear(),
         // An MD5 signature that was not negotiated.
         3 => segment.options.push((19, vec![7; 16])),
-        4 => {
-            segment.flags |= URG;
-            segment.urgptr = match random.below(4) {
-                0 => load.len() as u16,
-                1 => 0,
-                2 => random.within(1, load.len()) as u16,
-                _ => (load.len() + random.below(300)) as u16,
-            };
-        }
+        4 => urgent(&mut segment, load.len(), random),
         // An urgent pointer without the flag.
         5 => segment.urgptr = random.within(1, load.len()) as u16,
         6 => segment.flags &= !ACK,
@@ -130,23 +151,11 @@ fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
                 *random.pick(&[100_000, 1_000_000, 1 << 30, (1 << 31) - 1, (1 << 31) + 5, u32::MAX - 70_000]);
             segment.seq = segment.seq.wrapping_add(far);
         }
-        13 => {
-            // From before the window into it.
-            let from = client.acked.saturating_sub(random.below(200));
-            let length = (client.acked - from + random.within(1, 200)).min(client.truth.len() - from);
-            let load = content(client, from, length, random);
-            segment = client.segment(ACK, from as i64, &load);
-        }
+        13 => segment = from_before(client, random),
         14 | 15 => other |= reset(client, &mut ip, &mut segment, random),
         16 if random.percent(20) => segment.flags |= FIN,
         17 => {
-            // No-operations, a source route, a recorded route; or a destination header.
-            let of = [&[1u8, 1, 1, 1][..], &[0x83, 7, 4, 10, 66, 0, 9, 0], &[7, 7, 4, 0, 0, 0, 0, 0]];
-            if ip.src.is_ipv4() {
-                ip.options = random.pick(&of).to_vec();
-            } else {
-                ip.extensions.push((60, vec![0, *random.pick(&[1, 0x41, 0x81]), 4, 0, 0, 0, 0]));
-            }
+            route(&mut ip, random);
             other = true;
         }
         18 => segment.options.push((253, vec![1, 2])),

@@ -128,7 +128,7 @@ fn receivers(plan: &Plan, records: &Arc<Records>) -> Result<(Web, Sinks, Callers
 
 /// Adds findings from the program's records of a setup: good frames that were dropped, and a level that
 /// handled no frames.
-fn judge_told(judge: &mut Judge, setup: &Setup, told: &Told, (after, single): (Duration, bool)) {
+fn judge_told(judge: &mut Judge, setup: &Setup, told: &Told, after: Duration, single: bool) {
     if !setup.prevention {
         return;
     }
@@ -137,6 +137,34 @@ fn judge_told(judge: &mut Judge, setup: &Setup, told: &Told, (after, single): (D
     }
     if setup.level && told.below == 0 && !single {
         judge.good_finding("level", "it has handled no frame".into(), after.as_secs_f64());
+    }
+}
+
+/// The account of a setup, as JSON.
+fn account_of(judge: &Judge, setup: &Setup, told: &Told, after: Duration) -> serde_json::Value {
+    println!("   refused by reason: {:?}; of good traffic: {}", told.refused, told.good_refused.len());
+    if setup.level {
+        println!("   handled by the level below: {} frames", told.below);
+    }
+    let mut value = judge.json();
+    value["seconds"] = json!(after.as_secs_f64());
+    value["below"] = json!(told.below);
+    value["refused"] = json!(told.refused);
+    value["good_refused"] = json!(told.good_refused.len());
+    value
+}
+
+/// Number of datagrams in fragments and of dirty connections of all setups in prevention.
+fn totals(judges: &[(Setup, Judge)]) -> (u64, u64) {
+    let judged = judges.iter().filter(|(setup, _)| setup.prevention).map(|(_, judge)| judge.totals());
+    judged.fold((0, 0), |(datagrams, connections), more| (datagrams + more.0, connections + more.1))
+}
+
+/// Adds a finding for each family of which nothing forbidden is read without prevention.
+fn judge_control(judge: &mut Judge) {
+    for name in toothless(judge) {
+        let what = "nothing forbidden is read without prevention: it tests nothing";
+        judge.good_finding(name, what.into(), 0.0);
     }
 }
 
@@ -198,37 +226,18 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
             }
         }
         let told = program.stop(&own)?;
-        judge_told(&mut judge, setup, &told, (begun.elapsed(), plan.only.is_some()));
+        judge_told(&mut judge, setup, &told, begun.elapsed(), plan.only.is_some());
         judge.account(sinks.dropped() - dropped_before + told.not_taken + unsent);
         judge.told(&told.alerted);
         judge.table();
-        println!("   refused by reason: {:?}; of good traffic: {}", told.refused, told.good_refused.len());
-        if setup.level {
-            println!("   handled by the level below: {} frames", told.below);
-        }
-        let mut value = judge.json();
-        value["seconds"] = json!(begun.elapsed().as_secs_f64());
-        value["below"] = json!(told.below);
-        value["refused"] = json!(told.refused);
-        value["good_refused"] = json!(told.good_refused.len());
-        runs.push(value);
+        runs.push(account_of(&judge, setup, &told, begun.elapsed()));
         if !setup.prevention && plan.only.is_none() {
-            for name in toothless(&judge) {
-                judge.good_finding(
-                    name,
-                    "nothing forbidden is read without prevention: it tests nothing".into(),
-                    0.0,
-                );
-            }
+            judge_control(&mut judge);
         }
         outcome.findings.append(&mut judge.findings);
         judges.push((setup.clone(), judge));
     }
-    let (mut fragmented, mut connections) = (0, 0);
-    for (_, judge) in judges.iter().filter(|(setup, _)| setup.prevention) {
-        let (more_fragmented, more_connections) = judge.totals();
-        (fragmented, connections) = (fragmented + more_fragmented, connections + more_connections);
-    }
+    let (fragmented, connections) = totals(&judges);
     println!("== in prevention: {fragmented} datagrams in fragments, {connections} dirty connections");
     let strategies = strategies(plan, &judges);
     outcome.json = json!({

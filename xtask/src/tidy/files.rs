@@ -7,7 +7,11 @@ use super::{Finding, Tree};
 const SPDX: &str = "// SPDX-License-Identifier: Apache-2.0";
 
 /// The most lines of a function.
-const LONGEST_FUNCTION: usize = 100;
+const LONGEST_FUNCTION: usize = 80;
+
+/// Crates that are not done yet, with the limit that held before.
+const LONGER_FUNCTIONS: (&[&str], usize) =
+    (&["crates/dataplane/", "crates/flow/", "crates/functions/", "crates/runtime/", "crates/stages/"], 100);
 
 /// The most lines of a file.
 const LONGEST: usize = 900;
@@ -55,6 +59,9 @@ pub fn check_functions(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let sources = tree.rust().filter(|file| file.path.contains("/src/") && !file.path.ends_with("tests.rs"));
     for file in sources {
+        let (pending, before) = LONGER_FUNCTIONS;
+        let is_pending = pending.iter().any(|area| file.path.starts_with(area));
+        let most = if is_pending { before } else { LONGEST_FUNCTION };
         let lines: Vec<&str> = file.text.lines().collect();
         for (at, line) in lines.iter().enumerate() {
             let words = line.trim_start();
@@ -72,9 +79,8 @@ pub fn check_functions(tree: &Tree) -> Vec<Finding> {
             let Some(length) = lines.iter().skip(at).position(|line| line.starts_with(&last)) else {
                 continue;
             };
-            if length + 1 > LONGEST_FUNCTION {
-                let message =
-                    format!("a function of {} lines; split it (limit {LONGEST_FUNCTION})", length + 1);
+            if length + 1 > most {
+                let message = format!("a function of {} lines; split it (limit {most})", length + 1);
                 findings.push(Finding::new(&file.path, at + 1, message));
             }
         }
@@ -136,13 +142,14 @@ mod tests {
     fn long_functions_are_found() {
         let long = format!(
             "impl A {{\n    pub(crate) fn long(&self) {{\n{}    }}\n}}\n",
-            "        x();\n".repeat(99)
+            "        x();\n".repeat(LONGEST_FUNCTION - 1)
         );
         let short = long.replacen("        x();\n", "", 1);
         let call = format!("// fn of(\nfn f() {{}}\n{}", "x\n".repeat(200));
         let of = |text: &str| check_functions(&Tree::of(&[("crates/a/src/a.rs", text)])).len();
         assert_eq!([of(&long), of(&short), of(&call)], [1, 0, 0]);
         assert_eq!(check_functions(&Tree::of(&[("crates/a/tests/a.rs", &*long)])), []);
+        assert_eq!(check_functions(&Tree::of(&[("crates/stages/src/a.rs", &*long)])), []);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod licences;
 pub mod links;
 pub mod manifests;
 pub mod names;
+pub mod parameters;
 pub mod programs;
 mod rust;
 pub mod specs;
@@ -63,4 +64,5 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("comment width", comments::check_width),
     ("doc lines", comments::check_openings),
     ("type names", names::check),
+    ("parameters", parameters::check),
 ];

@@ -23,7 +23,6 @@ pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/xdp/src/lib.rs", "memory", "memory shared with the kernel"),
     ("crates/xdp/src/lib.rs", "sys", "system calls"),
     ("crates/runtime/src/lib.rs", "allocator", "options of the allocator, a C library"),
-    ("crates/bartizan/src/main.rs", "signals", "signal handlers, which the standard library cannot install"),
     ("crates/pattern/tests/allocation.rs", "", "a counting allocator"),
     ("crates/ports/examples/forward.rs", "", "a signal handler"),
     ("tests/receiver/src/lib.rs", "sys", "a thread's own network namespace, a system call"),

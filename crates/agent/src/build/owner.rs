@@ -108,6 +108,13 @@ pub(super) struct CompiledOwner {
     pub selected: Arc<[HeaderRule]>,
 }
 
+/// The tenant of a class.
+#[derive(Clone, Copy)]
+struct ClassTenant<'t> {
+    name: &'t str,
+    id: TenantId,
+}
+
 /// The results collected while an owner's classes are made.
 #[derive(Default)]
 struct Making<'f> {
@@ -190,7 +197,7 @@ impl<'a> Build<'a> {
                     self.problem(&place(), unknown_function(name, &names));
                 }
                 Some(id) if path.contains(id) => {
-                    self.problem(&place(), format!("`{name}` stands in the chain twice; remove one"))
+                    self.problem(&place(), format!("the chain has `{name}` twice; remove one"))
                 }
                 Some(id) => {
                     path = path.with(id);
@@ -237,7 +244,7 @@ impl<'a> Build<'a> {
         } else {
             path
         };
-        let whose = (tenant_name, tenant);
+        let whose = ClassTenant { name: tenant_name, id: tenant };
         let plain = self.class(making, owner, None, own_path, whose)?;
         let mut by_level = Vec::new();
         let mut known: HashMap<&str, Class> = HashMap::new();
@@ -266,10 +273,10 @@ impl<'a> Build<'a> {
         owner: &Owner<'a>,
         level: Option<&'a str>,
         path: Path,
-        (tenant_name, tenant): (&str, TenantId),
+        tenant: ClassTenant<'_>,
     ) -> Option<Class> {
         let name = format!("{}\n{}", owner.name.unwrap_or("\t"), level.unwrap_or_default());
-        let fid = match self.state.fid(Meaning { tenant, name }) {
+        let fid = match self.state.fid(Meaning { tenant: tenant.id, name }) {
             Ok(fid) => fid,
             Err(error) => {
                 self.problem(&owner.path, error.to_string());
@@ -286,10 +293,10 @@ impl<'a> Build<'a> {
         }
         let goes_on_without = self.goes_on_without(owner, path);
         let number = owner.name.map_or(0, |name| self.state.number(name));
-        making.traits.push((fid, traits_of(owner, number, (path, goes_on_without))));
+        making.traits.push((fid, traits_of(owner, number, path, goes_on_without)));
         making.infos.push(Arc::new(ClassInfo {
             fid,
-            tenant: tenant_name.to_owned(),
+            tenant: tenant.name.to_owned(),
             policy: owner.name.map(str::to_owned),
             level: level.map(str::to_owned),
             path,
@@ -356,7 +363,7 @@ fn selects_all(policy: &PolicyDefinition) -> bool {
 }
 
 /// The data plane's form of a class.
-fn traits_of(owner: &Owner<'_>, policy: u32, (path, goes_on_without): (Path, Path)) -> ClassTraits {
+fn traits_of(owner: &Owner<'_>, policy: u32, path: Path, goes_on_without: Path) -> ClassTraits {
     let one_sided = matches!(owner.one_sided, OneSided::Allow | OneSided::IdsOnly);
     let Bypass { encrypted, packets, bytes } = owner.bypass;
     let enough = InspectionLimit {

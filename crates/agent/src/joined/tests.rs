@@ -162,7 +162,7 @@ fn what_is_wrong_is_said_of_its_object() {
             "/policy/tenant",
             "of tenant `acme` is about that one alone",
         ),
-        (policy(8, "acme", "web", 1), "policy:8:web", "/policy/tenant", "which is not there"),
+        (policy(8, "acme", "web", 1), "policy:8:web", "/policy/tenant", "which does not exist"),
         (policy(0, "default", "web", 1), "policy:0:web", "", "tenant 0 has none of its own"),
         (part(7, "@default", &json!({})), "policy:7:@default", "", "it is of tenant 0"),
         (part(7, "@nothing", &json!({})), "policy:7:@nothing", "", "no part that is known here"),

@@ -583,7 +583,7 @@ fn words(end: &End) -> String {
         End::Refused(refuse) => refuse.message.clone(),
         End::Bye => "the controller has ended".to_owned(),
         End::Expired => {
-            "the device's certificate has expired; what runs goes on. Enrol the device again".to_owned()
+            "the device's certificate has expired; the running generation stays in force. Enrol the device again".to_owned()
         }
     }
 }
@@ -688,7 +688,7 @@ fn lost(error: &io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match tls {
         Some(rustls::Error::InvalidCertificate(_)) => {
-            "who answers there is not the controller that the token is of, or its certificate was renewed since; check the address, and make another token"
+            "the controller at that address did not issue the token, or has renewed its certificate since; check the address, and make another token"
                 .to_owned()
         }
         _ => error.to_string(),

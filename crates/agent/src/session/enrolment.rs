@@ -18,7 +18,7 @@ pub enum EnrolError {
     #[error("the controller did not answer within {} s; try again with the same token", ANSWER / 1_000)]
     Silent,
     /// The message was not an answer.
-    #[error("what came is no answer to an enrolment: {0}")]
+    #[error("this is not an answer to an enrolment: {0}")]
     Protocol(String),
 }
 

@@ -478,7 +478,7 @@ impl Session {
 
     fn out_of_place(&mut self, now: Now, message: &SouthboundMessage) {
         self.counters.out_of_place += 1;
-        self.end(now, End::Protocol(format!("a {} message that may not stand here", message.sub().name())));
+        self.end(now, End::Protocol(format!("a {} message that is not allowed here", message.sub().name())));
     }
 
     /// Whether a generation is newer than the running one. Counts those that are not.

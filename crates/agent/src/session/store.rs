@@ -221,7 +221,7 @@ impl<D: Disk> FileStore<D> {
         let object: Object =
             serde_json::from_slice(&bytes).map_err(|error| self.wrong(&path, &error.to_string()))?;
         if object.hash() != hash || object.key() != *key {
-            return Err(self.wrong(&path, "this is not what was stored under the name"));
+            return Err(self.wrong(&path, "the content differs from what was stored under the name"));
         }
         Ok(Arc::new(object))
     }

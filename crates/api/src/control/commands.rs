@@ -62,17 +62,17 @@ pub const COMMANDS: &[CommandSpec] = commands! {
     "version" [] "version of the program";
     "uptime" [] "seconds since the start";
     "running-mode" [] "how packets are handled: `workers`";
-    "capture-mode" [] "what packets come in by: `AF_PACKET_DEV`";
+    "capture-mode" [] "the source of packets: `AF_PACKET_DEV`";
     "conf-get" [text("variable", "KEY")] "value of a setting";
     "dump-counters" [] "all counters, as in EVE's `stats` with those of each worker";
     "iface-list" [] "the interfaces";
     "iface-stat" [text("iface", "INTERFACE")] "packets of an interface, those lost, wrong checksums, bypassed";
     "reload-rules" [] "load rules and policy anew; answers when it is done, or why it was refused";
     "ruleset-reload-rules" [] "the same";
-    "ruleset-reload-nonblocking" [] "the same, and answers at once; what came of it stands in the log";
+    "ruleset-reload-nonblocking" [] "the same, and answers at once; the log has the result";
     "ruleset-reload-time" [] "when rules were loaded last";
     "ruleset-stats" [] "rules that run, that failed and that were left out";
-    "ruleset-failed-rules" [] "the rules that failed, with file, line and what is wrong";
+    "ruleset-failed-rules" [] "the rules that failed, with file, line and error";
     "reopen-log-files" [] "open outputs again under their names";
     "dataset-add" [SET, KIND, VALUE] "put a value into a data set (string in base64, md5 and sha256 in hex, ip)";
     "dataset-remove" [SET, KIND, VALUE] "take a value out of a data set";
@@ -84,19 +84,19 @@ pub const COMMANDS: &[CommandSpec] = commands! {
     "shutdown" [] "end the program in order";
     "levels" [] "live flows by the level that handles them, and why the others are at the host";
     "explain-flow" [CommandArgument { name: "flow", what: "FLOW", form: Form::Rest }]
-        "of each live flow that fits: policy, chain, what is decided and by whom, level since when, why not lower";
+        "for each live flow that matches: policy, chain, decision and the function that made it, level with its time, and why not lower";
     "trace" [text("rule", "SID")]
         "the conditions of a rule on the next packets, as `explain rule` shows them: `bartizan ctl trace --help`";
-    "controller" [] "the controller that this device belongs to: whether it is connected, the generation that runs, what was counted, how the last connection ended";
-    "function-list" [] "the functions that run: how each stands on each worker, failures, restarts";
-    "function-health" [FUNCTION] "how a function stands: `running`, `stopped` or `failed`, and why";
+    "controller" [] "the controller of this device: state of the connection, running generation, counters, end of the last connection";
+    "function-list" [] "the running functions: state on each worker, failures, restarts";
+    "function-health" [FUNCTION] "a function's state: `running`, `stopped` or `failed`, and why";
     "function-stop" [FUNCTION] "call a function no more: chains go on without it, or refuse, as `on-failure` of each policy says";
     "function-start" [FUNCTION] "call a function again that is stopped or has failed; it begins anew";
     "function-restart" [FUNCTION] "the same, also if it runs";
     "function-configure" [FUNCTION, CommandArgument { name: "settings", what: "NAME=VALUE...", form: Form::Rest }]
         "other settings for a function than its sections of the policy say, until the program ends; `NAME=` takes one back";
     "status" [] "the generation that runs, the content hashes of the files that it was built from, its rules, version, uptime";
-    "control-stats" [] "what this socket has counted: clients, messages, refusals";
+    "control-stats" [] "counters of this socket: clients, messages, refusals";
 };
 
 /// The command with a name.

@@ -102,7 +102,7 @@ impl FunctionMessage {
         let FunctionOrderBody { function, settings } = body::read("order", bytes)?;
         body::bound("order", "letters of the function's name", function.len(), limits::NAME_LETTERS)?;
         if !settings.is_empty() && order != FunctionOrder::Configure {
-            let what = "settings stand in `configure` only".to_owned();
+            let what = "only `configure` has settings".to_owned();
             return Err(DecodeError::Body { message: "order", what });
         }
         Ok((request, FunctionMessage::Order { order, function, settings }))

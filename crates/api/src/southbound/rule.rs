@@ -153,7 +153,7 @@ impl RuleParts {
                 let (id, tenant, rule_type) = (part.group, part.tenant, part.rule_type);
                 (RuleGroup { id, tenant, rule_type, rules: empty }, part.total)
             }
-            None => return Err("a part of a rule group whose beginning did not come"),
+            None => return Err("a part of a rule group whose beginning is missing"),
             Some(open) => open,
         };
         let same = (group.id, group.tenant, group.rule_type, total)

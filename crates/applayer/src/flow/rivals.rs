@@ -61,7 +61,8 @@ impl AppLayer {
     pub(super) fn is_contested(
         &mut self,
         engine: &Engine,
-        (direction, id): (Direction, ProtocolId),
+        direction: Direction,
+        id: ProtocolId,
         input: &Input<'_>,
         flow: &FlowInfo,
     ) -> bool {

@@ -58,7 +58,7 @@ pub fn run(args: &ControllerArgs) -> Result<Exit, Failure> {
         println!("{:#}", openapi::document(&resources::routes()));
         return Ok(Exit::Done);
     }
-    let requests = signals::install();
+    let requests = signals::install()?;
     let southbound = args.southbound.map(|listen| {
         let (authority, server) = (args.ca.clone(), ServerConfig::default());
         Southbound { listen, authority, server }

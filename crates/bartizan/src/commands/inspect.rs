@@ -68,7 +68,7 @@ pub fn run(args: &InspectArgs) -> Result<Exit, Failure> {
         move_flows: args.move_flows,
         captures: args.captures.clone(),
     };
-    let done = inspect::run(&options, signals::install())?;
+    let done = inspect::run(&options, signals::install()?)?;
     print_summary(&done.summary, args.json)?;
     match done.failure {
         Some(failure) => Err(failure),

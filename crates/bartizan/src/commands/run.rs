@@ -21,7 +21,7 @@ pub struct RunCommandArgs {
 
 /// Runs until a signal.
 pub fn run(args: &RunCommandArgs) -> Result<Exit, Failure> {
-    let outcome = run::run(&args.run.options(), signals::install())?;
+    let outcome = run::run(&args.run.options(), signals::install()?)?;
     let text = harmless(&outcome.summary);
     // `say` notes a failed write to standard output, and the program reports it at its end; a failure of
     // standard error cannot be reported.

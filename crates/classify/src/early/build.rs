@@ -118,14 +118,30 @@ pub(super) struct Segments {
     pub classes: RowClasses,
 }
 
-/// Cuts a field of one IP version, whose largest value is `most`, into segments. `last`: rows that decide
-/// whatever the other fields are.
+/// The values of a field.
+#[derive(Clone, Copy)]
+pub(super) struct FieldValues {
+    /// Addresses of IPv6; false for fields that are no addresses.
+    pub v6: bool,
+    /// The largest value.
+    pub most: u128,
+}
+
+impl FieldValues {
+    /// The addresses of an IP version.
+    pub fn addresses(v6: bool) -> Self {
+        FieldValues { v6, most: ValueInterval::version(v6).last }
+    }
+}
+
+/// Cuts a field into segments. `last`: rows that decide whatever the other fields are.
 pub(super) fn segments<'r>(
     of_rows: impl Iterator<Item = &'r [ValueInterval]>,
-    (v6, most): (bool, u128),
+    values: FieldValues,
     count: usize,
     last: &Rows,
 ) -> Result<Segments, TooLarge> {
+    let FieldValues { v6, most } = values;
     let mut turns: Vec<(u128, usize)> = Vec::new();
     for (row, spans) in of_rows.enumerate() {
         for span in spans.iter().filter(|span| span.v6 == v6) {
@@ -282,7 +298,7 @@ fn scopes(all: &[EarlyRow], links: &[LinkId], tenants: Option<&Tenants>) -> Scop
 fn services(all: &[EarlyRow], scopes: &[Rows]) -> Result<Services, TooLarge> {
     let none = Rows::new();
     let ports = |of: fn(&EarlyRow) -> &[ValueInterval]| {
-        segments(all.iter().map(of), (false, u16::MAX.into()), all.len(), &none)
+        segments(all.iter().map(of), FieldValues { v6: false, most: u16::MAX.into() }, all.len(), &none)
     };
     let source_ports = ports(|row| &row.fields.source_ports)?;
     let destination_ports = ports(|row| &row.fields.destination_ports)?;
@@ -383,7 +399,7 @@ fn version(
     let to_all = rows_that(all, |row| is_any_service(row) && is_everywhere(&row.fields.destinations, v6));
     let from_all = rows_that(all, |row| is_any_service(row) && is_everywhere(&row.fields.sources, v6));
     let any_service = rows_that(all, is_any_service);
-    let (of, count) = ((v6, ValueInterval::version(v6).last), all.len());
+    let (of, count) = (FieldValues::addresses(v6), all.len());
     let sources = segments(all.iter().map(|row| row.fields.sources.as_slice()), of, count, &to_all)?;
     let destinations =
         segments(all.iter().map(|row| row.fields.destinations.as_slice()), of, count, &from_all)?;

@@ -6,7 +6,7 @@
 //! the first ones for each pair of a tag and an address, and a table of such pairs, by classes of tags and
 //! addresses, holds all results.
 
-use super::build::{RowClasses, Segments, TooLarge, rows_that, segments};
+use super::build::{FieldValues, RowClasses, Segments, TooLarge, rows_that, segments};
 use super::rows::{EarlyTenant, everywhere};
 use super::sets::{Rows, ValueInterval, Values, common, either, first_common, values};
 use bartizan_base::{LinkId, TenantId};
@@ -111,7 +111,7 @@ fn hosts(all: &[EarlyTenant]) -> Result<(RowClasses, [Begins; 2]), TooLarge> {
     let spans: Vec<Values> = all.iter().map(of).collect();
     let mut versions = [Vec::new(), Vec::new()];
     for (v6, begins) in [false, true].into_iter().zip(&mut versions) {
-        let of = (v6, ValueInterval::version(v6).last);
+        let of = FieldValues::addresses(v6);
         let Segments { begins: own, classes: sets } =
             segments(spans.iter().map(Vec::as_slice), of, all.len(), &Rows::new())?;
         let numbers: Vec<u32> = sets.sets.into_iter().map(|set| classes.number(set)).collect();

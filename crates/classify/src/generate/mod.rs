@@ -41,14 +41,14 @@ pub enum GenerateError {
     )]
     Empty,
     /// A set of no rules.
-    #[error("0 rules asked for; ask for at least one, which matches everything")]
+    #[error("0 rules were requested; request at least one, which matches everything")]
     Zero,
     /// IPv6 statistics do not allow drawing IPv4 rules.
     #[error("the supplied rules are IPv6: IPv4 rules cannot be drawn from them; leave the version out")]
     Version,
     /// The statistics do not allow so many rules.
     #[error(
-        "{asked} different rules cannot be drawn, about {reached} can: the supplied set is too uniform; ask for fewer or supply more rules"
+        "{asked} different rules cannot be drawn, about {reached} can: the supplied set is too uniform; request fewer or supply more rules"
     )]
     Uniform {
         /// The number of rules requested.

@@ -106,7 +106,7 @@ impl fmt::Display for Snap {
         match self {
             Snap::Frame(bytes) => write!(f, "{bytes} bytes of each frame"),
             Snap::After(SnapAfter { after, bytes, max }) => {
-                write!(f, "the headers up to {} and {bytes} bytes behind them", after.name())?;
+                write!(f, "the headers up to {} and {bytes} bytes after them", after.name())?;
                 max.map_or(Ok(()), |max| write!(f, ", {max} bytes at most,"))?;
                 f.write_str(" of each frame")
             }

@@ -134,7 +134,7 @@ fn says_what_is_wrong_and_where() {
             "1:1: the links need 257 workers, and more than 256 are not supported",
         ),
         ("links: []\nsettings: [a]", "2:11: expected a mapping"),
-        ("links: []\nworkers: 1\nworkers: 2", "3:1: the key `workers` stands here twice; remove one"),
+        ("links: []\nworkers: 1\nworkers: 2", "3:1: the key `workers` occurs twice; remove one"),
         ("links: []\n\tworkers: 1", "2:"),
     ];
     for (text, expected) in cases {

@@ -10,9 +10,16 @@ use crate::yaml::{Node, Value};
 const LISTS: [&str; 9] =
     ["allow", "drop", "reject", "redirect", "from-ports", "to-ports", "type", "code", "tenant"];
 
-/// Number of combinations of a section's rules. `own`: members of the two sides of the policy, for rules
-/// without sides; `members` counts those of a list. Pairs of addresses of different versions count as well.
-pub(super) fn of_section(section: &Node, own: (usize, usize), members: impl Fn(&[Target]) -> usize) -> usize {
+/// Number of members of both sides of a policy.
+#[derive(Clone, Copy)]
+pub(super) struct SideCounts {
+    pub from: usize,
+    pub to: usize,
+}
+
+/// Number of combinations of a section's rules. `own`: the sides of the policy, for rules without sides;
+/// `members` counts those of a list. Pairs of addresses of different versions count as well.
+pub(super) fn of_section(section: &Node, own: SideCounts, members: impl Fn(&[Target]) -> usize) -> usize {
     let Some(Value::Sequence(rules)) = section.get("rules").map(|rules| &rules.value) else { return 0 };
     let of = |rule: &Node| {
         let side = |key: &str, own: usize| match rule.get(key) {
@@ -20,7 +27,7 @@ pub(super) fn of_section(section: &Node, own: (usize, usize), members: impl Fn(&
             Some(said) => read::read::<OneOrMany<Target>>(said).map_or(1, |targets| members(&targets)),
             None => own,
         };
-        let sides = side("from", own.0).saturating_mul(side("to", own.1));
+        let sides = side("from", own.from).saturating_mul(side("to", own.to));
         let lists = LISTS.into_iter().filter_map(|key| rule.get(key)).map(items);
         lists.fold(sides, usize::saturating_mul)
     };
@@ -42,7 +49,7 @@ mod tests {
 
     fn counted(rules: &str) -> usize {
         let section = yaml::parse(&format!("{{default: drop, rules: {rules}}}")).unwrap();
-        of_section(&section, (2, 5), |targets| 7 * targets.len())
+        of_section(&section, SideCounts { from: 2, to: 5 }, |targets| 7 * targets.len())
     }
 
     #[test]

@@ -544,7 +544,7 @@ impl PolicyFile {
     /// The members of a list of targets; `any` is the whole space of both IP versions. The groups exist.
     #[must_use]
     pub fn resolve(&self, targets: &[Target]) -> Vec<ResolvedMember> {
-        resolve::targets((&self.groups, &self.labels), targets)
+        resolve::targets(&self.groups, &self.labels, targets)
     }
 
     /// The prefixes in a list of targets, without DNS names.
@@ -589,8 +589,7 @@ impl PolicyFile {
             let nobody = self.dns.resolvers.is_empty() && self.tenants.iter().all(|t| t.resolvers.is_empty());
             nobody.then(|| {
                 format!(
-                    "{}: group `{group}` has the DNS name `{name}`, and the file names no resolver whose answers count, so no address is \
-                     ever a member of it; add `dns: {{resolvers: [ADDRESS]}}`",
+                    "{}: group `{group}` has the DNS name `{name}`, and the file names no trusted resolver, so no address is ever a member of it; add `dns: {{resolvers: [ADDRESS]}}`",
                     self.place(&format!("groups/{group}"))
                 )
             })
@@ -648,7 +647,7 @@ impl PolicyFileBuilder<'_> {
         let default = match root.get("default") {
             Some(node) => self.default(node),
             None => {
-                let message = "say what traffic gets that no policy names; add `default: {action: drop}`";
+                let message = "the file has no action for traffic that no policy matches; add `default: {action: drop}`";
                 self.problem(root.position, "default", message.to_owned());
                 None
             }
@@ -748,7 +747,7 @@ impl PolicyFileBuilder<'_> {
                     format!("the key `{name}` is not known; {hint}"),
                 );
             } else if sections.iter().any(|s| s.function == name) {
-                let message = format!("the section `{name}` stands here twice; remove one");
+                let message = format!("the section `{name}` occurs twice; remove one");
                 self.problem(key.position, &format!("{path}/{name}"), message);
             } else {
                 sections.push(FunctionSection {

@@ -50,9 +50,7 @@ impl FromStr for DnsName {
         };
         let name = name.strip_suffix('.').unwrap_or(name);
         if name.contains('*') {
-            return Err(format!(
-                "`{text}`: a `*` can only stand for whole labels at the beginning; {example}"
-            ));
+            return Err(format!("`{text}`: a `*` can only replace whole labels at the beginning; {example}"));
         }
         let ascii = idna::domain_to_ascii(name).map_err(|_| format!("`{text}` is no DNS name; {example}"))?;
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'_';

@@ -5,6 +5,7 @@
 //! Parts are compared by address: the caller passes unchanged parts by the same `Arc`. So a change of one of
 //! thousands of policies costs the reading of one.
 
+use super::shares::ChangedPolicies;
 use super::{
     ITEMS_MAX, PolicyDefinition, PolicyError, PolicyFile, PolicyFileBuilder, finished, read, resolve, shares,
 };
@@ -112,8 +113,10 @@ impl PolicyFileBuilder<'_> {
             resolve::policy_names(self, &file);
         }
         resolve::policies(self, &file, is.clone());
-        let changed =
-            (before.policies.get(was).unwrap_or_default(), file.policies.get(is).unwrap_or_default());
+        let changed = ChangedPolicies {
+            gone: before.policies.get(was).unwrap_or_default(),
+            new: file.policies.get(is).unwrap_or_default(),
+        };
         file.taken = shares::taken_behind(self, before, changed, &file);
         Some(file)
     }

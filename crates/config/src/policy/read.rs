@@ -179,7 +179,7 @@ pub fn unfit(node: &Node) -> Option<ConfigProblem> {
                     let name = key.as_str().unwrap_or_default();
                     let part = inner(&name.replace('~', "~0").replace('/', "~1"));
                     if !seen.insert(name) {
-                        let message = format!("the key `{name}` stands here twice; remove one");
+                        let message = format!("the key `{name}` occurs twice; remove one");
                         return Some(ConfigProblem { position: key.position, path: part, message });
                     }
                     if value.is_null() && value.tag.is_none() && SELECTORS.contains(&name) {
@@ -566,7 +566,7 @@ impl<'de> de::MapAccess<'de> for Pairs<'_, '_> {
                 continue;
             };
             if !self.seen.insert(name) {
-                let message = format!("the key `{name}` stands here twice; remove one");
+                let message = format!("the key `{name}` occurs twice; remove one");
                 self.reader.problem(key.position, name, message);
                 continue;
             }

@@ -19,7 +19,8 @@ pub(crate) const GROUP_DEPTH_MAX: usize = 64;
 
 /// Members of a list whose groups exist; sorted and distinct.
 pub(super) fn targets(
-    (groups, labels): (&BTreeMap<String, Vec<ResolvedMember>>, &BTreeMap<String, Labels>),
+    groups: &BTreeMap<String, Vec<ResolvedMember>>,
+    labels: &BTreeMap<String, Labels>,
     targets: &[Target],
 ) -> Vec<ResolvedMember> {
     let mut members = Vec::new();
@@ -162,7 +163,7 @@ impl Following<'_, '_> {
                 GroupMember::Names(names) => all.extend(names.iter().cloned().map(ResolvedMember::Name)),
             }
         }
-        all.extend(targets((&self.done, &BTreeMap::new()), &named));
+        all.extend(targets(&self.done, &BTreeMap::new(), &named));
         let mut all = each_once(all);
         let said = self.members.add(owner, name, all.len());
         let said = said.or(self.names.add(owner, name, shares::names_among(&all)));
@@ -447,8 +448,9 @@ pub fn hidden(tenants: &[(&str, &Select)], prefixes: impl Fn(&[Target]) -> Vec<P
                 SelectorItem::Target(target) => prefixes(core::slice::from_ref(target)),
                 _ => own.prefixes.clone().unwrap_or_default(),
             };
-            let earlier = first.candidates(index, own.select, (item, &meant));
-            let covers = |at: &usize| all.get(*at).is_some_and(|first| covers(first, own, (item, &meant)));
+            let reduced = ReducedItem { item, prefixes: &meant };
+            let earlier = first.candidates(index, own.select, reduced);
+            let covers = |at: &usize| all.get(*at).is_some_and(|first| covers(first, own, reduced));
             let Some(by) = earlier.into_iter().find(covers) else { continue };
             let name = |at: usize| tenants.get(at).map_or("", |(name, _)| *name);
             let message = format!(
@@ -490,9 +492,16 @@ fn items(select: &Select) -> Vec<(&'static str, usize, SelectorItem<'_>)> {
         .collect()
 }
 
-/// Whether a tenant takes all traffic that another one selects by an item; `meant`: the other one's prefixes,
-/// reduced to the item.
-fn covers(first: &Resolved<'_>, own: &Resolved<'_>, (item, meant): (SelectorItem<'_>, &[Prefix])) -> bool {
+/// An item of a tenant's selector.
+#[derive(Clone, Copy)]
+struct ReducedItem<'i> {
+    item: SelectorItem<'i>,
+    /// The tenant's prefixes, reduced to the item.
+    prefixes: &'i [Prefix],
+}
+
+/// Whether a tenant takes all traffic that another one selects by an item.
+fn covers(first: &Resolved<'_>, own: &Resolved<'_>, reduced: ReducedItem<'_>) -> bool {
     fn within<T: PartialEq>(
         first: Option<&OneOrMany<T>>,
         own: Option<&OneOrMany<T>>,
@@ -505,6 +514,7 @@ fn covers(first: &Resolved<'_>, own: &Resolved<'_>, (item, meant): (SelectorItem
             (None, None) => false,
         }
     }
+    let ReducedItem { item, prefixes: meant } = reduced;
     let (a, b) = (first.select, own.select);
     let vni = if let SelectorItem::Vni(vni) = &item { Some(vni) } else { None };
     let vlan = if let SelectorItem::Vlan(vlan) = &item { Some(vlan) } else { None };
@@ -552,12 +562,8 @@ impl<'f> Firsts<'f> {
     }
 
     /// The candidates before a tenant, in order.
-    fn candidates(
-        &self,
-        before: usize,
-        own: &Select,
-        (item, meant): (SelectorItem<'_>, &[Prefix]),
-    ) -> Vec<usize> {
+    fn candidates(&self, before: usize, own: &Select, reduced: ReducedItem<'_>) -> Vec<usize> {
+        let ReducedItem { item, prefixes: meant } = reduced;
         let Select { vni, vlan, link, .. } = own;
         let mut found = Vec::new();
         let mut add = |some: Option<&Vec<usize>>| found.extend(some.into_iter().flatten().copied());
@@ -596,7 +602,7 @@ pub(super) fn nothing_selected(file: &PolicyFile) -> Vec<String> {
         if let Some(list) = list.filter(|list| file.resolve(list).is_empty()) {
             let names: Vec<String> = list.iter().map(|target| format!("`{target}`")).collect();
             warnings.push(format!(
-                "{}: {whose} selects nothing: {} has no members; it selects what they are once there are some",
+                "{}: {whose} selects nothing: {} has no members; it selects them once there are some",
                 file.place(&path),
                 names.join(", "),
             ));

@@ -8,6 +8,7 @@
 //! since the previous file is at fault: parts that run already stay. Rules of the packet filter multiply in
 //! the same way, and are counted as well.
 
+use super::combinations::SideCounts;
 use super::values::EVERYTHING;
 use super::{
     ConfigProblem, DEFAULT_TENANT, FunctionSection, PolicyDefinition, PolicyFile, PolicyFileBuilder,
@@ -231,7 +232,7 @@ fn members_of(file: &SharedPolicyParts, targets: &[Target]) -> usize {
     match targets {
         [Target::Any] | [Target::Prefix(_)] => 1,
         [Target::Group(name)] => file.groups.get(name).map_or(0, |members| count(members)),
-        _ => count(&resolve::targets((&file.groups, &file.labels), targets)),
+        _ => count(&resolve::targets(&file.groups, &file.labels, targets)),
     }
 }
 
@@ -254,16 +255,17 @@ fn pairs_of_level(file: &SharedPolicyParts, level: &ServiceLevel) -> usize {
 }
 
 fn combinations_of(file: &PolicyFile, policy: &PolicyDefinition) -> usize {
-    combinations_in(file, &policy.sections, (&policy.from, &policy.to))
+    combinations_in(file, &policy.sections, &policy.from, &policy.to)
 }
 
 fn combinations_in(
     file: &SharedPolicyParts,
     sections: &[FunctionSection],
-    (from, to): (&[Target], &[Target]),
+    from: &[Target],
+    to: &[Target],
 ) -> usize {
     let Some(section) = sections.iter().find(|section| section.function == FILTER) else { return 0 };
-    let own = (members_of(file, from), members_of(file, to));
+    let own = SideCounts { from: members_of(file, from), to: members_of(file, to) };
     combinations::of_section(&section.node, own, |targets| members_of(file, targets))
 }
 
@@ -275,7 +277,7 @@ pub(super) fn taken(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile) -> A
         pairs.add(None, &path, pairs_of_level(file, level));
     }
     let any = [Target::Any];
-    combinations.add(None, "default/pfw/rules", combinations_in(file, &file.default.sections, (&any, &any)));
+    combinations.add(None, "default/pfw/rules", combinations_in(file, &file.default.sections, &any, &any));
     let mut shares = [pairs, combinations];
     for (number, (counted, share)) in COUNTED.iter().zip(&mut shares).enumerate() {
         let mut wrong: Vec<(String, String)> = Vec::new();
@@ -297,11 +299,20 @@ pub(super) fn taken(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile) -> A
     Arc::new(shares.map(|share| share.used))
 }
 
+/// The policies in which two files differ.
+#[derive(Clone, Copy)]
+pub(super) struct ChangedPolicies<'p> {
+    /// Those of the previous file.
+    pub gone: &'p [Arc<PolicyDefinition>],
+    /// Those of the new file.
+    pub new: &'p [Arc<PolicyDefinition>],
+}
+
 /// Counts the usage of a file that differs from the previous one in some policies: only these are counted.
 pub(super) fn taken_behind(
     builder: &mut PolicyFileBuilder<'_>,
     before: &PolicyFile,
-    (gone, new): (&[Arc<PolicyDefinition>], &[Arc<PolicyDefinition>]),
+    changed: ChangedPolicies<'_>,
     file: &PolicyFile,
 ) -> Arc<PolicyUsage> {
     let mut taken = Arc::clone(&before.taken);
@@ -312,7 +323,7 @@ pub(super) fn taken_behind(
             };
             policies.iter().map(of).collect()
         };
-        let (gone, new) = (count(gone), count(new));
+        let (gone, new) = (count(changed.gone), count(changed.new));
         if gone != new
             && let Some(used) = Arc::make_mut(&mut taken).get_mut(number)
         {

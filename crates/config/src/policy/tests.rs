@@ -121,7 +121,7 @@ fn keys_of_sections_stand_once() {
     ] {
         let text = format!("default: {{action: allow, chain: [pfw, sfw], {section}}}\n");
         let error = parse("p.yaml", &text, FUNCTIONS).err().unwrap_or_else(|| panic!("{text}")).to_string();
-        assert!(error.contains("stands here twice; remove one"), "{error}");
+        assert!(error.contains("occurs twice; remove one"), "{error}");
     }
 }
 
@@ -162,7 +162,10 @@ policy.yaml:4:37: there is no function `swf`; did you mean `sfw`?";
 #[test]
 fn every_error_has_its_place_and_says_what_to_do() {
     let cases = [
-        ("policies: []", "1:1: say what traffic gets that no policy names; add `default: {action: drop}`"),
+        (
+            "policies: []",
+            "1:1: the file has no action for traffic that no policy matches; add `default: {action: drop}`",
+        ),
         ("defautl: {action: drop}", "1:1: the key `defautl` is not known; did you mean `default`?"),
         ("default: {action: accept}", "1:19: `accept` is not known here; known: `allow`, `drop`"),
         ("default: {acton: drop}", "1:11: the key `acton` is not known; did you mean `action`?"),
@@ -190,7 +193,7 @@ fn every_error_has_its_place_and_says_what_to_do() {
         ),
         (
             "default: {action: drop}\npolicies: [{name: a, name: b, chain: []}]",
-            "2:22: the key `name` stands here twice; remove one",
+            "2:22: the key `name` occurs twice; remove one",
         ),
         (
             "default: {action: drop}\npolicies: [{name: a, chain: []}, {name: a, chain: []}]",
@@ -298,7 +301,7 @@ fn errors_of_function_sections_have_paths() {
 /// An empty list is an error with the same text everywhere.
 #[test]
 fn an_empty_list_selects_nothing_and_is_an_error() {
-    let words = "this list is empty, so it selects nothing; name what is meant, or leave the key out";
+    let words = "this list is empty, so it selects nothing; add an item, or leave the key out";
     for text in [
         "tenants: [{name: a, select: {vni: []}}]",
         "tenants: [{name: a, select: {vlan: []}}]",
@@ -372,7 +375,7 @@ fn what_cannot_be_read_is_not_said_again_where_its_names_are_used() {
         "policies: [{name: p, from: [g, h], to: {label: {role: web}}, chain: []}]\ndefault: {action: drop}\n";
     for (text, column, words) in [
         ("groups: {g: ['::ffff:192.0.2.1'], h: []}\nlabels: {g: {role: web}}", 14, "in the form of IPv6"),
-        ("groups: {g: [192.0.2.1/8], h: []}\nlabels: {g: {role: web}}", 14, "bits set behind the prefix"),
+        ("groups: {g: [192.0.2.1/8], h: []}\nlabels: {g: {role: web}}", 14, "bits set after the prefix"),
         ("labels: {g: web}\ngroups: {g: [192.0.2.1], h: []}", 13, "expected a mapping"),
     ] {
         let error = problems(&format!("{text}\n{rest}"));

@@ -77,8 +77,7 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
 }
 
 /// The error about an empty list where items are required.
-pub const EMPTY_LIST: &str =
-    "this list is empty, so it selects nothing; name what is meant, or leave the key out";
+pub const EMPTY_LIST: &str = "this list is empty, so it selects nothing; add an item, or leave the key out";
 
 /// Deserializes a list that must not be empty.
 pub(super) fn filled<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
@@ -275,7 +274,7 @@ impl FromStr for Prefix {
             ));
         }
         if prefix.address != address {
-            return Err(format!("`{text}` has bits set behind the prefix; write `{prefix}` for the network"));
+            return Err(format!("`{text}` has bits set after the prefix; write `{prefix}` for the network"));
         }
         Ok(prefix)
     }

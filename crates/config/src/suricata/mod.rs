@@ -155,26 +155,34 @@ fn load_into(
     if !matches!(root.value, Value::Mapping(_)) {
         return Err(SuricataConfigError::NotAMapping { path: path.to_owned() });
     }
-    flatten(settings, &root, prefix, (path, depth), notes)
+    flatten(settings, &root, prefix, SettingsFile { path, depth }, notes)
+}
+
+/// A file with settings that is being read.
+#[derive(Clone, Copy)]
+struct SettingsFile<'f> {
+    path: &'f Path,
+    /// Number of files that include it, one inside the other.
+    depth: usize,
 }
 
 fn flatten(
     settings: &mut SettingsMap,
     node: &Node,
     prefix: &str,
-    (file, depth): (&Path, usize),
+    file: SettingsFile<'_>,
     notes: &mut ConfigNotes<'_>,
 ) -> Result<(), SuricataConfigError> {
     if node.tag.as_deref() == Some("include")
         && let Some(target) = node.as_str()
     {
-        return load_into(settings, &resolve(file, target), prefix, depth + 1, notes);
+        return load_into(settings, &resolve(file.path, target), prefix, file.depth + 1, notes);
     }
     match &node.value {
         Value::Scalar { text, .. } => {
             if !node.is_null() {
                 let (line, column) = (node.position.line, node.position.column);
-                settings.set_from(prefix, text.clone(), format!("{}:{line}:{column}", file.display()));
+                settings.set_from(prefix, text.clone(), format!("{}:{line}:{column}", file.path.display()));
             }
         }
         Value::Sequence(items) => {
@@ -186,9 +194,9 @@ fn flatten(
                     && let Some(name) = first.as_str()
                 {
                     let (line, column) = (first.position.line, first.position.column);
-                    settings.set_from(key.clone(), name, format!("{}:{line}:{column}", file.display()));
+                    settings.set_from(key.clone(), name, format!("{}:{line}:{column}", file.path.display()));
                 }
-                flatten(settings, item, &key, (file, depth), notes)?;
+                flatten(settings, item, &key, file, notes)?;
             }
         }
         Value::Mapping(pairs) => {
@@ -196,21 +204,21 @@ fn flatten(
             for (node, value) in pairs {
                 let Some(key) = node.as_str() else { continue };
                 if key == "include" {
-                    include(settings, value, prefix, (file, depth), notes)?;
+                    include(settings, value, prefix, file, notes)?;
                     continue;
                 }
                 let full = join(prefix, &dashed(prefix, key));
                 if !seen.insert(full.clone()) && notes.odd.len() < NOTES_MAX {
                     notes.odd.push(format!(
-                        "{}:{}:{}: the key `{full}` is given again; what stood before it is dropped, as Suricata does",
-                        file.display(),
+                        "{}:{}:{}: the key `{full}` occurs again; its earlier value is dropped, as Suricata does",
+                        file.path.display(),
                         node.position.line,
                         node.position.column
                     ));
                 }
                 // A repeated key replaces its whole earlier value, as in Suricata ("redefined").
                 settings.prune(&full);
-                flatten(settings, value, &full, (file, depth), notes)?;
+                flatten(settings, value, &full, file, notes)?;
             }
         }
     }
@@ -221,15 +229,15 @@ fn include(
     settings: &mut SettingsMap,
     value: &Node,
     prefix: &str,
-    (file, depth): (&Path, usize),
+    file: SettingsFile<'_>,
     notes: &mut ConfigNotes<'_>,
 ) -> Result<(), SuricataConfigError> {
     match &value.value {
         Value::Sequence(items) => {
-            items.iter().try_for_each(|item| include(settings, item, prefix, (file, depth), notes))
+            items.iter().try_for_each(|item| include(settings, item, prefix, file, notes))
         }
         _ => match value.as_str() {
-            Some(target) => load_into(settings, &resolve(file, target), prefix, depth + 1, notes),
+            Some(target) => load_into(settings, &resolve(file.path, target), prefix, file.depth + 1, notes),
             None => Ok(()),
         },
     }
@@ -265,8 +273,14 @@ mod tests {
     fn read(text: &str) -> SettingsMap {
         let mut settings = SettingsMap::new();
         let root = yaml::parse(text).expect("yaml");
-        flatten(&mut settings, &root, "", (Path::new("test.yaml"), 0), &mut ConfigNotes::default())
-            .expect("flat");
+        flatten(
+            &mut settings,
+            &root,
+            "",
+            SettingsFile { path: Path::new("test.yaml"), depth: 0 },
+            &mut ConfigNotes::default(),
+        )
+        .expect("flat");
         settings
     }
 

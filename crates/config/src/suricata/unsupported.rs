@@ -171,7 +171,7 @@ const TABLE: &[UnsupportedEntry] = &[
         "plugins.*",
         0,
         SettingCondition::Always,
-        "plug-ins are not loaded: what they capture, detect or write is missing",
+        "plug-ins are not loaded: their captures, detections and outputs are missing",
         "remove the key once nothing depends on the plug-in",
     ),
     row(
@@ -192,7 +192,7 @@ const TABLE: &[UnsupportedEntry] = &[
         "app-layer.protocols.http.libhtp.server-config.*.*.**",
         7,
         SettingCondition::Always,
-        "requests to these servers are read by `default-config`: rules miss what only these options show",
+        "requests to these servers are read by `default-config`: rules do not see what only these options reveal",
         "set the options that matter in `libhtp.default-config`",
     ),
     row(

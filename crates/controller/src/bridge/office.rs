@@ -229,7 +229,7 @@ impl DeviceBackend {
     /// Passes a result of the controller on; reports why a device's message could not be stored.
     fn told<T>(&self, what: Result<T, Refusal>) -> Result<T, Unavailable> {
         what.map_err(|refusal| {
-            (self.say)(&format!("what a device said is not stored: {refusal}"));
+            (self.say)(&format!("a device's report is not stored: {refusal}"));
             Unavailable
         })
     }
@@ -340,7 +340,7 @@ impl Backend for DeviceBackend {
             let more = missing.len() - 1;
             let more = if more > 0 { format!(", and {more} more") } else { String::new() };
             (self.say)(&format!(
-                "`{id}` has no {first}{more}: it cannot run that; change what is named, or the host file of `{id}`"
+                "`{id}` has no {first}{more}: it cannot run this generation; change the name, or the host file of `{id}`"
             ));
         }
         if before.as_ref() == Some(&has) {
@@ -474,7 +474,7 @@ impl Backend for DeviceBackend {
         let held = self.controller.not_taken(&nobody(), device.as_str(), number, &answer, &accused);
         for tenant in self.told(held)? {
             (self.say)(&format!(
-                "`{device}` does not take what tenant `{tenant}` says in generation {}, and goes on with what it runs of it: {}",
+                "`{device}` refuses the part of tenant `{tenant}` in generation {}, and keeps running its previous part: {}",
                 answer.generation,
                 answer.diagnostics.join("; ")
             ));
@@ -488,8 +488,7 @@ impl Backend for DeviceBackend {
             Ok(Draft { status: vec![status.line(device.as_str())], ..Draft::default() })
         };
         (self.say)(&format!(
-            "`{device}` runs something as number {number}, which is not what it was to be: was the controller's state put back? \
-             It gets what it is to run under a higher number"
+            "`{device}` runs other content than was sent as number {number}: was the controller's state restored? It is sent its generation under a higher number"
         ));
         // Noted in the audit log for operators who look later.
         let noted = self.controller.note(&nobody(), "device ahead", device::KIND, device.as_str());
@@ -522,7 +521,7 @@ impl Backend for DeviceBackend {
             let begins = received.statistics == 0;
             let known = model.status(STATISTICS, id).filter(|_| !begins).and_then(Value::as_object);
             let mut sums = known.cloned().unwrap_or_default();
-            let taken = statistics::take(model, (id, &spec), delta.counters, (now, false));
+            let taken = statistics::take(model, id, &spec, delta.counters, now, false);
             foreign = taken.refused + add(&mut sums, taken.own);
             let line =
                 Status { kind: STATISTICS.to_owned(), id: id.to_owned(), body: Some(Value::Object(sums)) };
@@ -620,11 +619,11 @@ impl Backend for DeviceBackend {
 }
 
 /// The diagnostic of a device that runs nothing of its controller, and is to.
-const OWN: &str = "it runs nothing of this controller yet: what its own host file says holds until it has what it is to run";
+const OWN: &str = "it runs no generation of this controller yet: its own host file applies until it has one";
 
 fn unknown(number: u64) -> String {
     format!(
-        "it runs something as number {number}, which it was not sent, or long ago: what it is is not known here"
+        "it runs a generation under number {number}, which was not sent to it, or long ago: its content is not known here"
     )
 }
 

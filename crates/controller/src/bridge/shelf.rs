@@ -73,8 +73,8 @@ impl PartCache {
             held::served(model, spec).into_iter().filter_map(|name| model.get(render::TENANTS, name))
         {
             match olds.get(&tenant.id) {
-                None => self.tenant((model, numbered), tenant, &mut all, &mut libraries),
-                Some(old) => self.old_tenant((old, numbered), tenant, &mut all, &mut libraries),
+                None => self.tenant(model, numbered, tenant, &mut all, &mut libraries),
+                Some(old) => self.old_tenant(old, numbered, tenant, &mut all, &mut libraries),
             }
         }
         // Libraries that older policies name may be gone from the current model.
@@ -87,7 +87,8 @@ impl PartCache {
 
     fn tenant(
         &mut self,
-        (model, numbered): (&Model, &Model),
+        model: &Model,
+        numbered: &Model,
         tenant: &Document,
         all: &mut Collected,
         libraries: &mut BTreeSet<String>,
@@ -95,13 +96,14 @@ impl PartCache {
         // Every tenant gets its number when it is made.
         let Some(number) = numbers::tenant(numbered, &tenant.id) else { return };
         all.add(&self.part(render::TENANTS, tenant, || parts::tenant(number, tenant)));
-        self.policies(model, (&tenant.id, number), all, libraries);
+        self.policies(model, &tenant.id, number, all, libraries);
     }
 
     /// Adds a tenant with the policies of an older generation; nothing if the tenant had none there.
     fn old_tenant(
         &mut self,
-        (old, numbered): (&Old, &Model),
+        old: &Old,
+        numbered: &Model,
         tenant: &Document,
         all: &mut Collected,
         libraries: &mut BTreeSet<String>,
@@ -117,7 +119,7 @@ impl PartCache {
             Some(None) => return,
         }
         if let Some(old) = &old.policies {
-            self.policies(old, (&tenant.id, number), all, libraries);
+            self.policies(old, &tenant.id, number, all, libraries);
         }
     }
 
@@ -125,7 +127,8 @@ impl PartCache {
     fn policies(
         &mut self,
         model: &Model,
-        (tenant, number): (&str, u16),
+        tenant: &str,
+        number: u16,
         all: &mut Collected,
         libraries: &mut BTreeSet<String>,
     ) {

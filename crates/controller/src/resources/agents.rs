@@ -115,7 +115,7 @@ pub(super) fn routes() -> Vec<Route> {
                 Method::Post,
                 "functions/{function}",
                 "order-function",
-                "Gives an order to a function of a device that is connected. What became of it is in the device's status.",
+                "Orders a function of a connected device to start, stop or restart. The device's status has the result.",
             )
         },
     ]

@@ -223,7 +223,7 @@ pub struct DeviceStatistics {
 /// The query parameter with the generation.
 const GENERATION: Parameter = Parameter {
     name: "generation",
-    about: "The generation; what the device is to run unless given.",
+    about: "The generation; by default the one that the device should run.",
     kind: ParameterKind::Number(0, u64::MAX >> 1),
 };
 
@@ -247,7 +247,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route {
             query: &[GENERATION],
             answer: Some(schema::<DevicePolicy>()),
-            ..route(Method::Get, "policy", "get-device-policy", "What a device is given to run.")
+            ..route(Method::Get, "policy", "get-device-policy", "The documents that a device is sent.")
         },
         Route {
             body: body(schema::<Acknowledgement>()),
@@ -317,7 +317,7 @@ fn beyond(index: usize, report: &AlertReport) -> Vec<Fault> {
     let over = bounds.into_iter().filter(|(_, bytes, most)| bytes > most);
     over.map(|(of, bytes, most)| {
         let message =
-            format!("{bytes} bytes; {most} are allowed, as JSON: leave out what others can find elsewhere");
+            format!("{bytes} bytes; {most} are allowed, as JSON: leave out what is found elsewhere");
         Fault::new(format!("/alerts/{index}/{of}"), message)
     })
     .collect()

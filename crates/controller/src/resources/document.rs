@@ -252,7 +252,8 @@ fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
         let message = match (now, wanted.trim()) {
             (_, "") => "`If-Match` is empty; give the `ETag` that was read, or leave it out".to_owned(),
             (None, _) => {
-                "it is not there, and `If-Match` asks for one that is; leave it out to make one".to_owned()
+                "it does not exist, and `If-Match` requires that it does; leave the header out to create it"
+                    .to_owned()
             }
             (Some(now), wanted) => {
                 let wanted: String = wanted.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
@@ -264,7 +265,7 @@ fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
     if let (Some(unwanted), Some(now)) = (call.head.field("if-none-match"), &now)
         && names(unwanted, Comparison::Weak)
     {
-        return Err(Refusal::Precondition(format!("it is there already, as {now}")));
+        return Err(Refusal::Precondition(format!("it exists already, as {now}")));
     }
     Ok(())
 }
@@ -272,14 +273,15 @@ fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
 /// Changes a document. The checks of a tenant's own documents may run beside changes of others.
 fn change<K: DocumentKind>(
     call: &Call<'_>,
-    (who, action): (&Principal, &str),
+    who: &Principal,
+    action: &str,
     body: Option<&Value>,
     draft: impl Fn(&Model) -> Result<Draft, Refusal>,
 ) -> Result<ChangeOutcome, Refusal> {
     match K::PATH.contains("{tenant}") {
         true => {
-            let of = (call.name("tenant"), body);
-            call.controller.change_of_tenant((who, action), call.dry(), of, draft)
+            let tenant = call.name("tenant");
+            call.controller.change_of_tenant(who, action, call.dry(), tenant, body, draft)
         }
         false => call.controller.change(who, action, call.dry(), draft),
     }
@@ -314,7 +316,7 @@ fn put<K: DocumentKind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         let status = if same { Vec::new() } else { K::also(&context) };
         Ok(Draft { status, notes: K::notes(&context, false), ..draft })
     };
-    let outcome = call.waiting(|| change::<K>(call, (&who, "put"), Some(&body), draft))?;
+    let outcome = call.waiting(|| change::<K>(call, &who, "put", Some(&body), draft))?;
     let is_new = |change: &Difference| change.kind == K::KIND && change.id == id && change.before.is_none();
     call.changes_nothing.set(!call.dry() && outcome.changes.is_empty());
     let created = !call.dry() && outcome.changes.iter().any(is_new);
@@ -353,6 +355,6 @@ fn delete<K: DocumentKind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         }
         Ok(draft)
     };
-    let outcome = call.waiting(|| change::<K>(call, (&who, "delete"), None, draft))?;
+    let outcome = call.waiting(|| change::<K>(call, &who, "delete", None, draft))?;
     Ok(Reply::json(200, &outcome))
 }

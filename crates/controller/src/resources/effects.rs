@@ -21,10 +21,10 @@ pub(super) fn of_policy_gone(context: &Context<'_>) -> Vec<String> {
             format!("no policy of tenant `{tenant}` is left: all of its traffic gets the default ({default})")
         }
         1 => format!(
-            "what it matched goes to the tenant's other policy, and what that does not match gets the default ({default})"
+            "its traffic goes to the tenant's other policy, and traffic that this one does not match gets the default ({default})"
         ),
         _ => format!(
-            "what it matched goes to the tenant's {left} other policies, and what none of them matches gets the default ({default})"
+            "its traffic goes to the tenant's {left} other policies, and traffic that none of them matches gets the default ({default})"
         ),
     };
     devices.notes(&format!("policy `{tenant}/{}` is removed", context.name), &then, "the policy")
@@ -36,7 +36,7 @@ pub(super) fn of_tenant_gone(context: &Context<'_>) -> Vec<String> {
     let devices = AffectedDevices::of(context.model, |spec| spec.serves(tenant));
     let default = default_of(context.model);
     let then = format!(
-        "its traffic is that of another tenant whose selector it fits, or gets the default ({default})"
+        "its traffic belongs to another tenant whose selector matches, or gets the default ({default})"
     );
     devices.notes(&format!("tenant `{tenant}` is removed"), &then, "the tenant")
 }
@@ -52,7 +52,7 @@ pub(super) fn of_device_gone(context: &Context<'_>) -> Vec<String> {
     let name = context.name;
     let runs = DeviceStatus::of(context.model, name).running;
     let goes_on = match runs {
-        0 => "it goes on with what its own host file says".to_owned(),
+        0 => "its own host file applies".to_owned(),
         runs => format!("it goes on with generation {runs}, also over a start"),
     };
     vec![format!("device `{name}` is removed: its session ends, nothing new reaches it, and {goes_on}")]
@@ -78,7 +78,7 @@ pub(super) fn of_device(context: &Context<'_>) -> Vec<String> {
     };
     let (name, default) = (context.name, default_of(context.model));
     vec![format!(
-        "device `{name}` does not serve {whose} any more{when}: their traffic is that of another tenant whose selector it fits, or gets the default there ({default})"
+        "device `{name}` no longer serves {whose}{when}: their traffic belongs to another tenant whose selector matches, or gets the default there ({default})"
     )]
 }
 

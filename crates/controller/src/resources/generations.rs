@@ -78,7 +78,7 @@ pub(super) fn routes() -> Vec<Route> {
                 Method::Get,
                 "/v1/generations/{generation}/diff",
                 "diff-generations",
-                "What differs between two generations.",
+                "The differences between two generations.",
             )
         },
         Route {
@@ -90,7 +90,7 @@ pub(super) fn routes() -> Vec<Route> {
                 Method::Post,
                 "/v1/generations/{generation}/restore",
                 "restore-generation",
-                "Rolls back: a new generation that says what an old one said. Tokens, devices and roll-outs stay.",
+                "Rolls back: a new generation with the documents of an old one. Tokens, devices and roll-outs stay.",
             )
         },
     ]
@@ -175,7 +175,7 @@ fn held(model: &Model, old: &Model) -> Result<(), Refusal> {
         let holders = model.all(TOKENS).chain(model.all(device::KIND));
         if let Some(holder) = holders.into_iter().find(|document| named(&document.body)) {
             return Err(Refusal::Conflict(format!(
-                "the tenant `{}` was not there then, and `{}` of {} names it; remove that first",
+                "the tenant `{}` did not exist then, and `{}` of {} names it; remove that first",
                 tenant.id, holder.id, holder.kind
             )));
         }

@@ -72,13 +72,13 @@ impl DocumentKind for Libraries {
             })
             .collect();
         if context.name == "none" {
-            faults.push(Fault::new("", "`none` stands for no rules; give the library another name"));
+            faults.push(Fault::new("", "`none` means no rules; give the library another name"));
         }
         let empty = |choice: &RuleSelector| {
             choice.sids.is_none() && choice.category.is_none() && choice.metadata.is_empty()
         };
         for (index, _) in spec.choose.iter().enumerate().filter(|(_, choice)| empty(choice)) {
-            let message = "say `sids`, `category` or `metadata`; all rules are there without `choose`";
+            let message = "add `sids`, `category` or `metadata`; without `choose` the library has all rules";
             faults.push(Fault::new(format!("/choose/{index}"), message));
         }
         let long = parts::unsendable(context.model, Self::KIND, context.name, context.body);
@@ -137,7 +137,7 @@ pub struct ChosenRule {
 /// The query parameter with the original name of a rule file.
 const FILE_NAME: Parameter = Parameter {
     name: render::FILE_NAME,
-    about: "What the file is called where it comes from: devices' reports about its rules are shown with it.",
+    about: "The file's name at its origin: devices' reports about its rules are shown with it.",
     kind: ParameterKind::FileName,
 };
 

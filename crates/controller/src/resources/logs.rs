@@ -43,7 +43,7 @@ pub(super) fn routes() -> Vec<Route> {
             query: &[],
             answer: None,
             handler: metrics,
-            ..route("/v1/metrics", "get-metrics", "What the controller counts, for Prometheus.", Need::Read)
+            ..route("/v1/metrics", "get-metrics", "The controller's counters, for Prometheus.", Need::Read)
         },
     ]
 }

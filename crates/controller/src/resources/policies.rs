@@ -87,7 +87,8 @@ impl DocumentKind for PoliciesResource {
             .collect();
         let one = [(context.name.to_owned(), context.body)];
         let (groups, labels) = (raw_groups(context, None), raw_labels(context, None));
-        match parse(context, (&groups, &labels), &one) {
+        let names = TenantNames { groups: &groups, labels: &labels };
+        match parse(context, names, &one) {
             Ok(file) => {
                 faults.extend(sections(context, &file, "/policy").into_iter().map(|(_, fault)| fault));
                 faults.extend(file.policies.iter().flat_map(|p| chain(context, &p.chain, "/policy/chain")));
@@ -98,7 +99,7 @@ impl DocumentKind for PoliciesResource {
                 faults.extend(foreign);
                 context.warnings.borrow_mut().extend(order::hidden(context, &file));
                 faults.extend(too_many_rules(context));
-                faults.extend(shares::too_many(context, (&groups, &labels)));
+                faults.extend(shares::too_many(context, names));
                 faults.extend(too_long(context, Self::KIND));
             }
             Err(problems) => faults.extend(problems.iter().map(|p| moved(p, "/policies/0", "/policy"))),
@@ -301,7 +302,8 @@ fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<ConfigProble
     let policies: Vec<(String, &Value)> = own
         .filter_map(|document| Some((document.id.strip_prefix(&prefix)?.to_owned(), &document.body)))
         .collect();
-    let names = (&raw_groups(context, Some(group)), &raw_labels(context, Some(group)));
+    let (groups, labels) = (raw_groups(context, Some(group)), raw_labels(context, Some(group)));
+    let names = TenantNames { groups: &groups, labels: &labels };
     let wrong = match parse(context, names, &policies) {
         Ok(file) => {
             let all = sections(context, &file, "/policy").into_iter().map(|(policy, fault)| ConfigProblem {
@@ -325,15 +327,25 @@ fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<ConfigProble
     wrong.into_iter().map(named).collect()
 }
 
+/// The names that a tenant's policies may use.
+#[derive(Clone, Copy)]
+pub(super) struct TenantNames<'n> {
+    /// Groups with their members.
+    pub groups: &'n Map<String, Value>,
+    /// The groups' labels.
+    pub labels: &'n Map<String, Value>,
+}
+
+/// Reads policies of a tenant as a device does.
 pub(super) fn parse(
     context: &Context<'_>,
-    (groups, labels): (&Map<String, Value>, &Map<String, Value>),
+    names: TenantNames<'_>,
     policies: &[(String, &Value)],
 ) -> Result<PolicyFile, Vec<ConfigProblem>> {
     let named = policies.iter().map(|(name, body)| render::as_written(context.tenant, name, body));
     let file = json!({
-        "groups": groups,
-        "labels": labels,
+        "groups": names.groups,
+        "labels": names.labels,
         "rule-groups": render::rule_groups(context.model),
         "tenants": [{ "name": context.tenant, "select": { "vlan": 1 } }],
         "policies": named.collect::<Vec<_>>(),
@@ -411,7 +423,7 @@ pub(super) fn chain(context: &Context<'_>, chain: &[String], path: &str) -> Vec<
     for (index, name) in chain.iter().enumerate() {
         let Some(number) = context.functions.iter().position(|known| known == name) else { continue };
         if numbers.contains(&number) {
-            let message = format!("`{name}` stands in the chain twice; remove one");
+            let message = format!("the chain has `{name}` twice; remove one");
             faults.push(Fault::new(format!("{path}/{index}"), message));
         }
         numbers.push(number);

@@ -64,7 +64,7 @@ pub(super) fn routes() -> Vec<Route> {
                 Method::Post,
                 "/v1/rollouts/{rollout}/revert",
                 "revert-rollout",
-                "Takes a roll-out back: its devices are to run what they were to run before.",
+                "Reverts a roll-out: its devices run their previous generation again.",
             )
         },
     ]

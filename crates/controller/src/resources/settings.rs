@@ -37,8 +37,7 @@ impl JsonSchema for Setting {
         }
         let dns = DnsSection::json_schema(generator);
         json_schema!({
-            "description": "Of the setting `default`: what traffic gets that no policy names. Of `dns`: whose answers say which addresses \
-                            DNS names have.",
+            "description": "For the setting `default`: the action for traffic that no policy matches. For `dns`: the resolvers whose answers determine the addresses of DNS names.",
             "anyOf": [schema, dns],
         })
     }

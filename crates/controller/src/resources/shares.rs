@@ -3,7 +3,7 @@
 //! of the packet filter's rules), counted and reported as the policy reader on a device does, before it does.
 
 use super::document::Context;
-use super::policies::{moved, parse};
+use super::policies::{TenantNames, moved, parse};
 use crate::problem::Fault;
 use crate::render;
 use bartizan_config::policy::shares::{TENANT_COMBINATIONS_MAX, TENANT_PAIRS_MAX};
@@ -16,19 +16,16 @@ const COUNTED: [&str; 4] = ["from", "to", "link", FILTER];
 
 /// Fault if the tenant's policies, with the one that is written, exceed a tenant's share.
 ///
-/// `names`: the tenant's groups and their labels. Most tenants are far below the bounds, which an estimate
+/// Most tenants are far below the bounds, which an estimate
 /// shows without counting the members of each group.
-pub(super) fn too_many(
-    context: &Context<'_>,
-    names: (&Map<String, Value>, &Map<String, Value>),
-) -> Vec<Fault> {
+pub(super) fn too_many(context: &Context<'_>, names: TenantNames<'_>) -> Vec<Fault> {
     let prefix = format!("{}/", context.tenant);
     let own = context.model.list(render::POLICIES, &prefix, None);
     let others = own.filter_map(|document| Some((document.id.strip_prefix(&prefix)?, &document.body)));
     let others = others.filter(|(name, _)| *name != context.name);
     // The policy of the request comes last, so that it is the one at fault.
     let all: Vec<(&str, &Value)> = others.chain([(context.name, context.body)]).collect();
-    if is_plain(names.0, &all) {
+    if is_plain(names.groups, &all) {
         return Vec::new();
     }
     let counted: Vec<(String, Value)> =

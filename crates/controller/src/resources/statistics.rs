@@ -51,7 +51,7 @@ pub(super) fn routes() -> Vec<Route> {
         method: Method::Get,
         path: "/v1/tenants/{tenant}/statistics".to_owned(),
         operation: "get-tenant-statistics".to_owned(),
-        about: "What devices have counted of the traffic of a tenant's policies: sums of all, and device by device.".to_owned(),
+        about: "The devices' counters of a tenant's policies: sums of all, and device by device.".to_owned(),
         need: Need::ReadTenant,
         query: &[LIMIT, CURSOR],
         body: None,

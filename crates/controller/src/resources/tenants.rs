@@ -175,8 +175,7 @@ fn conflict(context: &Context<'_>, spec: &TenantSpec) -> Option<Fault> {
         let Some(Ok(select)) = select.map(|select| read::read::<Select>(&select)) else { continue };
         if meet(&select, &spec.select) {
             let message = format!(
-                "a packet can fit this tenant and `{}`; choose what they do not share, or give one of them another `order`: \
-                 the lower is tried first",
+                "a packet can match this tenant and `{}`; choose selectors that do not overlap, or give one of them another `order`: the lower is tried first",
                 other.id
             );
             return Some(Fault::new("/select", message));

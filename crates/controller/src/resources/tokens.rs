@@ -140,7 +140,7 @@ fn faults(model: &Model, request: &TokenRequest, now: u64) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut wrong = |pointer: &str, message: &str| faults.push(Fault::new(pointer, message));
     if request.name.is_empty() || request.name.chars().count() > 200 {
-        wrong("/name", "say whose it is, in up to 200 characters");
+        wrong("/name", "name its owner, in up to 200 characters");
     }
     match (&request.tenant, request.scope) {
         (None, Scope::Operator) => wrong("/tenant", "an operator has a tenant; add `tenant`"),
@@ -216,7 +216,7 @@ fn revoke(call: &Call<'_>) -> Result<Reply, Refusal> {
         let others = model.all(TOKENS).any(|token| token.id != id && administers(&token.body, now));
         if !others {
             let message =
-                "it is the last administrator's that is good; make another first, or nobody could make any";
+                "it is the last valid token of an administrator; make another one first, since only an administrator can make tokens";
             return Err(Refusal::Conflict(message.to_owned()));
         }
         Ok(Draft::one(TOKENS, id, None, Touched::Nothing))

@@ -70,7 +70,7 @@ mod tests {
             (json as fn(&[u8]) -> Result<Value, Refusal>, r#"{"a": [0, {"x/y": 1, "b": 1, "x/y": 2}]}"#),
             (from_yaml, "a: [0, {x/y: 1, b: 1, x/y: 2}]"),
         ] {
-            let message = "the key `x/y` stands here twice; remove one";
+            let message = "the key `x/y` occurs twice; remove one";
             assert_eq!(read(text.as_bytes()), Err(Refusal::wrong("/a/1/x~1y", message)), "{text}");
         }
         for text in ["", "{", "{\"a\": 1} x", "[1,]", "{\"a\": 1e999}", "\u{feff}{}"] {

@@ -180,7 +180,7 @@ impl Api {
             }
         }
         if methods.is_empty() {
-            let message = "there is no such path; GET /v1/openapi.json lists them, `bartizan ctl --help` says what they are for";
+            let message = "there is no such path; GET /v1/openapi.json lists all paths, `bartizan ctl --help` explains them";
             return Err(Refusal::NotFound(message.to_owned()));
         }
         Err(Refusal::Method(methods.join(", ")))
@@ -200,7 +200,7 @@ fn conditional(head: &Head, reply: Reply) -> Result<Reply, Refusal> {
     let tag = reply.field("etag").unwrap_or_default().to_owned();
     if head.field("if-match").is_some_and(|wanted| !tags::names(wanted, &tag, tags::Comparison::Strong)) {
         return Err(Refusal::Precondition(format!(
-            "it is {tag} now, and `If-Match` asks for another; read it again"
+            "it is {tag} now, and `If-Match` has another; read it again"
         )));
     }
     if head.field("if-none-match").is_some_and(|known| tags::names(known, &tag, tags::Comparison::Weak)) {
@@ -262,7 +262,7 @@ fn parameters(query: &str, known: &[Parameter]) -> Result<Pairs, Refusal> {
             ParameterKind::Cursor | ParameterKind::NumberCursor
                 if !is_cursor(&value, parameter.kind == ParameterKind::NumberCursor) =>
             {
-                "what a page said as `next`; begin without one".to_owned()
+                "the `next` of a page; begin without one".to_owned()
             }
             ParameterKind::Name if bad_name(&value).is_some() => {
                 "a name: letters, digits, `-`, `_` and `.`, a letter or digit first".to_owned()

@@ -66,13 +66,13 @@ pub enum ParameterKind {
 /// The query parameter of a dry run: reports what a change would do, and makes none.
 pub const DRY_RUN: Parameter = Parameter {
     name: "dry-run",
-    about: "Only say what would change, and which devices would run it.",
+    about: "Only report the changes, and the devices that would run them.",
     kind: ParameterKind::Flag,
 };
 /// The query parameter that waits for the devices' answers.
 pub const WAIT: Parameter = Parameter {
     name: "wait",
-    about: "Seconds that the answer may wait until the devices that follow have answered; `answers` has what they said.",
+    about: "Longest time in seconds to wait for the answers of the devices concerned; `answers` has them.",
     kind: ParameterKind::Number(1, crate::waiting::SECONDS_MAX),
 };
 /// The query parameter with the number of items of a page.
@@ -225,7 +225,8 @@ impl Call<'_> {
     /// # Errors
     /// The text is not a cursor.
     pub fn cursor(&self) -> Result<Option<String>, Refusal> {
-        let wrong = || Refusal::Malformed("`cursor` is none that a page said; begin without one".to_owned());
+        let wrong =
+            || Refusal::Malformed("`cursor` is not the `next` of a page; begin without one".to_owned());
         let Some(text) = self.parameter("cursor") else { return Ok(None) };
         let byte = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
         let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
@@ -239,7 +240,7 @@ impl Call<'_> {
     pub fn number_cursor(&self) -> Result<Option<u64>, Refusal> {
         let number = |text: String| {
             text.parse().map_err(|_| {
-                Refusal::Malformed("`cursor` is none that a page said; begin without one".to_owned())
+                Refusal::Malformed("`cursor` is not the `next` of a page; begin without one".to_owned())
             })
         };
         self.cursor()?.map(number).transpose()

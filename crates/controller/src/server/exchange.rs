@@ -45,10 +45,10 @@ impl RestConnection {
         peer: SocketAddr,
         bounds: Bounds,
         api: Arc<Api>,
-        (seats, turns): (&Arc<Seats>, &Arc<Turns>),
+        seats: Arc<Seats>,
+        turns: Arc<Turns>,
         exchange: Arc<Exchange>,
     ) -> Self {
-        let (seats, turns) = (Arc::clone(seats), Arc::clone(turns));
         RestConnection { number, peer, bounds, api, seats, turns, exchange, shown: Mutex::default() }
     }
 
@@ -178,7 +178,7 @@ async fn read(mut body: Incoming, max: usize, client: &RestConnection) -> Result
 fn host(parts: &hyper::http::request::Parts) -> Result<(), String> {
     let mut all = parts.headers.get_all(hyper::header::HOST).iter();
     let says = match (all.next(), all.next(), parts.version) {
-        (_, Some(_), _) => "`Host` stands there twice",
+        (_, Some(_), _) => "the request has `Host` twice",
         (Some(host), None, _) => {
             let is_host = |text: &str| !text.contains('@') && text.parse::<Authority>().is_ok();
             match host.to_str().is_ok_and(is_host) {
@@ -197,7 +197,7 @@ fn one_token(parts: &hyper::http::request::Parts) -> Result<(), Refusal> {
     match parts.headers.get_all(hyper::header::AUTHORIZATION).iter().nth(1) {
         None => Ok(()),
         Some(_) => {
-            let message = "`Authorization` stands there twice; a request comes with one token";
+            let message = "the request has `Authorization` twice; send one token";
             Err(Refusal::Malformed(message.to_owned()))
         }
     }

@@ -28,10 +28,10 @@ use crate::problem::Refusal;
 use crate::rest::Api;
 use crate::state::Identity;
 use exchange::RestConnection;
-use filter::{Exchange, ResponseFilter};
+pub use filter::{Exchange, ResponseFilter};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use patient::Patient;
+pub use patient::Patient;
 pub use seats::SeatBounds;
 use seats::{Leaves, Seats};
 use std::convert::Infallible;
@@ -177,7 +177,8 @@ async fn accept(listener: tokio::net::TcpListener, tls: TlsAcceptor, api: Arc<Ap
         };
         let exchange = Arc::new(Exchange::default());
         let given = seats.take(number, peer.ip(), &exchange.busy);
-        let client = RestConnection::new(number, peer, bounds, Arc::clone(&api), (&seats, &turns), exchange);
+        let (api, turns) = (Arc::clone(&api), Arc::clone(&turns));
+        let client = RestConnection::new(number, peer, bounds, api, Arc::clone(&seats), turns, exchange);
         if !client.counts(&given) {
             continue;
         }
@@ -259,7 +260,7 @@ fn end(error: &hyper::Error, client: &RestConnection) -> ConnectionEnd {
 
 /// Closes a connection so that the last reply arrives: reads on for a while, since a close with unread bytes
 /// would discard the reply.
-async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, most: Duration) {
+pub async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, most: Duration) {
     let end = Instant::now() + most;
     if !matches!(timeout_at(end, stream.shutdown()).await, Ok(Ok(()))) {
         return;

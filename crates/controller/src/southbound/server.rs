@@ -288,8 +288,7 @@ impl<B: Backend> SouthboundServer<B> {
         };
         if peer.is_none_or(|peer| peer.device != hello.device) {
             let whose = peer.map_or("nobody's".to_owned(), |peer| format!("that of `{}`", peer.device));
-            let what =
-                format!("the agent says that it is `{}`, but its certificate is {whose}", hello.device);
+            let what = format!("the agent claims to be `{}`, but its certificate is {whose}", hello.device);
             return self.refuse(connection, RefuseCode::Identity, what, 60_000);
         }
         if self.backend.device(&hello.device).is_none() {
@@ -414,7 +413,7 @@ impl<B: Backend> SouthboundServer<B> {
             }
             SouthboundMessage::Policy(generation, PolicyMessage::Running(running)) => {
                 if !self.is_believed(&device, generation) {
-                    return Err(protocol("a generation that nobody was ever sent"));
+                    return Err(protocol("a generation that was never sent"));
                 }
                 self.acknowledged(connection, generation, &running)?;
             }

@@ -194,7 +194,7 @@ impl InStep {
     /// The inventory was not requested, or exceeds the bound of a device.
     pub(super) fn inventory(&mut self, objects: Manifest, more: bool) -> Result<(), &'static str> {
         if !self.asked || self.ready.is_some() {
-            return Err("an inventory that nobody asked for");
+            return Err("an inventory that was not requested");
         }
         self.inventory.0.extend(objects.0);
         if self.inventory.0.len() > limits::OBJECTS {
@@ -231,7 +231,8 @@ impl InStep {
     /// Another generation was committed, or none, or the device has named no workers yet.
     pub(super) fn done(&self, generation: u64, took: ApplyTimings) -> Result<GenerationAck, &'static str> {
         let committed = self.committed.filter(|(committed, _)| *committed == generation);
-        let (_, manifest) = committed.ok_or("an acknowledgement in short of what was not committed")?;
+        let (_, manifest) =
+            committed.ok_or("a short acknowledgement of a generation that was not committed")?;
         let full = self.told.in_full(generation, manifest, took);
         full.ok_or("an acknowledgement in short of workers that were not named")
     }
@@ -251,7 +252,7 @@ impl InStep {
                 self.attempts += 1;
                 (self.ready, self.steps, self.asked) = (None, None, false);
                 if self.attempts >= ATTEMPTS {
-                    return Err("what came was not what was sent, again and again");
+                    return Err("the content differed from what was sent, repeatedly");
                 }
                 return Ok(());
             }

@@ -25,6 +25,13 @@ pub struct MemoryStore {
     pub full: bool,
 }
 
+/// Hashes of a document before and after a change.
+#[derive(Default)]
+struct AuditHashes {
+    before: Option<String>,
+    after: Option<String>,
+}
+
 impl MemoryStore {
     fn put_status(&mut self, lines: &[Status]) {
         for status in lines {
@@ -36,7 +43,7 @@ impl MemoryStore {
         }
     }
 
-    fn row(&mut self, change: &Change, subject: (&str, &str), hashes: (Option<String>, Option<String>)) {
+    fn row(&mut self, change: &Change, kind: &str, id: &str, hashes: AuditHashes) {
         self.audit.push(AuditRow {
             row: self.audit.last().map_or(0, |row| row.row) + 1,
             generation: self.generation,
@@ -44,10 +51,10 @@ impl MemoryStore {
             who: change.who.clone(),
             name: change.name.clone(),
             action: change.action.clone(),
-            kind: subject.0.to_owned(),
-            id: subject.1.to_owned(),
-            before: hashes.0,
-            after: hashes.1,
+            kind: kind.to_owned(),
+            id: id.to_owned(),
+            before: hashes.before,
+            after: hashes.after,
         });
     }
 
@@ -58,11 +65,14 @@ impl MemoryStore {
         for write in &change.writes {
             let key = (write.kind.clone(), write.id.clone());
             self.versions.entry(key).or_default().push((self.generation, write.after.clone()));
-            let hashes = (write.before.as_ref().map(hash), write.after.as_ref().map(hash));
-            self.row(change, (&write.kind, &write.id), hashes);
+            let hashes = AuditHashes {
+                before: write.before.as_ref().map(hash),
+                after: write.after.as_ref().map(hash),
+            };
+            self.row(change, &write.kind, &write.id, hashes);
         }
         if let Some((kind, id)) = &change.remark {
-            self.row(change, (kind, id), (None, None));
+            self.row(change, kind, id, AuditHashes::default());
         }
         let gone =
             |tenant: &Option<String>| tenant.as_ref().is_some_and(|name| change.forgets.contains(name));

@@ -210,8 +210,7 @@ pub enum StoreError {
     Full,
     /// The system did not report whether a change is on the disk.
     #[error(
-        "the controller's state could not be written ({0}), and whether this change is there is not known: nothing more is \
-         changed until the controller is started again, which reads what is there"
+        "the controller's state could not be written ({0}), and it is unknown whether this change was stored: no further change is accepted until a restart of the controller, which reads the stored state"
     )]
     Doubt(String),
     /// The file cannot be opened or read.

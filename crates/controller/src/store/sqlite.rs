@@ -141,7 +141,7 @@ fn advice(error: &rusqlite::Error) -> String {
             format!("{error}: it is damaged or something else; put back a backup, or give another folder")
         }
         Some(ErrorCode::DiskFull) => "the disk is full; make room and start again".to_owned(),
-        _ => format!("{error}; check that the folder is there and can be written"),
+        _ => format!("{error}; check that the folder exists and can be written"),
     }
 }
 

@@ -202,14 +202,16 @@ impl<'e> SignatureBuilder<'e> {
         if name == magic::BUFFER {
             magic::libmagic(self.environment.settings).map_err(|error| {
                 KeywordError::new(RefusalCode::UnsupportedKeyword, error.to_string())
-                    .help("install libmagic, or leave out what asks for the kinds of files")
+                    .help("install libmagic, or leave out the keywords that need the kind of a file")
             })?;
         }
         if self.in_base64.is_some() {
             return Err(KeywordError::context(format!(
-                "behind `base64_data` no buffer can be chosen, as `{name}` does"
+                "no buffer can be chosen after `base64_data`, and `{name}` chooses one"
             ))
-            .help("put what looks at it before `base64_decode`; `pkt_data` goes back to the payload"));
+            .help(
+                "put the conditions on that buffer before `base64_decode`; `pkt_data` returns to the payload",
+            ));
         }
         if let BufferRef::Tx(index) = buffer {
             let providers: Vec<ProtocolId> = self
@@ -267,13 +269,13 @@ impl<'e> SignatureBuilder<'e> {
         let Some(value) = self.current.and_then(|i| self.values.get(i)) else { return Ok(()) };
         let is_asked = !value.program.is_empty() || value.absent != Absent::No;
         if !value.transforms.is_empty() && !is_asked {
-            return Err(KeywordError::context("nothing is asked of what the transforms give")
-                .help("put a content, pcre, bsize, ... behind them"));
+            return Err(KeywordError::context("no condition uses the result of the transforms")
+                .help("add a content, pcre, bsize, ... after them"));
         }
         if value.program.is_empty() && value.absent == Absent::No {
             let name = self.environment.buffers.name(value.buffer);
-            return Err(KeywordError::context(format!("nothing is asked of the buffer `{name}`"))
-                .help("put a content, pcre, bsize, ... behind the buffer's keyword"));
+            return Err(KeywordError::context(format!("no condition uses the buffer `{name}`"))
+                .help("add a content, pcre, bsize, ... after the buffer's keyword"));
         }
         Ok(())
     }
@@ -383,7 +385,7 @@ impl<'e> SignatureBuilder<'e> {
         let Some(value) = self.values.get_mut(index) else { return Ok(()) };
         if value.absent == Absent::Only {
             return Err(KeywordError::context("a buffer that must be absent has nothing to match")
-                .help("write `absent: or_else;` to match it where it is there"));
+                .help("write `absent: or_else;` to match a buffer that is present as well"));
         }
         self.reselected = false;
         if inner {
@@ -430,7 +432,7 @@ impl<'e> SignatureBuilder<'e> {
             return Err(KeywordError::context("frames cannot be `absent`"));
         }
         if !value.program.is_empty() || value.absent != Absent::No {
-            return Err(KeywordError::context("`absent` stands right behind the buffer's keyword, once"));
+            return Err(KeywordError::context("`absent` must directly follow the buffer's keyword, once"));
         }
         value.absent = absent;
         Ok(())
@@ -445,10 +447,10 @@ impl<'e> SignatureBuilder<'e> {
         self.in_base64 = self.values.iter().rposition(decodes);
         let only = |v: &ValueCheck| v.program.items.iter().all(|i| matches!(i, Item::Base64 { .. }));
         match self.in_base64.and_then(|index| self.values.get(index)) {
-            Some(value) if !value.transforms.is_empty() && only(value) => {
-                Err(KeywordError::context("nothing is asked of what the transforms give but to decode it")
-                    .help("put a content between the transforms and `base64_decode`, or use `from_base64`"))
-            }
+            Some(value) if !value.transforms.is_empty() && only(value) => Err(KeywordError::context(
+                "the result of the transforms is only decoded, and no condition uses it",
+            )
+            .help("put a content between the transforms and `base64_decode`, or use `from_base64`")),
             Some(_) => Ok(()),
             None => Err(KeywordError::context("`base64_data` needs a `base64_decode` before it")),
         }
@@ -461,7 +463,7 @@ impl<'e> SignatureBuilder<'e> {
     pub fn last_literal(&mut self, modifier: &str) -> Result<&mut Literal, KeywordError> {
         let missing = || {
             KeywordError::context(format!("`{modifier}` needs a `content` before it"))
-                .help("modifiers stand behind the content that they modify")
+                .help("modifiers follow the content that they modify")
         };
         if let Some(index) = self.in_base64 {
             let items = self.values.get_mut(index).map(|v| &mut v.program.items).ok_or_else(missing)?;
@@ -507,7 +509,7 @@ impl<'e> SignatureBuilder<'e> {
     /// The rule has no such literal, or a sticky buffer is in force.
     pub fn move_last_to(&mut self, name: &str, modifier: &str) -> Result<(), KeywordError> {
         if self.is_sticky() {
-            return Err(KeywordError::context(format!("`{modifier}` cannot be used behind a sticky buffer"))
+            return Err(KeywordError::context(format!("`{modifier}` cannot be used after a sticky buffer"))
                 .help(format!("use `{name}` before the content instead")));
         }
         let missing = || KeywordError::context(format!("`{modifier}` needs a `content` before it"));
@@ -579,9 +581,9 @@ impl<'e> SignatureBuilder<'e> {
         let matched = self.values.get(index).is_some_and(|v| !v.program.is_empty());
         if matched && self.values.get(index).is_some_and(|v| !v.transforms.is_empty()) && !self.reselected {
             return Err(KeywordError::context(format!(
-                "`{keyword}` stands behind what is asked of other transforms"
+                "`{keyword}` follows a condition on other transforms"
             ))
-            .help("transforms stand together, directly behind their buffer"));
+            .help("transforms must stand together, directly after their buffer"));
         }
         if self.reselected || matched {
             let again = self.values.get(index).map(|v| empty_check(v.buffer, v.direction));
@@ -653,9 +655,11 @@ impl<'e> SignatureBuilder<'e> {
         values.retain(|v| !v.program.is_empty() || v.absent != Absent::No);
         if values.iter().any(|v| v.program.is_empty() && v.absent == Absent::OrElse) {
             return Err(KeywordError::context(
-                "`absent: or_else` says nothing of what the buffer has to be where it is there",
+                "`absent: or_else` has no condition for a buffer that is present",
             )
-            .help("write a content or `bsize` behind it, or `absent;` for a buffer that must be missing"));
+            .help(
+                "add a content or `bsize` after it, or write `absent;` for a buffer that must be missing",
+            ));
         }
         for value in &mut values {
             value.program.link();

@@ -23,7 +23,7 @@ impl Program {
         let needed = self.needed();
         if let Some(most) = most.filter(|most| needed > *most) {
             return Err(KeywordError::context(format!(
-                "the contents need {needed} bytes, and `bsize` asks for {most} at most"
+                "the contents need {needed} bytes, and `bsize` allows {most} at most"
             )));
         }
         for item in &self.items {

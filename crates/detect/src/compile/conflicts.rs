@@ -24,14 +24,13 @@ pub(crate) fn check(signature: &Signature, buffers: &Buffers) -> Result<(), Keyw
         || signature.values.iter().any(|v| v.buffer.is_of_one_packet());
     if of_packet && signature.inspects_tx() {
         return Err(KeywordError::context(
-            "the rule asks for something of one packet (`dsize`, `flags`, `ttl`, ...) and for something of a transaction, \
-             which has many packets",
+            "the rule has conditions on one packet (`dsize`, `flags`, `ttl`, ...) and on a transaction, which has many packets",
         )
         .help("split it into two rules; `flowbits` can join them"));
     }
     if of_packet && (signature.protocol.stream_only || signature.flow.contains(FlowNeeds::ONLY_STREAM)) {
         return Err(KeywordError::context(
-            "the rule asks for something of one packet (`dsize`, `flags`, `ttl`, ...) and looks at the stream only",
+            "the rule has conditions on one packet (`dsize`, `flags`, `ttl`, ...) and inspects the stream only",
         )
         .help("leave out `only_stream`, or write `tcp` or `tcp-pkt` instead of `tcp-stream`"));
     }
@@ -97,7 +96,7 @@ pub(crate) fn check_direction(
     }
     if signature.spans_directions {
         return Err(KeywordError::context(
-            "the rule asks for something of requests and something of responses, and no packet has both",
+            "the rule has conditions on requests and on responses, and no packet has both",
         )
         .help("write `=>` instead of `->` for a rule on whole transactions"));
     }
@@ -112,7 +111,7 @@ pub(crate) fn check_direction(
         return Ok(());
     }
     Err(KeywordError::context(format!(
-        "the rule is about `flow:{}` and asks for something of the other direction",
+        "the rule has `flow:{}` and a condition on the other direction",
         other.1
     )))
 }

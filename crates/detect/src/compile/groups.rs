@@ -436,19 +436,26 @@ fn networks(sets: &[&AddressSet], family: Family) -> Vec<Net> {
             true => set.v4.as_slice().iter().map(|(a, b)| ((*a).into(), (*b).into())).collect(),
             false => set.v6.as_slice().to_vec(),
         };
-        let around = cover(&ranges, (0, 0), if v4 { 32 } else { 128 });
+        let around = cover(&ranges, NumberPrefix { number: 0, length: 0 }, if v4 { 32 } else { 128 });
         let fewest = around.into_iter().min_by_key(Vec::len).unwrap_or_default();
-        nets.extend(fewest.into_iter().map(|(number, length)| net(number, length, v4)));
+        nets.extend(fewest.into_iter().map(|prefix| net(prefix.number, prefix.length, v4)));
     }
     nets.sort_unstable_by_key(|net| (net.length, net.address));
     nets.dedup();
     nets
 }
 
-/// The fewest prefixes (number, length) inside `prefix` that separate addresses in the ranges from all others
+/// A prefix of an address as a number.
+#[derive(Clone, Copy)]
+struct NumberPrefix {
+    number: u128,
+    length: u8,
+}
+
+/// The fewest prefixes inside `prefix` that separate addresses in the ranges from all others
 /// by longest match: first for surroundings outside of the ranges, then for surroundings inside.
-fn cover(ranges: &[(u128, u128)], prefix: (u128, u8), bits: u8) -> [Vec<(u128, u8)>; 2] {
-    let (first, length) = prefix;
+fn cover(ranges: &[(u128, u128)], prefix: NumberPrefix, bits: u8) -> [Vec<NumberPrefix>; 2] {
+    let NumberPrefix { number: first, length } = prefix;
     let last = first | u128::MAX.checked_shr(128 - u32::from(bits - length)).unwrap_or(0);
     let from = ranges.partition_point(|(_, end)| *end < first);
     match ranges.get(from) {
@@ -457,13 +464,14 @@ fn cover(ranges: &[(u128, u128)], prefix: (u128, u8), bits: u8) -> [Vec<(u128, u
         _ => return [Vec::new(), vec![prefix]],
     }
     let half = 1u128.checked_shl(u32::from(bits - length - 1)).unwrap_or(0);
-    let mut both = cover(ranges, (first, length + 1), bits);
-    for (all, more) in both.iter_mut().zip(cover(ranges, (first | half, length + 1), bits)) {
+    let inner = |number| cover(ranges, NumberPrefix { number, length: length + 1 }, bits);
+    let mut both = inner(first);
+    for (all, more) in both.iter_mut().zip(inner(first | half)) {
         all.extend(more);
     }
     // Alternatively this prefix inverts its surroundings.
     let [out, inside] = &both;
-    let turned = |other: &[(u128, u8)]| [prefix].into_iter().chain(other.iter().copied()).collect();
+    let turned = |other: &[NumberPrefix]| [prefix].into_iter().chain(other.iter().copied()).collect();
     match out.len().cmp(&inside.len()) {
         Ordering::Less => [out.clone(), turned(out)],
         Ordering::Greater => [turned(inside), inside.clone()],

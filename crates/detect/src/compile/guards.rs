@@ -19,7 +19,8 @@ pub(crate) fn add(
     rules: &mut TxRules,
     signatures: &[Member],
     buffers: &Buffers,
-    (protocol, direction): (ProtocolId, Direction),
+    protocol: ProtocolId,
+    direction: Direction,
 ) {
     if rules.always.is_empty() && rules.beside_stream.is_empty() {
         return;

@@ -199,7 +199,7 @@ fn unknown(protocol: &str, hook: &str, names: &[&str]) -> KeywordError {
         None if protocols::is_family(protocol) => {
             error.help(format!("name one version: `{}`", own_hook(protocol)))
         }
-        None if names.is_empty() => error.help("leave out the part behind the colon"),
+        None if names.is_empty() => error.help("leave out the part after the colon"),
         None => error.help(format!("its hooks are {}", names.join(", "))),
     }
 }

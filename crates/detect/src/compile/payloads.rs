@@ -79,10 +79,18 @@ fn constant(number: Option<Number>, absent: Option<usize>) -> Option<usize> {
     }
 }
 
+/// Collects literals near the beginning of payloads.
+#[derive(Default)]
+struct HeadCollector {
+    collector: LiteralCollector,
+    /// Length of the beginning in which all of them lie, in bytes.
+    within: usize,
+}
+
 /// Collects the rules on streams in one direction.
 #[derive(Default)]
 pub(crate) struct StreamCollector {
-    head: (LiteralCollector, usize),
+    head: HeadCollector,
     whole: LiteralCollector,
 }
 
@@ -91,8 +99,8 @@ impl StreamCollector {
     pub fn add(&mut self, signature: &Member, index: u32) {
         match Heading::of(signature) {
             Some(heading) => {
-                self.head.0.add_literal(heading.literal, signature, index);
-                self.head.1 = heading.end.max(self.head.1);
+                self.head.collector.add_literal(heading.literal, signature, index);
+                self.head.within = heading.end.max(self.head.within);
             }
             None => self.whole.add(signature, index),
         }
@@ -105,18 +113,16 @@ impl StreamCollector {
 }
 
 impl HeadSet {
-    fn build(
-        (collector, within): (LiteralCollector, usize),
-        compiler: &Compiler,
-    ) -> Result<Option<Self>, BuildError> {
-        Ok(collector.build(compiler)?.map(|set| HeadSet { set, within }))
+    fn build(head: HeadCollector, compiler: &Compiler) -> Result<Option<Self>, BuildError> {
+        let within = head.within;
+        Ok(head.collector.build(compiler)?.map(|set| HeadSet { set, within }))
     }
 }
 
 /// Collects the rules on the payloads of packets of one class and direction.
 #[derive(Default)]
 pub(crate) struct PayloadCollector {
-    head: (LiteralCollector, usize),
+    head: HeadCollector,
     whole: LiteralCollector,
     /// Rules that inspect a packet only where its payload is no part of the stream.
     outside: LiteralCollector,
@@ -137,8 +143,8 @@ impl PayloadCollector {
         }
         match Heading::of(signature) {
             Some(heading) => {
-                self.head.0.add_literal(heading.literal, signature, index);
-                self.head.1 = heading.end.max(self.head.1);
+                self.head.collector.add_literal(heading.literal, signature, index);
+                self.head.within = heading.end.max(self.head.within);
             }
             None => self.whole.add(signature, index),
         }

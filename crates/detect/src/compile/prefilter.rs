@@ -37,78 +37,19 @@ pub fn build(
     compiler: &Compiler,
 ) -> Result<Prefilters, BuildError> {
     let mut prefilters = Prefilters::default();
-    let mut payloads: PerClass<PayloadCollector> = PerClass::default();
-    let mut stream: PerDirection<StreamCollector> = PerDirection::default();
-    let mut packet_buffers: BTreeMap<u16, LiteralCollector> = BTreeMap::new();
+    let mut literals = PacketLiterals::default();
     let mut tx: BTreeMap<TxKey, (LiteralCollector, &ValueCheck)> = BTreeMap::new();
     for (index, signature) in signatures.iter().enumerate() {
         let index = index as u32;
         if signature.inspects_frames() {
             add_frames(&mut prefilters, buffers, signature, index);
-            continue;
-        }
-        if signature.inspects_tx() {
+        } else if signature.inspects_tx() {
             add_tx(&mut prefilters, &mut tx, buffers, signature, index);
-            continue;
-        }
-        let basis = Basis::of(signature);
-        let fast_on =
-            signature.fast_pattern.as_ref().and_then(|f| signature.values.get(f.value)).map(|v| v.buffer);
-        let key = signature.packet.iter().find_map(|c| c.prefilter());
-        for direction in directions(signature) {
-            if basis.stream {
-                match fast_on {
-                    Some(BufferRef::Payload) => stream[direction].add(signature, index),
-                    _ => prefilters.stream_always[direction].push(signature.head, index),
-                }
-            }
-            if basis.packets == Packets::None {
-                continue;
-            }
-            match (fast_on, key) {
-                (Some(BufferRef::Payload), _) => {
-                    for class in ProtocolClass::ALL.into_iter().filter(|c| c.covers(&signature.protocol.ip)) {
-                        // Only TCP has streams.
-                        let packets = if class == ProtocolClass::Tcp { basis.packets } else { Packets::All };
-                        payloads.get_mut(class)[direction].add(signature, index, packets);
-                    }
-                }
-                (Some(BufferRef::Packet(buffer)), _) => {
-                    let set = packet_buffers.entry(buffer).or_default();
-                    if direction == Direction::ToServer
-                        || !directions(signature).contains(&Direction::ToServer)
-                    {
-                        set.add(signature, index);
-                    }
-                }
-                (_, Some(key)) => {
-                    let rules = prefilters.by_key.entry(key).or_default();
-                    if rules.last() != Some(&index) {
-                        rules.push(index);
-                    }
-                }
-                _ => {
-                    for class in ProtocolClass::ALL.into_iter().filter(|c| c.covers(&signature.protocol.ip)) {
-                        prefilters.packet_always.get_mut(class)[direction].push(signature.head, index);
-                    }
-                }
-            }
+        } else {
+            literals.add(&mut prefilters, signature, index);
         }
     }
-    for (class, mut both) in ProtocolClass::ALL.into_iter().zip(payloads.values) {
-        for direction in Direction::BOTH {
-            prefilters.payloads.get_mut(class)[direction] =
-                core::mem::take(&mut both[direction]).build(compiler)?;
-        }
-    }
-    for direction in Direction::BOTH {
-        prefilters.stream[direction] = core::mem::take(&mut stream[direction]).build(compiler)?;
-    }
-    for (buffer, collector) in packet_buffers {
-        if let Some(set) = collector.build(compiler)? {
-            prefilters.packet_buffers.push((buffer, set));
-        }
-    }
+    literals.build(&mut prefilters, compiler)?;
     build_tx(&mut prefilters, tx, buffers, compiler)?;
     for direction in Direction::BOTH {
         prefilters.stream_always[direction].finish();
@@ -119,12 +60,96 @@ pub fn build(
             let rules = &mut both[direction];
             rules.always.finish();
             rules.beside_stream.finish();
-            guards::add(rules, signatures, buffers, (ProtocolId(protocol as u8), direction));
+            guards::add(rules, signatures, buffers, ProtocolId(protocol as u8), direction);
         }
     }
     let by_address = addresses::build(heads, &prefilters.heads_without_literal());
     prefilters.set_apart(by_address);
     Ok(prefilters)
+}
+
+/// Literals of the rules on packets and streams.
+#[derive(Default)]
+struct PacketLiterals {
+    payloads: PerClass<PayloadCollector>,
+    stream: PerDirection<StreamCollector>,
+    packet_buffers: BTreeMap<u16, LiteralCollector>,
+}
+
+impl PacketLiterals {
+    /// Adds a rule; one without a literal goes straight into the prefilters.
+    fn add(&mut self, prefilters: &mut Prefilters, signature: &Member, index: u32) {
+        let basis = Basis::of(signature);
+        let fast_on =
+            signature.fast_pattern.as_ref().and_then(|f| signature.values.get(f.value)).map(|v| v.buffer);
+        for direction in directions(signature) {
+            if basis.stream {
+                match fast_on {
+                    Some(BufferRef::Payload) => self.stream[direction].add(signature, index),
+                    _ => prefilters.stream_always[direction].push(signature.head, index),
+                }
+            }
+            if basis.packets != Packets::None {
+                self.add_on_packets(prefilters, signature, index, direction, basis.packets, fast_on);
+            }
+        }
+    }
+
+    fn add_on_packets(
+        &mut self,
+        prefilters: &mut Prefilters,
+        signature: &Member,
+        index: u32,
+        direction: Direction,
+        packets: Packets,
+        fast_on: Option<BufferRef>,
+    ) {
+        let classes = || ProtocolClass::ALL.into_iter().filter(|c| c.covers(&signature.protocol.ip));
+        let key = signature.packet.iter().find_map(|c| c.prefilter());
+        match (fast_on, key) {
+            (Some(BufferRef::Payload), _) => {
+                for class in classes() {
+                    // Only TCP has streams.
+                    let packets = if class == ProtocolClass::Tcp { packets } else { Packets::All };
+                    self.payloads.get_mut(class)[direction].add(signature, index, packets);
+                }
+            }
+            (Some(BufferRef::Packet(buffer)), _) => {
+                let set = self.packet_buffers.entry(buffer).or_default();
+                if direction == Direction::ToServer || !directions(signature).contains(&Direction::ToServer) {
+                    set.add(signature, index);
+                }
+            }
+            (_, Some(key)) => {
+                let rules = prefilters.by_key.entry(key).or_default();
+                if rules.last() != Some(&index) {
+                    rules.push(index);
+                }
+            }
+            _ => classes().for_each(|class| {
+                prefilters.packet_always.get_mut(class)[direction].push(signature.head, index);
+            }),
+        }
+    }
+
+    /// Compiles the literals.
+    fn build(mut self, prefilters: &mut Prefilters, compiler: &Compiler) -> Result<(), BuildError> {
+        for (class, mut both) in ProtocolClass::ALL.into_iter().zip(self.payloads.values) {
+            for direction in Direction::BOTH {
+                prefilters.payloads.get_mut(class)[direction] =
+                    core::mem::take(&mut both[direction]).build(compiler)?;
+            }
+        }
+        for direction in Direction::BOTH {
+            prefilters.stream[direction] = core::mem::take(&mut self.stream[direction]).build(compiler)?;
+        }
+        for (buffer, collector) in self.packet_buffers {
+            if let Some(set) = collector.build(compiler)? {
+                prefilters.packet_buffers.push((buffer, set));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn transforms_key(check: &ValueCheck) -> String {

@@ -53,7 +53,7 @@ fn transformed(transforms: &[Arc<dyn Transform>], literal: &Literal) -> Result<(
             _ => false,
         };
         if lost {
-            return Err(KeywordError::argument(format!("behind `{name}` this content cannot match"))
+            return Err(KeywordError::argument(format!("after `{name}` this content cannot match"))
                 .help("write the content as the transform leaves it"));
         }
     }

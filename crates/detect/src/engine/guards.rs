@@ -22,7 +22,8 @@ impl<'t> Guards<'t> {
     /// `scratch`: memory for values that are not contiguous.
     pub(crate) fn new(
         list: &'t [Guard],
-        (tx, direction): (&'t dyn Transaction, Direction),
+        tx: &'t dyn Transaction,
+        direction: Direction,
         scratch: &'t mut Vec<u8>,
     ) -> Self {
         Self { list, tx, direction, scratch, known: 0, missing: 0 }

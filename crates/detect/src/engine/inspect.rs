@@ -191,9 +191,7 @@ pub fn inspect(
     if !work.again {
         flow.forget_over();
     }
-    let InspectionInput {
-        scene, stream, payload_in_stream, again, prevention, waits, stray, mut app, ..
-    } = work;
+    let InspectionInput { scene, stream, payload_in_stream, again, prevention, waits, stray, app, .. } = work;
     let group = work.group.filter(|_| is_of_flow(&scene));
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
     let guess = app
@@ -217,54 +215,7 @@ pub fn inspect(
         scene,
         passes: false,
     };
-    if !again {
-        pass.worker.refused_before = pass.flow.state.dropped.is_some();
-        let judged = scene.packet.filter(|_| !waits);
-        let gate = judged.map_or(Gate::Open, |packet| pass.gate_packet(packet));
-        pass.worker.gate = gate;
-    }
-    let unjudged = scene.packet.is_none() && rules.firewall.is_some() && pass.flow.withheld(scene.direction);
-    // Transaction data was decided with the packet's first piece of the stream.
-    let beside = app.as_ref().is_some_and(|app| app.transactions_again().next().is_some());
-    if pass.worker.gate.refuses() || unjudged {
-        // Its transaction data is judged when the packet comes again: not at the end of a flow.
-        if let Some(app) = app.as_mut().filter(|_| !beside) {
-            app.later();
-        }
-        return;
-    }
-    // Transactions of a decided flow count as inspected, so that they can be freed. A refusal applies to
-    // later packets: of the refused packet itself all pieces of the stream are inspected.
-    let decided = pass.flow.state.passed.is_some() || pass.worker.refused_before;
-    let detects = !decided && !pass.passes;
-    if detects {
-        pass.packet_rules(stream, payload_in_stream);
-    }
-    if let Some(app) = &mut app {
-        match pass.worker.gate {
-            _ if beside => {
-                if detects {
-                    pass.beside_transactions(app);
-                }
-            }
-            _ if again && !decided || stray || error => app.later(),
-            Gate::Packet => pass.let_transactions_go(app),
-            Gate::Open | Gate::Refused(_) => {
-                let before = pass.worker.hits.len();
-                if detects {
-                    pass.frames(app);
-                }
-                pass.transactions(app, detects);
-                if pass.has_set_bits(before) {
-                    pass.ask_again(stream, payload_in_stream);
-                }
-            }
-        }
-    }
-    pass.worker.ungated = rules.firewall.is_none() || pass.flow.state.accepted.is_some();
-    if !decided {
-        pass.finish();
-    }
+    pass.inspect(stream, app, PacketExemptions { waits, stray, error });
 }
 
 /// Whether a packet has its flow's header; an ICMP error about a flow has another.
@@ -297,6 +248,17 @@ impl Due<'_, '_> {
     }
 }
 
+/// Parts of a packet's inspection that are left out.
+#[derive(Clone, Copy)]
+struct PacketExemptions {
+    /// As in [`InspectionInput`].
+    waits: bool,
+    /// As in [`InspectionInput`].
+    stray: bool,
+    /// The packet is an ICMP error about its flow.
+    error: bool,
+}
+
 struct InspectionRun<'p, 'a> {
     rules: &'p RuleSet,
     worker: &'p mut DetectWorker,
@@ -323,6 +285,65 @@ struct InspectionRun<'p, 'a> {
 }
 
 impl<'p, 'a> InspectionRun<'p, 'a> {
+    /// Inspects the packet: first the firewall, then rules on packets and streams, then transactions.
+    fn inspect(
+        &mut self,
+        stream: Option<StreamWindow<'a>>,
+        mut app: Option<AppView<'a>>,
+        exempt: PacketExemptions,
+    ) {
+        let scene = self.scene;
+        if !self.again {
+            self.worker.refused_before = self.flow.state.dropped.is_some();
+            let judged = scene.packet.filter(|_| !exempt.waits);
+            let gate = judged.map_or(Gate::Open, |packet| self.gate_packet(packet));
+            self.worker.gate = gate;
+        }
+        let unjudged =
+            scene.packet.is_none() && self.rules.firewall.is_some() && self.flow.withheld(scene.direction);
+        // Transaction data was decided with the packet's first piece of the stream.
+        let beside = app.as_ref().is_some_and(|app| app.transactions_again().next().is_some());
+        if self.worker.gate.refuses() || unjudged {
+            // Its transaction data is judged when the packet comes again: not at the end of a flow.
+            if let Some(app) = app.as_mut().filter(|_| !beside) {
+                app.later();
+            }
+            return;
+        }
+        // Transactions of a decided flow count as inspected, so that they can be freed. A refusal applies to
+        // later packets: of the refused packet itself all pieces of the stream are inspected.
+        let decided = self.flow.state.passed.is_some() || self.worker.refused_before;
+        let detects = !decided && !self.passes;
+        if detects {
+            self.packet_rules(stream, self.stored);
+        }
+        if let Some(app) = &mut app {
+            match self.worker.gate {
+                _ if beside => {
+                    if detects {
+                        self.beside_transactions(app);
+                    }
+                }
+                _ if self.again && !decided || exempt.stray || exempt.error => app.later(),
+                Gate::Packet => self.let_transactions_go(app),
+                Gate::Open | Gate::Refused(_) => {
+                    let before = self.worker.hits.len();
+                    if detects {
+                        self.frames(app);
+                    }
+                    self.transactions(app, detects);
+                    if self.has_set_bits(before) {
+                        self.ask_again(stream, self.stored);
+                    }
+                }
+            }
+        }
+        self.worker.ungated = self.rules.firewall.is_none() || self.flow.state.accepted.is_some();
+        if !decided {
+            self.finish();
+        }
+    }
+
     const fn due(&self) -> Due<'p, 'a> {
         Due { group: self.group, visible: self.visible, head_of: self.rules.head_of.as_slice() }
     }
@@ -350,8 +371,8 @@ impl InspectionRun<'_, '_> {
                 }
             }
             let sets = &filters.payloads.get(class)[direction];
-            let scene = (payload_in_stream, self.group);
-            sets.scan(&mut self.worker.scratch, payload, scene, &mut candidates);
+            let (scratch, group) = (&mut self.worker.scratch, self.group);
+            sets.scan(scratch, payload, payload_in_stream, group, &mut candidates);
         }
         if let Some(window) = stream {
             filters.stream_always[direction].add_to(self.group, &mut candidates);

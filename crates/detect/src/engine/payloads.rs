@@ -27,7 +27,8 @@ impl PayloadSets {
         &self,
         scratch: &mut Scratch,
         payload: &[u8],
-        (in_stream, group): (bool, Option<HeadGroup<'_>>),
+        in_stream: bool,
+        group: Option<HeadGroup<'_>>,
         candidates: &mut Candidates,
     ) {
         if payload.is_empty() {

@@ -75,6 +75,37 @@ pub struct GateState {
     pub ruled: bool,
 }
 
+/// A value of a buffer that a set scans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScannedValue {
+    /// The set's number among those of its protocol and direction.
+    pub set: usize,
+    /// The value's index in its buffer.
+    pub index: u32,
+}
+
+/// A growing value of a transaction, in the form in which it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct GrowthKey {
+    direction: u8,
+    set: u16,
+    index: u32,
+}
+
+impl GrowthKey {
+    const fn new(direction: Direction, set: usize, index: u32) -> Self {
+        GrowthKey { direction: direction as u8, set: set as u16, index }
+    }
+}
+
+/// The scan of a growing value.
+#[derive(Clone, Copy, Debug)]
+struct ScannedGrowth {
+    key: GrowthKey,
+    /// The offset up to which it was scanned, in bytes.
+    end: u64,
+}
+
 #[derive(Debug, Default)]
 struct TxState {
     id: TxId,
@@ -90,9 +121,8 @@ struct TxState {
     guessed: u8,
     /// Sets that were scanned, a bit each, by direction.
     scanned: [u64; 2],
-    /// Growing values: (direction, set, index of the value, offset up to which it was scanned). For complete
-    /// values, the number of scanned ones ([`VALUES`]).
-    growing: SmallVec<[(u8, u16, u32, u64); 2]>,
+    /// Growing values. For complete values, the number of scanned ones ([`VALUES`]).
+    growing: SmallVec<[ScannedGrowth; 2]>,
 }
 
 impl TxState {
@@ -428,46 +458,48 @@ impl FlowDetect {
         }
     }
 
-    /// Index in the visible part of a growing value (set, index of the value) at which to continue the scan.
+    /// Index in the visible part of a growing value at which to continue the scan.
     /// `offset`: position of the part's first byte in the value; `longest`: length of the longest literal.
     #[must_use]
     pub fn scan_from(
         &self,
         id: TxId,
         direction: Direction,
-        (set, value): (usize, u32),
+        value: ScannedValue,
         offset: u64,
         longest: usize,
     ) -> usize {
-        let done = self.scanned_to(id, (direction as u8, set as u16, value));
+        let done = self.scanned_to(id, GrowthKey::new(direction, value.set, value.index));
         let from = done.saturating_sub(longest.saturating_sub(1) as u64).saturating_sub(offset);
         usize::try_from(from).unwrap_or(usize::MAX)
     }
 
     /// Records up to which offset a growing value was scanned.
-    pub fn set_scanned_to(&mut self, id: TxId, direction: Direction, (set, value): (usize, u32), end: u64) {
-        self.note_scanned(id, (direction as u8, set as u16, value), end);
+    pub fn set_scanned_to(&mut self, id: TxId, direction: Direction, value: ScannedValue, end: u64) {
+        self.note_scanned(id, GrowthKey::new(direction, value.set, value.index), end);
     }
 
     /// Number of values of a multi-value buffer that were scanned.
     #[must_use]
     pub fn values_scanned(&self, id: TxId, direction: Direction, set: usize) -> u32 {
-        u32::try_from(self.scanned_to(id, (direction as u8, set as u16, VALUES))).unwrap_or(VALUES)
+        u32::try_from(self.scanned_to(id, GrowthKey::new(direction, set, VALUES))).unwrap_or(VALUES)
     }
 
     /// Records the number of scanned values.
     pub fn set_values_scanned(&mut self, id: TxId, direction: Direction, set: usize, values: u32) {
-        self.note_scanned(id, (direction as u8, set as u16, VALUES), u64::from(values));
+        self.note_scanned(id, GrowthKey::new(direction, set, VALUES), u64::from(values));
     }
 
-    fn scanned_to(&self, id: TxId, key: (u8, u16, u32)) -> u64 {
-        self.tx(id).and_then(|t| t.growing.iter().find(|g| (g.0, g.1, g.2) == key)).map_or(0, |g| g.3)
+    fn scanned_to(&self, id: TxId, key: GrowthKey) -> u64 {
+        self.tx(id)
+            .and_then(|t| t.growing.iter().find(|growth| growth.key == key))
+            .map_or(0, |growth| growth.end)
     }
 
-    fn note_scanned(&mut self, id: TxId, key: (u8, u16, u32), end: u64) {
-        self.change(id, |tx| match tx.growing.iter_mut().find(|g| (g.0, g.1, g.2) == key) {
-            Some(known) => known.3 = end,
-            None => tx.growing.push((key.0, key.1, key.2, end)),
+    fn note_scanned(&mut self, id: TxId, key: GrowthKey, end: u64) {
+        self.change(id, |tx| match tx.growing.iter_mut().find(|growth| growth.key == key) {
+            Some(known) => known.end = end,
+            None => tx.growing.push(ScannedGrowth { key, end }),
         });
     }
 }
@@ -548,7 +580,12 @@ mod tests {
         for id in 0..TRANSACTIONS_MAX as u64 * 2 {
             for rule in 0..9 {
                 flow.set_entry(id, RuleProgress { rule, ..RuleProgress::default() });
-                flow.set_scanned_to(id, Direction::ToServer, (rule as usize, 0), 7);
+                flow.set_scanned_to(
+                    id,
+                    Direction::ToServer,
+                    ScannedValue { set: rule as usize, index: 0 },
+                    7,
+                );
             }
         }
         let counted: usize = flow.tx.iter().map(TxState::held).sum();

@@ -14,7 +14,7 @@ use bartizan_base::Direction;
 pub const KEYWORDS: &[Keyword] = &[Keyword {
     name: "app-layer-protocol",
     aliases: &[],
-    summary: "The detected application protocol, one of several, `unknown` or `failed`; behind a comma which one is meant: \
+    summary: "The detected application protocol, one of several, `unknown` or `failed`; a word after a comma chooses one: \
               `direction` (that of the packet), `final`, `original`, `either`, `to_server`, `to_client`; and `exact`.",
     argument: Argument::Required,
     role: Role::Condition,
@@ -77,7 +77,7 @@ fn app_layer_protocol(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Re
     }
     if builder.detection.iter().any(|other| query.contradicts(other)) {
         return Err(KeywordError::context(
-            "`app-layer-protocol` can stand several times only if each is negated and names other protocols",
+            "`app-layer-protocol` can occur several times only if each is negated and names other protocols",
         ));
     }
     builder.detection.push(query.clone());

@@ -15,7 +15,7 @@ use bartizan_rules::suggest;
 pub const KEYWORDS: &[Keyword] = &[Keyword {
     name: "app-layer-state",
     aliases: &[],
-    summary: "The transaction is in a state, before or behind it: `app-layer-state:>request_line;`.",
+    summary: "The transaction is in a state, before or after it: `app-layer-state:>request_line;`.",
     argument: Argument::Required,
     role: Role::Condition,
     syntax: "app-layer-state:[<|>]STATE",

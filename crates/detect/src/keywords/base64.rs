@@ -23,7 +23,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "base64_data",
         aliases: &[],
-        summary: "What follows looks at the bytes that `base64_decode` gave.",
+        summary: "The next conditions inspect the bytes that `base64_decode` has decoded.",
         argument: Argument::None,
         role: Role::Buffer,
         syntax: "base64_data",
@@ -34,7 +34,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "pkt_data",
         aliases: &[],
-        summary: "What follows looks at the payload again.",
+        summary: "The next conditions inspect the payload again.",
         argument: Argument::None,
         role: Role::Buffer,
         syntax: "pkt_data",
@@ -65,7 +65,7 @@ fn decode(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Key
             _ => return Err(KeywordError::argument(format!("unknown option `{item}`"))),
         };
         if place <= last {
-            return Err(KeywordError::argument(format!("`{item}` stands in the wrong place"))
+            return Err(KeywordError::argument(format!("`{item}` is in the wrong place"))
                 .help("the order is `bytes N, offset N, relative`, each once at most"));
         }
         last = place;

@@ -24,7 +24,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "absent",
         aliases: &[],
-        summary: "The current sticky buffer is missing; with `or_else`: missing, or what follows matches.",
+        summary: "The current sticky buffer is missing; with `or_else`: missing, or the next conditions match.",
         argument: Argument::Optional,
         role: Role::Condition,
         syntax: "absent[:or_else]",

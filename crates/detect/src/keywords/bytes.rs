@@ -297,7 +297,7 @@ fn byte_math(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), 
             _ => return Err(unknown(item)),
         };
         if twice {
-            return Err(KeywordError::argument(format!("`{word}` is given twice or without what it needs")));
+            return Err(KeywordError::argument(format!("`{word}` occurs twice or lacks its value")));
         }
     }
     let (Some(bytes), Some(offset), Some(operator), Some(value), Some(result)) =

@@ -39,7 +39,7 @@ fn check(argument: &[u8]) -> Result<(), KeywordError> {
     let what = pair(parts.next(), "logging")?;
     let (kind, scope) = (pair(parts.next(), "type")?, pair(parts.next(), "scope")?);
     if parts.next().is_some() {
-        return Err(KeywordError::argument("nothing can stand behind the scope"));
+        return Err(KeywordError::argument("nothing can follow the scope"));
     }
     if what != "disable" {
         return Err(KeywordError::argument(format!("logging can only be disabled, not `{what}`")));

@@ -217,7 +217,7 @@ fn request(
     let (load, save) = match (&options.load, &options.save, &options.state) {
         (None, None, None) => (None, None),
         (Some(_), _, Some(_)) | (_, Some(_), Some(_)) => {
-            return Err(KeywordError::argument("`state` stands for `load` and `save`: use either"));
+            return Err(KeywordError::argument("`state` means `load` and `save`: use one of them"));
         }
         (None, None, Some(state)) => {
             let path = writable(builder, state)?;

@@ -54,7 +54,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "filemagic",
         aliases: &[],
-        summary: "What libmagic says of the file contains this, whatever the case (sticky: `file.magic`).",
+        summary: "The description of the file by libmagic contains this, whatever the case (sticky: `file.magic`).",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: r#"filemagic:[!]"TEXT""#,

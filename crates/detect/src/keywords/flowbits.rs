@@ -14,7 +14,7 @@ use bartizan_base::RuleId;
 pub const KEYWORDS: &[Keyword] = &[Keyword {
     name: "flowbits",
     aliases: &[],
-    summary: "Sets or asks for a mark on the flow: `flowbits:set,x;`, `flowbits:isset,x|y;`, `flowbits:noalert;`.",
+    summary: "Sets or tests a mark on the flow: `flowbits:set,x;`, `flowbits:isset,x|y;`, `flowbits:noalert;`.",
     argument: Argument::Required,
     role: Role::Effect,
     syntax: "flowbits:set|unset|isset|isnotset|toggle,NAME[|NAME...] or flowbits:noalert",

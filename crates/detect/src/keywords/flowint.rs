@@ -125,7 +125,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     let name = names.intern(name);
     let needed = || {
         operand.ok_or_else(|| {
-            KeywordError::argument(format!("`{operator}` needs a number or a variable behind it"))
+            KeywordError::argument(format!("`{operator}` needs a number or a variable after it"))
         })
     };
     let compared = |holds| needed().map(|operand| FlowintTest::Compared(holds, operand));

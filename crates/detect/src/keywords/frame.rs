@@ -14,7 +14,7 @@ use bartizan_rules::suggest;
 pub const KEYWORDS: &[Keyword] = &[Keyword {
     name: "frame",
     aliases: &[],
-    summary: "What follows looks at frames of a kind: `frame:http1.request;`, or `frame:request;` in a rule about that protocol.",
+    summary: "The next conditions inspect protocol frames of a kind: `frame:http1.request;`, or `frame:request;` in a rule on that protocol.",
     argument: Argument::Required,
     role: Role::Buffer,
     syntax: "frame:[PROTOCOL.]KIND",

@@ -163,10 +163,10 @@ fn xbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         }
     }
     let track = track.ok_or_else(|| {
-        KeywordError::argument("xbits does not say whose bit it is")
+        KeywordError::argument("`xbits` does not name the host or pair that has the bit")
             .help("add `track ip_src`, `ip_dst` or `ip_pair`")
     })?;
-    add(builder, "xbits", command, name, (BitScope::XBit, track), expire)
+    add(builder, "xbits", command, name, BitScope::XBit, track, expire)
 }
 
 fn hostbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
@@ -179,12 +179,12 @@ fn hostbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), K
         [command, name] | [command, name, "src"] => (command, name, Track::Source),
         [command, name, "dst"] => (command, name, Track::Destination),
         [_, _, "both"] => {
-            return Err(KeywordError::argument("hostbits of both hosts at once cannot be told apart")
+            return Err(KeywordError::argument("bits of both hosts at once cannot be distinguished")
                 .help("use `xbits` with `track ip_pair`"));
         }
         _ => return Err(KeywordError::argument("hostbits is written `command,name[,src|dst]`")),
     };
-    add(builder, "hostbits", command, name, (BitScope::HostBit, track), HOSTBITS_EXPIRE)
+    add(builder, "hostbits", command, name, BitScope::HostBit, track, HOSTBITS_EXPIRE)
 }
 
 fn add(
@@ -192,7 +192,8 @@ fn add(
     keyword: &str,
     command: &str,
     name: &str,
-    (scope, track): (BitScope, Track),
+    scope: BitScope,
+    track: Track,
     expire: u32,
 ) -> Result<(), KeywordError> {
     if name.is_empty() || name.contains(|c: char| c.is_ascii_whitespace() || c == '|') {

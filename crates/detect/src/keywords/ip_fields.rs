@@ -50,7 +50,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "ipopts",
         aliases: &[],
-        summary: "An IPv4 option is there.",
+        summary: "The packet has this IPv4 option.",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: "ipopts:rr|eol|nop|ts|sec|esec|lsrr|ssrr|satid|any",

@@ -14,7 +14,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "ip_proto",
         aliases: &[],
-        summary: "The IP protocol by number or name; `!`, `<` and `>` may stand before it.",
+        summary: "The IP protocol by number or name; `!`, `<` and `>` may precede it.",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: "ip_proto:[!|<|>]N|NAME",

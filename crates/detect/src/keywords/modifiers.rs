@@ -72,7 +72,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "startswith",
         aliases: &[],
-        summary: "The content stands at the start of the buffer.",
+        summary: "The content is at the start of the buffer.",
         argument: Argument::None,
         role: Role::Modifier,
         syntax: "startswith",

@@ -11,7 +11,7 @@ use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role
 pub const KEYWORDS: &[Keyword] = &[Keyword {
     name: "requires",
     aliases: &[],
-    summary: "What the rule needs, else it is skipped: `requires:version >= 8.0.0, keyword absent;`.",
+    summary: "A requirement of the rule; without it the rule is skipped: `requires:version >= 8.0.0, keyword absent;`.",
     argument: Argument::Required,
     role: Role::Gate,
     syntax: "requires:version OPERATOR N.N.N[, feature NAME][, keyword NAME]",

@@ -59,7 +59,7 @@ impl Sticky {
     pub fn apply(self, builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
         if !argument.is_empty() {
             return Err(KeywordError::argument(format!("`{}` takes no value", self.name))
-                .help("it is a sticky buffer: content and the like stand behind it"));
+                .help("it is a sticky buffer: content and similar keywords follow it"));
         }
         if let Some((_, transport, words)) = TRANSPORTS.iter().find(|(name, ..)| *name == self.name)
             && !builder.protocol.ip.is_empty()

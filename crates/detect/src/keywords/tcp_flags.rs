@@ -11,8 +11,7 @@ use bartizan_packet::TcpFlags;
 pub const KEYWORDS: &[Keyword] = &[Keyword {
     name: "tcp.flags",
     aliases: &["flags"],
-    summary: "The TCP flags are exactly these; `+` these and more, `*` one of these, `!` not all of these; flags behind \
-              a comma do not matter.",
+    summary: "The TCP flags are exactly these; `+` these and more, `*` one of these, `!` not all of these; flags after a comma are ignored.",
     argument: Argument::Required,
     role: Role::Condition,
     syntax: "tcp.flags:[+|*|!]FSRPAUCE[,MASK]",
@@ -106,7 +105,7 @@ fn flags(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     if let Some(ignored) = parts.next() {
         let ignored = ignored.trim_ascii();
         if ignored.is_empty() {
-            return Err(KeywordError::argument("no flag stands behind the comma"));
+            return Err(KeywordError::argument("there is no flag after the comma"));
         }
         for letter in ignored {
             mask &= !flag(*letter).ok_or_else(|| unknown(*letter))?;

@@ -336,7 +336,7 @@ fn missing(keyword: &str, what: &str) -> KeywordError {
 fn alone(builder: &SignatureBuilder<'_>, other: &'static str) -> Result<(), KeywordError> {
     if builder.seen.contains(&other) {
         return Err(KeywordError::context(format!(
-            "`{other}` stands in the rule already: only one of both can count"
+            "the rule has `{other}` already: only one of both can apply"
         )));
     }
     Ok(())

@@ -163,20 +163,25 @@ const fn without_drafts(version: u64) -> u64 {
     if version >> 8 == 0x7f { 0x304 } else { version }
 }
 
-/// Matches one of these versions, or any other one if negated.
-struct TlsVersionCondition {
+/// The versions that a keyword names.
+struct NamedVersions {
     versions: Vec<u64>,
     negated: bool,
     /// Compares the number itself: drafts are not TLS 1.3.
     exact: bool,
+}
+
+/// Matches one of these versions, or any other one if negated.
+struct TlsVersionCondition {
+    named: NamedVersions,
     number: NumberRef,
 }
 
 impl TxCondition for TlsVersionCondition {
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &ConditionContext<'_>) -> Answer {
         let holds = self.number.of(tx, direction).is_some_and(|version: u64| {
-            let version = if self.exact { version } else { without_drafts(version) };
-            self.versions.contains(&version) != self.negated
+            let version = if self.named.exact { version } else { without_drafts(version) };
+            self.named.versions.contains(&version) != self.named.negated
         });
         if holds { Answer::Yes } else { self.number.later(tx, direction, scene) }
     }
@@ -185,29 +190,31 @@ impl TxCondition for TlsVersionCondition {
 fn push_version(
     builder: &mut SignatureBuilder<'_>,
     keyword: &str,
-    (versions, negated, exact): (Vec<u64>, bool, bool),
+    named: NamedVersions,
 ) -> Result<(), KeywordError> {
     let number = NumberRef::named("tls.version")?;
-    let condition = TlsVersionCondition { versions, negated, exact, number };
+    let condition = TlsVersionCondition { named, number };
     builder.push_tx(number.protocol, keyword, BOTH, Some(0), Box::new(condition))
 }
 
-fn version_number(argument: &[u8]) -> Result<(Vec<u64>, bool, bool), KeywordError> {
+fn version_number(argument: &[u8]) -> Result<NamedVersions, KeywordError> {
     let name = text(argument)?;
     let wrong = || {
         KeywordError::argument(format!("no TLS version `{name}`"))
             .help("use 1.0, 1.1, 1.2, 1.3 or a number such as 0x7f12")
     };
-    Ok(match name {
-        "1.0" => (vec![0x301], false, false),
-        "1.1" => (vec![0x302], false, false),
-        "1.2" => (vec![0x303], false, false),
-        "1.3" => (vec![0x304], false, false),
+    let number = match name {
+        "1.0" => 0x301,
+        "1.1" => 0x302,
+        "1.2" => 0x303,
+        "1.3" => 0x304,
         _ => {
             let digits = name.strip_prefix("0x").filter(|digits| digits.len() == 4).ok_or_else(wrong)?;
-            (vec![u64::from_str_radix(digits, 16).map_err(|_| wrong())?], false, true)
+            let number = u64::from_str_radix(digits, 16).map_err(|_| wrong())?;
+            return Ok(NamedVersions { versions: vec![number], negated: false, exact: true });
         }
-    })
+    };
+    Ok(NamedVersions { versions: vec![number], negated: false, exact: false })
 }
 
 fn version(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
@@ -223,13 +230,15 @@ const SSL_VERSIONS: &[(&str, u64)] = &[
     ("tls1.3", 0x304),
 ];
 
-fn ssl_versions(argument: &[u8]) -> Result<(Vec<u64>, bool, bool), KeywordError> {
+fn ssl_versions(argument: &[u8]) -> Result<NamedVersions, KeywordError> {
     let mut versions = Vec::new();
     let mut negated = false;
     for word in text(argument)?.split([',', ' ', '\t']).filter(|w| !w.is_empty()) {
         let (has_mark, name) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest));
         if has_mark && !negated && !versions.is_empty() {
-            return Err(KeywordError::argument("a `!` stands before the first version, for all of them"));
+            return Err(KeywordError::argument(
+                "a `!` precedes the first version, and applies to all of them",
+            ));
         }
         negated |= has_mark;
         let found = SSL_VERSIONS.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
@@ -245,7 +254,7 @@ fn ssl_versions(argument: &[u8]) -> Result<(Vec<u64>, bool, bool), KeywordError>
     if versions.is_empty() {
         return Err(KeywordError::argument("no version is named"));
     }
-    Ok((versions, negated, false))
+    Ok(NamedVersions { versions, negated, exact: false })
 }
 
 fn ssl_version(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
@@ -394,7 +403,7 @@ fn epoch(written: &str) -> Result<i64, KeywordError> {
     }
     parts(written).and_then(seconds).ok_or_else(|| {
         KeywordError::argument(format!("`{written}` is no date"))
-            .help("write YYYY-MM-DD, with HH:MM:SS behind it where needed, or seconds since 1970")
+            .help("write YYYY-MM-DD, followed by HH:MM:SS where needed, or seconds since 1970")
     })
 }
 
@@ -457,8 +466,8 @@ mod tests {
 
     #[test]
     fn versions() {
-        let holds = |(versions, negated, exact): (Vec<u64>, bool, bool), version: u64| {
-            let condition = TlsVersionCondition { versions, negated, exact, number: number("tls.version") };
+        let holds = |named: NamedVersions, version: u64| {
+            let condition = TlsVersionCondition { named, number: number("tls.version") };
             answer(&condition, &[("tls.version", version)]) == Answer::Yes
         };
         assert!(holds(version_number(b"1.2").unwrap(), 0x303));
@@ -482,10 +491,10 @@ mod tests {
                 && !holds(ssl_versions(b"!tls1.0").unwrap(), 0x301)
         );
         for bad in ["1.4", "0x30", "2"] {
-            assert_eq!(version_number(bad.as_bytes()).unwrap_err().code, RefusalCode::BadArgument, "{bad}");
+            assert_eq!(version_number(bad.as_bytes()).err().unwrap().code, RefusalCode::BadArgument, "{bad}");
         }
         for bad in ["tls2", "", "tls1.0,tls1.0", "tls1.0,!tls1.2"] {
-            assert_eq!(ssl_versions(bad.as_bytes()).unwrap_err().code, RefusalCode::BadArgument, "{bad}");
+            assert_eq!(ssl_versions(bad.as_bytes()).err().unwrap().code, RefusalCode::BadArgument, "{bad}");
         }
     }
 

@@ -227,7 +227,7 @@ impl Transform for Xor {
 fn xor(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let value = bartizan_rules::unwrap_value(argument, false)?;
     if !value.quoted {
-        return Err(KeywordError::argument("the key of `xor` stands in double quotes"));
+        return Err(KeywordError::argument("the key of `xor` must be in double quotes"));
     }
     let digits = value.text;
     let digit = |b: &u8| char::from(*b).to_digit(16).map(|d| (d & 0xf) as u8);

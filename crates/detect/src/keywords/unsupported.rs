@@ -8,7 +8,7 @@ pub(super) const KEYWORDS: &[(&str, &[&str])] = &[
     ("It runs scripts, which this engine does not.", &["lua", "luajit", "luaxform"]),
     ("This engine does not evaluate it yet.", &["asn1", "ftpbounce", "nfq_set_mark", "subslice"]),
     (
-        "No parser of this build finds what it looks at.",
+        "No parser of this build provides its data.",
         &[
             "ike.chosen_sa_attribute",
             "ike.exchtype",

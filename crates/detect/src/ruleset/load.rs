@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Loads files of rules into a set.
 
-use super::rule::{CompiledRule, LoadInput, Rest, Whose, compile, member};
+use super::rule::{CompiledRule, LoadInput, Rest, RuleRefusal, Whose, compile, member};
 use super::writers::{self, Writers};
 use super::{RuleSet, Says};
 use crate::compile::environment::Environment;
@@ -105,8 +105,6 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
     let mut outcome = RuleLoadState::default();
     let mut heads = HeadCollector::default();
     let mut resolver = input.variables.resolver();
-    let mut duplicates = Duplicates::default();
-    let mut built: Vec<Option<Member>> = Vec::new();
     let mut words = HashSet::new();
     let mut classes = UnknownClasses::default();
     let firewall = firewall::is_enabled(input.settings)?;
@@ -120,43 +118,16 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
         for rule in core::mem::take(&mut file.rules) {
             let rule = &rule;
             let whose = Whose { own: file.firewall, mode: firewall };
-            match member(rule, whose, &environment, input, &mut rest) {
-                Ok(None) => outcome.report.skip("requires"),
-                Ok(Some(one)) => match judge(&mut duplicates, rule, &built, file.firewall) {
-                    Duplicate::New => {
-                        outcome.report.load();
-                        outcome.writers.compiled(rule, built.len());
-                        built.push(Some(one));
-                    }
-                    Duplicate::Replaces(before) => {
-                        outcome.report.skip("older revision");
-                        if let Some(slot) = built.get_mut(before) {
-                            *slot = None;
-                        }
-                        outcome.writers.compiled(rule, built.len());
-                        built.push(Some(one));
-                    }
-                    Duplicate::Refused(_) => {
-                        // The place stays empty: a rule that is refused as the firewall's or not may have it.
-                        built.push(None);
-                        outcome.report.refuse(RefusalCode::Duplicate.name());
-                        let (code, finding) = stands_earlier(rule);
-                        outcome.refuse(rule, code, finding, file.firewall);
-                    }
-                },
-                Err((code, finding)) => {
-                    count(&mut outcome.report, rule, code, &finding);
-                    outcome.writers.left_out(rule);
-                    outcome.refuse(rule, code, *finding, file.firewall);
-                }
-            }
+            outcome.add_rule(rule, member(rule, whose, &environment, input, &mut rest), file.firewall);
         }
         file.forget_text();
     }
     outcome.diagnostics.extend(findings_beside_rules(classes, input));
-    outcome.skip_readers(&mut built);
-    let (of_firewall, mut signatures): (Vec<Member>, Vec<Member>) =
-        built.into_iter().flatten().partition(|member| member.firewall.is_some());
+    outcome.skip_readers();
+    let (of_firewall, mut signatures): (Vec<Member>, Vec<Member>) = core::mem::take(&mut outcome.built)
+        .into_iter()
+        .flatten()
+        .partition(|member| member.firewall.is_some());
     sort(&mut signatures, &action_order(input.settings));
     let detecting = signatures.len();
     // Firewall rules keep the order of their files; no prefilter leads to them.
@@ -207,6 +178,9 @@ struct RuleLoadState {
     firewall_refused: u64,
     refused: Vec<RefusedRule>,
     writers: Writers,
+    duplicates: Duplicates,
+    /// Compiled rules. A place is empty whose rule was replaced or refused as a duplicate.
+    built: Vec<Option<Member>>,
 }
 
 impl RuleLoadState {
@@ -221,6 +195,37 @@ impl RuleLoadState {
         self.writers.lines_left_out(file);
     }
 
+    /// Adds a rule's result; `compiled` is `None` for a rule whose `requires` does not hold.
+    fn add_rule(&mut self, rule: &Rule, compiled: Result<Option<Member>, RuleRefusal>, of_firewall: bool) {
+        let one = match compiled {
+            Ok(Some(one)) => one,
+            Ok(None) => return self.report.skip("requires"),
+            Err((code, finding)) => {
+                count(&mut self.report, rule, code, &finding);
+                self.writers.left_out(rule);
+                return self.refuse(rule, code, *finding, of_firewall);
+            }
+        };
+        match judge(&mut self.duplicates, rule, &self.built, of_firewall) {
+            Duplicate::New => self.report.load(),
+            Duplicate::Replaces(before) => {
+                self.report.skip("older revision");
+                if let Some(slot) = self.built.get_mut(before) {
+                    *slot = None;
+                }
+            }
+            Duplicate::Refused(_) => {
+                // The place stays empty: a rule that is refused as the firewall's or not may have it.
+                self.built.push(None);
+                self.report.refuse(RefusalCode::Duplicate.name());
+                let (code, finding) = stands_earlier(rule);
+                return self.refuse(rule, code, finding, of_firewall);
+            }
+        }
+        self.writers.compiled(rule, self.built.len());
+        self.built.push(Some(one));
+    }
+
     /// Records and counts a refused rule.
     fn refuse(&mut self, rule: &Rule, code: RefusalCode, finding: Diagnostic, of_firewall: bool) {
         self.firewall_refused += u64::from(of_firewall);
@@ -229,8 +234,8 @@ impl RuleLoadState {
     }
 
     /// Skips rules that test whether a variable is not set when a rule that sets the variable was left out.
-    fn skip_readers(&mut self, built: &mut [Option<Member>]) {
-        let (skipped, vain) = core::mem::take(&mut self.writers).finish(built);
+    fn skip_readers(&mut self) {
+        let (skipped, vain) = core::mem::take(&mut self.writers).finish(&mut self.built);
         for one in skipped {
             self.report.skip_loaded(writers::SKIPPED);
             self.firewall_refused += u64::from(one.of_firewall);
@@ -295,7 +300,7 @@ const fn firewall_action(act: Act) -> RuleAction {
 /// The refusal of a rule whose gid and sid an earlier rule has.
 fn stands_earlier(rule: &Rule) -> (RefusalCode, Diagnostic) {
     let code = RefusalCode::Duplicate;
-    let message = format!("a rule with gid {} and sid {} stands earlier", rule.id().gid, rule.id().sid);
+    let message = format!("an earlier rule has gid {} and sid {}", rule.id().gid, rule.id().sid);
     (code, rule.diagnostic(rule.span, Severity::Error, code.code(), message))
 }
 

@@ -11,6 +11,7 @@ use crate::compile::unknown_classes::UnknownClasses;
 use crate::compile::{conflicts, fast_pattern, firewall, hook, protocol};
 use crate::keywords;
 use crate::model::buffers::{BufferRef, Buffers};
+use crate::model::hook::Hook;
 use crate::model::signature::{AlertTarget, FlowNeeds, Kind, Member, RejectSide, RuleAction, Signature};
 use crate::state::shared::Shared;
 use bartizan_base::{SettingsMap, TenantId};
@@ -225,7 +226,9 @@ fn info(
     rule: &Rule,
     input: &LoadInput<'_>,
     words: &mut HashSet<Arc<str>>,
-    (category, severity, target): (Option<String>, u32, Option<AlertTarget>),
+    category: Option<String>,
+    severity: u32,
+    target: Option<AlertTarget>,
 ) -> RuleInfo {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut references: Vec<String> = rule
@@ -277,17 +280,16 @@ fn finish(
         refuse(rule, KeywordError::new(RefusalCode::BadAddress, error.kind.to_string()), place)
     })?;
     let mut unknown = false;
-    let class = rule.classtype().map(|name| {
+    let mut category = None;
+    let mut class_priority = None;
+    if let Some(name) = rule.classtype() {
         let found = input.classifications.and_then(|c| c.get(name));
         unknown = found.is_none();
-        (
-            found.map_or_else(|| classes.add(rule, name), |c| c.description.clone()),
-            found.map_or(3, |c| c.priority),
-        )
-    });
-    let priority = builder.priority.or(rule.meta.priority).or(class.as_ref().map(|c| c.1)).unwrap_or(3);
-    let info =
-        info(rule, input, words, (class.map(|(description, _)| description), priority, builder.target));
+        category = Some(found.map_or_else(|| classes.add(rule, name), |c| c.description.clone()));
+        class_priority = Some(found.map_or(3, |c| c.priority));
+    }
+    let priority = builder.priority.or(rule.meta.priority).or(class_priority).unwrap_or(3);
+    let info = info(rule, input, words, category, priority, builder.target);
     let info =
         RuleInfo { firewall: firewall.as_ref().map(|own| (own.hook.clone(), own.policy.clone())), ..info };
     let mut signature = Signature {
@@ -320,28 +322,46 @@ fn finish(
     if signature.inspects_frames() {
         frames_alone(&signature).map_err(|e| refuse(rule, e, rule.span))?;
     }
-    let hook = builder.hook;
-    hook::finish(hook, buffers, &mut signature, whose.own).map_err(|e| refuse(rule, e, rule.protocol))?;
-    if whose.own && hook.is_none() && (signature.inspects_tx() || signature.inspects_frames()) {
-        let error = KeywordError::context(
-            "the rule asks for something of transactions, and its hook is one of packets",
-        )
-        .help("hook it to a state of the protocol: `http1:request_line`");
-        return Err(refuse(rule, error, rule.protocol));
-    }
-    let whole = rule.span;
-    conflicts::check(&signature, buffers).map_err(|e| refuse(rule, e, whole))?;
-    payload_first(&mut signature);
-    narrow_direction(&mut signature, buffers);
-    signature.spans_directions = spans_directions(&signature, buffers);
-    conflicts::check_direction(&signature, rule.direction, |d| has_all(&signature, buffers, d))
-        .map_err(|e| refuse(rule, e, whole))?;
-    signature.fast_pattern = fast_pattern::choose(&signature, buffers);
+    apply_hook(rule, whose, builder.hook, buffers, &mut signature)?;
+    plan_inspection(rule, buffers, &mut signature)?;
     let negated =
         is_negated(&rule.src.expr, input.variables, 0) || is_negated(&rule.dst.expr, input.variables, 0);
     signature.kind = Kind::of(&signature, negated);
     let lasts = !builder.environment.take_outside() && !unknown;
     Ok(CompiledRule { signature, head, origins: builder.origins, lasts })
+}
+
+/// Completes a rule with a hook; refuses a firewall rule whose conditions do not fit its hook.
+fn apply_hook(
+    rule: &Rule,
+    whose: Whose,
+    hook: Option<Hook>,
+    buffers: &Buffers,
+    signature: &mut Signature,
+) -> Result<(), RuleRefusal> {
+    let is_on_packets = hook.is_none();
+    hook::finish(hook, buffers, signature, whose.own).map_err(|e| refuse(rule, e, rule.protocol))?;
+    if whose.own && is_on_packets && (signature.inspects_tx() || signature.inspects_frames()) {
+        let error =
+            KeywordError::context("the rule has conditions on transactions, and its hook is one of packets")
+                .help("hook it to a state of the protocol: `http1:request_line`");
+        return Err(refuse(rule, error, rule.protocol));
+    }
+    Ok(())
+}
+
+/// Decides in which order and direction a rule's conditions are evaluated, and by which literal it is found;
+/// refuses conditions that exclude each other.
+fn plan_inspection(rule: &Rule, buffers: &Buffers, signature: &mut Signature) -> Result<(), RuleRefusal> {
+    let refused = |error| refuse(rule, error, rule.span);
+    conflicts::check(signature, buffers).map_err(refused)?;
+    payload_first(signature);
+    narrow_direction(signature, buffers);
+    signature.spans_directions = spans_directions(signature, buffers);
+    conflicts::check_direction(signature, rule.direction, |d| has_all(signature, buffers, d))
+        .map_err(refused)?;
+    signature.fast_pattern = fast_pattern::choose(signature, buffers);
+    Ok(())
 }
 
 /// Refuses conditions on transactions or single packets in a rule on protocol frames, which are pieces of the
@@ -351,14 +371,14 @@ fn frames_alone(signature: &Signature) -> Result<(), KeywordError> {
         !signature.tx.is_empty() || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Tx(_)));
     if tx {
         return Err(KeywordError::context(
-            "frames and what belongs to transactions cannot be asked of in one rule",
+            "one rule cannot have conditions on protocol frames and on transactions",
         ));
     }
     let of_packet = signature.packet.iter().any(|c| c.needs_packet())
         || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_)));
     if of_packet {
         return Err(KeywordError::context(
-            "frames and what belongs to single packets cannot be asked of in one rule",
+            "one rule cannot have conditions on protocol frames and on single packets",
         ));
     }
     Ok(())

@@ -220,7 +220,7 @@ impl Writers {
                 let Some(member) = built.get_mut(reader.place).and_then(Option::take) else { continue };
                 let why = reader.asks_unset.into_iter().find_map(|(variable, finding)| {
                     let setter = self.left_out.get(&variable)?;
-                    Some(skip(&member, (&variable, setter), finding))
+                    Some(skip(&member, &variable, setter, finding))
                 });
                 let Some(why) = why else { continue };
                 let place = format!("{}:{}", why.finding.file, why.finding.line);
@@ -274,9 +274,9 @@ impl Writers {
 /// The advice about rules that were left out.
 const WHY: &str = "the finding of that rule says why it was left out";
 
-fn skip(member: &Member, (variable, setter): (&Variable, &str), mut finding: Diagnostic) -> Skipped {
+fn skip(member: &Member, variable: &Variable, setter: &str, mut finding: Diagnostic) -> Skipped {
     finding.message = format!(
-        "the rule is skipped: it asks whether the {variable} is not set, and the rule at {setter}, which sets it, was left out"
+        "the rule is skipped: it tests that the {variable} is not set, and the rule at {setter}, which sets it, was left out"
     );
     let finding = finding.help(WHY);
     let refused = RefusedRule {

@@ -81,6 +81,21 @@ pub struct LevelAmounts {
     pub bytes: PerDirection<u64>,
 }
 
+impl WouldBe<'_> {
+    fn write(&self, w: &mut JsonWriter) {
+        w.object("would_be");
+        if let Some(function) = self.function {
+            w.str("function", function);
+        }
+        w.str("verdict", self.verdict.name());
+        w.str("reason", self.reason.name());
+        if let Some(rule) = self.rule {
+            w.num("rule", rule);
+        }
+        w.end_object();
+    }
+}
+
 impl BartizanFields<'_> {
     /// Writes the object, or nothing if it has no fields. `more` adds fields of a kind of event.
     pub(crate) fn write(&self, w: &mut JsonWriter, more: impl FnOnce(&mut JsonWriter)) {
@@ -88,6 +103,21 @@ impl BartizanFields<'_> {
         w.object("bartizan");
         w.num("version", OWN_VERSION);
         let empty = w.mark();
+        self.write_decision(w);
+        self.write_place(w);
+        if let Some(would_be) = &self.would_be {
+            would_be.write(w);
+        }
+        more(w);
+        if w.mark() == empty {
+            w.rewind(before);
+        } else {
+            w.end_object();
+        }
+    }
+
+    /// Writes whose the traffic is, and what was decided by which rule.
+    fn write_decision(&self, w: &mut JsonWriter) {
         if let Some(TenantId(tenant)) = self.tenant {
             w.num("tenant", tenant);
         }
@@ -121,6 +151,10 @@ impl BartizanFields<'_> {
         if let Some(rule) = self.allowed_rule {
             w.num("allowed_rule", rule);
         }
+    }
+
+    /// Writes where the traffic was handled.
+    fn write_place(&self, w: &mut JsonWriter) {
         if self.staged {
             w.bool("staged", true);
         }
@@ -155,24 +189,6 @@ impl BartizanFields<'_> {
         }
         if let Some(port) = self.egress {
             w.str("egress", port);
-        }
-        if let Some(would_be) = &self.would_be {
-            w.object("would_be");
-            if let Some(function) = would_be.function {
-                w.str("function", function);
-            }
-            w.str("verdict", would_be.verdict.name());
-            w.str("reason", would_be.reason.name());
-            if let Some(rule) = would_be.rule {
-                w.num("rule", rule);
-            }
-            w.end_object();
-        }
-        more(w);
-        if w.mark() == empty {
-            w.rewind(before);
-        } else {
-            w.end_object();
         }
     }
 }

@@ -145,7 +145,7 @@ pub fn json_schema(tables: &[&[EventField]]) -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Bartizan event",
-        "description": "One line of the event log. Names and types are Suricata's; what Bartizan adds stands under `bartizan`. A value that is not known is left out, never null.",
+        "description": "One line of the event log. Names and types are Suricata's; Bartizan's own fields are under `bartizan`. A value that is not known is left out, never null.",
         "type": "object",
         "required": ["timestamp", "event_type"],
         "additionalProperties": false,
@@ -173,7 +173,7 @@ pub fn reference_page(tables: &[&[EventField]]) -> String {
     let mut page = String::from(
         "# Fields of events\n\n\
          <!-- Generated from the table of fields in crate events; do not edit. -->\n\n\
-         Every line of the event log is a JSON object. Names and types are Suricata's; what Bartizan adds stands\n\
+         Every line of the event log is a JSON object. Names and types are Suricata's; Bartizan's own fields are\n\
          under `bartizan`. A value that is not known is left out, never null. Machine-readable: `eve-schema.json`.\n\n\
          | field | type | meaning |\n|---|---|---|\n",
     );

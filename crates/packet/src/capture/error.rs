@@ -49,7 +49,7 @@ pub enum CaptureError {
     },
     /// The file ends before its header does.
     #[error(
-        "{name}: the file ends inside its {format} header ({have} of {need} bytes are there), so no packet can be read; copy or capture it again"
+        "{name}: the file ends inside its {format} header ({have} of {need} bytes are present), so no packet can be read; copy or capture it again"
     )]
     HeaderCut {
         /// The capture.
@@ -63,7 +63,7 @@ pub enum CaptureError {
     },
     /// A packet's length is impossible.
     #[error(
-        "{name}: packet {number} at offset {offset} claims {length} captured bytes (limit {limit}); the file is damaged there. The packets before it were read; what follows needs a repair tool such as pcapfix"
+        "{name}: packet {number} at offset {offset} claims {length} captured bytes (limit {limit}); the file is damaged there. The packets before it were read; a repair tool such as pcapfix may recover the rest"
     )]
     RecordLength {
         /// The capture.
@@ -79,7 +79,7 @@ pub enum CaptureError {
     },
     /// A pcapng block's length is impossible.
     #[error(
-        "{name}: the pcapng block of type {kind:#010x} at offset {offset} has length {length}, {problem}; the file is damaged there. The packets before it were read; what follows needs a repair tool such as pcapfix"
+        "{name}: the pcapng block of type {kind:#010x} at offset {offset} has length {length}, {problem}; the file is damaged there. The packets before it were read; a repair tool such as pcapfix may recover the rest"
     )]
     BlockLength {
         /// The capture.
@@ -133,7 +133,7 @@ pub enum CaptureError {
     },
     /// The operating system's read failed.
     #[error(
-        "{name}: reading failed at offset {offset}: {source}; what was before was read, check the disk or the pipe"
+        "{name}: reading failed at offset {offset}: {source}; the packets before it were read; check the disk or the pipe"
     )]
     Io {
         /// The capture.
@@ -145,7 +145,7 @@ pub enum CaptureError {
     },
     /// The compressed data is damaged.
     #[error(
-        "{name}: the {format} data is damaged (after {offset} decompressed bytes): {source}; what was before was read, check the file with `{format} -t`"
+        "{name}: the {format} data is damaged (after {offset} decompressed bytes): {source}; the packets before it were read; check the file with `{format} -t`"
     )]
     Decompress {
         /// The capture.

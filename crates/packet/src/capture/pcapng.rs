@@ -225,7 +225,7 @@ impl PcapNg {
                 kind: open.kind,
                 offset: open.offset,
                 length: open.length,
-                problem: "but another length stands at its end",
+                problem: "but another length at its end",
             });
         }
         input.advance(4);

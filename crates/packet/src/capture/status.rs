@@ -62,12 +62,12 @@ impl fmt::Display for CaptureEnd {
             CaptureEnd::Reading => f.write_str("not read to its end"),
             CaptureEnd::Complete => f.write_str("complete"),
             CaptureEnd::BrokeOff { offset, what, need: 0, .. } => {
-                write!(f, "the file breaks off at offset {offset}: {what} ends early")
+                write!(f, "the file ends at offset {offset}, within {what}")
             }
             CaptureEnd::BrokeOff { offset, what, have, need } => {
                 write!(
                     f,
-                    "the file breaks off at offset {offset}: {have} of {need} bytes of {what} are there"
+                    "the file ends at offset {offset}, within {what}: {have} of {need} bytes are present"
                 )
             }
             CaptureEnd::Failed { offset } => write!(f, "reading failed at offset {offset}"),

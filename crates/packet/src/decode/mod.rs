@@ -335,7 +335,7 @@ impl Decoder {
         let begin = |packet: &mut Decoded| (packet.link_type, packet.wire_len) = (link_type, wire_len);
         let is_cut = self.config.cut_frames && bytes.len() < wire_len as usize;
         let length = if is_cut { wire_len as usize } else { bytes.len() };
-        self.run(begin, (bytes, length), out, |cx, p, span| link::decode(cx, p, span, link_type));
+        self.run(begin, bytes, length, out, |cx, p, span| link::decode(cx, p, span, link_type));
         if out.outer().is_some_and(Decoded::is_invalid) {
             self.counters.invalid += 1;
         }
@@ -355,8 +355,7 @@ impl Decoder {
             packet.tunnel = fragment.tunnel;
             packet.wire_len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         };
-        let whole = (bytes, bytes.len());
-        self.run(begin, whole, out, |cx, p, span| raw::decode_version(cx, p, span.skip(link)));
+        self.run(begin, bytes, bytes.len(), out, |cx, p, span| raw::decode_version(cx, p, span.skip(link)));
     }
 
     /// Decodes a frame of `length` bytes; `bytes` may be only its beginning. `begin` sets the fields of the
@@ -364,7 +363,8 @@ impl Decoder {
     fn run(
         &mut self,
         begin: impl FnOnce(&mut Decoded),
-        (bytes, length): (&[u8], usize),
+        bytes: &[u8],
+        length: usize,
         out: &mut DecodeOutput,
         decode: impl FnOnce(&mut DecodeContext<'_>, &mut Decoded, DecodeSpan) -> LayerResult,
     ) {

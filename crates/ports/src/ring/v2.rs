@@ -164,7 +164,7 @@ impl RxV2 {
                 // As before the frame in the ring.
                 let head = if self.vnet { VNET_BYTES } else { 0 };
                 let got = batch
-                    .push_with((head, whole), tag, found.info, |buffer| sys::receive_copy(fd, buffer).ok());
+                    .push_with(head, whole, tag, found.info, |buffer| sys::receive_copy(fd, buffer).ok());
                 if got.is_some() {
                     filled.copied += 1;
                     let frame = batch.newest();

@@ -1,31 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The part of HTTP/1 that `GET /metrics` needs.
+//! `GET /metrics` over HTTP/1, served by hyper.
 //!
 //! Source: RFC 9110, RFC 9112. A request is read up to the end of its head, within bounds of bytes and time;
-//! every answer closes the connection. No thread here touches packets: one thread accepts, and one more runs
-//! per open connection, up to a limit.
+//! every answer closes the connection. No thread here touches packets: one thread serves all connections, and
+//! the page of each is made in a thread of its own, since it waits for locks.
 //!
 //! Not done: TLS, authentication (bind it to loopback, or put a proxy before it), keep-alive, compression,
 //! bodies of requests.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use bartizan_controller::server::{Exchange, Patient, ResponseFilter, linger};
+use http_body_util::Full;
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io::Write as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
 
 /// Most bytes of a request's head.
 pub const REQUEST_MAX: usize = 8 * 1024;
 /// Most open connections; a further one is refused with a hint to come later.
 pub const CONNECTIONS_MAX: usize = 8;
-/// Time limit for a request's arrival, and for sending its answer.
+/// Time limit for a request's arrival, and for the client to accept part of its answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes and time limit for reading after the answer, so that data of the client does not reset the
-/// connection before the answer arrives.
-const LINGER: (u64, Duration) = (64 * 1024, Duration::from_millis(300));
+/// Time limit for reading after the answer, so that data of the client does not reset the connection before
+/// the answer arrives.
+const LINGER: Duration = Duration::from_millis(300);
 /// Content type of the page, as Prometheus requires it.
-const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+const KIND: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
 /// Makes the page.
 pub type MetricsPage = dyn Fn() -> String + Send + Sync;
@@ -33,8 +43,7 @@ pub type MetricsPage = dyn Fn() -> String + Send + Sync;
 /// A running server; dropping it ends it.
 pub struct MetricsServer {
     address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    runtime: Option<Runtime>,
 }
 
 impl MetricsServer {
@@ -42,14 +51,21 @@ impl MetricsServer {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(listener: TcpListener, page: Arc<MetricsPage>) -> std::io::Result<Self> {
+    pub fn start(listener: std::net::TcpListener, page: Arc<MetricsPage>) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name("metrics".to_owned())
-            .spawn(move || accept(&listener, &page, &stopped))?;
-        Ok(MetricsServer { address, stop, thread: Some(thread) })
+        listener.set_nonblocking(true)?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(CONNECTIONS_MAX)
+            .thread_name("metrics")
+            .enable_all()
+            .build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
+        runtime.spawn(accept(listener, page));
+        Ok(MetricsServer { address, runtime: Some(runtime) })
     }
 
     /// Address of the listener.
@@ -60,206 +76,130 @@ impl MetricsServer {
 
 impl Drop for MetricsServer {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        // A connection wakes the thread.
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(match address {
-                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        if TcpStream::connect_timeout(&address, Duration::from_millis(500)).is_ok()
-            && let Some(thread) = self.thread.take()
-        {
-            let _ = thread.join();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(Duration::from_millis(500));
         }
     }
 }
 
-/// A place among the open connections, freed when dropped.
-struct MetricsPermit(Arc<AtomicUsize>);
-
-impl MetricsPermit {
-    fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
-        let before = open.fetch_add(1, Ordering::AcqRel);
-        let seat = MetricsPermit(Arc::clone(open));
-        (before < CONNECTIONS_MAX).then_some(seat)
-    }
-}
-
-impl Drop for MetricsPermit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-fn accept(listener: &TcpListener, page: &Arc<MetricsPage>, stop: &AtomicBool) {
-    let open = Arc::new(AtomicUsize::new(0));
+async fn accept(listener: TcpListener, page: Arc<MetricsPage>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let accepted = listener.accept();
-        if stop.load(Ordering::Acquire) {
-            return;
-        }
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(_) => {
-                // No descriptor left, or the client is gone already: others may come.
-                std::thread::sleep(Duration::from_millis(50));
-                continue;
-            }
+        let Ok((stream, _)) = listener.accept().await else {
+            // No descriptor is left, or the client is gone already: later connections may succeed.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
         };
-        let Some(seat) = MetricsPermit::take(&open) else {
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
             refuse(stream);
             continue;
         };
-        let page = Arc::clone(page);
-        let serve = move || {
-            let _seat = seat;
-            serve(stream, &page);
-        };
-        // Without a thread the connection is closed, and the scraper tries again.
-        let _ = std::thread::Builder::new().name("metrics-answer".to_owned()).spawn(serve);
+        let page = Arc::clone(&page);
+        tokio::spawn(async move {
+            let _place = place;
+            serve(stream, page).await;
+        });
     }
 }
 
-/// Refuses a connection beyond the limit, without a thread; the answer may be lost.
-fn refuse(mut stream: TcpStream) {
-    let _ = stream.set_nonblocking(true);
-    let _ = stream.write_all(&answer("503 Service Unavailable", "Retry-After: 5\r\n", "busy\n", true));
-}
-
-fn serve(mut stream: TcpStream, page: &Arc<MetricsPage>) {
-    let _ = stream.set_write_timeout(Some(PATIENCE));
-    if let Some(bytes) = respond(&mut stream, page, Instant::now()) {
-        let _ = stream.write_all(&bytes);
-        finish(&mut stream);
+/// Refuses a connection beyond the limit, without waiting; the answer may be lost.
+fn refuse(stream: TcpStream) {
+    if let Ok(mut stream) = stream.into_std() {
+        let _ = stream.write_all(&refusal("503 Service Unavailable", "Retry-After: 5\r\n", "busy\n"));
     }
 }
 
-/// The answer to a client's request; `None` if the client sent nothing.
-fn respond(stream: &mut TcpStream, page: &Arc<MetricsPage>, begun: Instant) -> Option<Vec<u8>> {
-    let head = match read_head(stream, begun) {
-        Ok(head) => head,
-        Err(Trouble::Gone) => return None,
-        Err(Trouble::Slow) => {
-            return Some(answer("408 Request Timeout", "", "the request did not come in time\n", true));
+async fn serve(stream: TcpStream, page: Arc<MetricsPage>) {
+    let mut stream = Patient::new(stream, PATIENCE);
+    let exchange = Arc::new(Exchange::default());
+    let filter = ResponseFilter::new(&mut stream, Arc::clone(&exchange));
+    let service = service_fn(|request: Request<Incoming>| {
+        let (page, exchange) = (Arc::clone(&page), Arc::clone(&exchange));
+        async move {
+            let reply = respond(&request, page).await;
+            let length = reply.body().size_hint().exact().unwrap_or_default();
+            exchange.owe(if request.method() == Method::HEAD { 0 } else { length as usize });
+            Ok::<_, Infallible>(reply)
         }
-        Err(Trouble::Large) => {
-            return Some(answer(
-                "431 Request Header Fields Too Large",
-                "",
-                "the request is too large\n",
-                true,
-            ));
-        }
+    });
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(REQUEST_MAX)
+        .keep_alive(false)
+        // A client that has nothing more to send still gets its answer.
+        .half_close(true)
+        .title_case_headers(true)
+        .serve_connection(TokioIo::new(filter), service)
+        .await;
+    let refused = match served {
+        Ok(()) => return linger(&mut stream, LINGER).await,
+        Err(error) => refusal_of(&error, exchange.has_begun()),
     };
-    Some(match judge(&head) {
-        MetricsRequest::Page { body } => answer("200 OK", "", &page(), body),
-        MetricsRequest::Other => answer("404 Not Found", "", "the metrics are at /metrics\n", true),
-        MetricsRequest::Method => {
-            answer("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "only GET and HEAD\n", true)
+    if let Some(bytes) = refused
+        && stream.write_all(&bytes).await.is_ok()
+    {
+        linger(&mut stream, LINGER).await;
+    }
+}
+
+/// The reply to a request whose head is complete; hyper leaves the body of a reply to HEAD out.
+async fn respond(request: &Request<Incoming>, page: Arc<MetricsPage>) -> Response<Full<Bytes>> {
+    match (request.uri().path(), request.method()) {
+        ("/metrics", &Method::GET | &Method::HEAD) => {
+            match tokio::task::spawn_blocking(move || page()).await {
+                Ok(page) => reply(StatusCode::OK, page.into()),
+                Err(_) => reply(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made\n".into()),
+            }
         }
-        MetricsRequest::Version => answer("505 HTTP Version Not Supported", "", "only HTTP/1\n", true),
-        MetricsRequest::Garbage => answer("400 Bad Request", "", "this is no HTTP request\n", true),
-    })
+        (_, &Method::GET | &Method::HEAD) => {
+            reply(StatusCode::NOT_FOUND, "the metrics are at /metrics\n".into())
+        }
+        _ => {
+            let mut reply = reply(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".into());
+            reply.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            reply
+        }
+    }
 }
 
-/// The content of a request.
-#[derive(Debug, PartialEq, Eq)]
-enum MetricsRequest {
-    Page { body: bool },
-    Other,
-    Method,
-    Version,
-    Garbage,
+fn reply(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
+    let mut reply = Response::new(Full::new(body));
+    *reply.status_mut() = status;
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, KIND);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    reply
 }
 
-fn judge(head: &[u8]) -> MetricsRequest {
-    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let Ok(line) = core::str::from_utf8(line) else { return MetricsRequest::Garbage };
-    let mut words = line.split(' ');
-    let (Some(method), Some(target), Some(version), None) =
-        (words.next(), words.next(), words.next(), words.next())
-    else {
-        return MetricsRequest::Garbage;
+/// The reply to a client whose request hyper cannot read; `None` if the client sent nothing or is gone.
+fn refusal_of(error: &hyper::Error, has_begun: bool) -> Option<Vec<u8>> {
+    let (status, body) = if error.is_timeout() {
+        if !has_begun {
+            return None;
+        }
+        ("408 Request Timeout", "the request did not come in time\n")
+    } else if error.is_parse_too_large() {
+        ("431 Request Header Fields Too Large", "the request is too large\n")
+    } else if !error.is_parse() {
+        return None;
+    } else if error.to_string().contains("version") {
+        // hyper distinguishes this kind in its text only.
+        ("505 HTTP Version Not Supported", "only HTTP/1\n")
+    } else {
+        ("400 Bad Request", "this is no HTTP request\n")
     };
-    let is_token =
-        |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-');
-    if !is_token(method) || !version.starts_with("HTTP/") {
-        return MetricsRequest::Garbage;
-    }
-    if !matches!(version, "HTTP/1.0" | "HTTP/1.1") {
-        return MetricsRequest::Version;
-    }
-    let path = target.split(['?', '#']).next().unwrap_or_default();
-    match (path, method) {
-        ("/metrics", "GET") => MetricsRequest::Page { body: true },
-        ("/metrics", "HEAD") => MetricsRequest::Page { body: false },
-        (_, "GET" | "HEAD") => MetricsRequest::Other,
-        _ => MetricsRequest::Method,
-    }
+    Some(refusal(status, "", body))
 }
 
-enum Trouble {
-    /// The client is gone, or sent nothing.
-    Gone,
-    Slow,
-    Large,
-}
-
-/// Reads up to the empty line.
-fn read_head(stream: &mut TcpStream, begun: Instant) -> Result<Vec<u8>, Trouble> {
-    let mut head = Vec::new();
-    let mut chunk = [0u8; 1024];
-    loop {
-        let Some(left) = PATIENCE.checked_sub(begun.elapsed()) else {
-            return Err(if head.is_empty() { Trouble::Gone } else { Trouble::Slow });
-        };
-        // The system refuses a timeout of zero.
-        let _ = stream.set_read_timeout(Some(left.max(Duration::from_millis(1))));
-        let read = match stream.read(&mut chunk) {
-            Ok(0) => return Err(Trouble::Gone),
-            Ok(read) => read,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            // The beginning of the loop detects the end of the time.
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
-            Err(_) => return Err(Trouble::Gone),
-        };
-        // The end of the head may begin in earlier bytes.
-        let from = head.len().saturating_sub(3);
-        head.extend(chunk.iter().take(read));
-        let ends =
-            |tail: &[u8]| tail.windows(4).any(|w| w == b"\r\n\r\n") || tail.windows(2).any(|w| w == b"\n\n");
-        if head.get(from..).is_some_and(ends) {
-            return Ok(head);
-        }
-        if head.len() > REQUEST_MAX {
-            return Err(Trouble::Large);
-        }
-    }
-}
-
-fn answer(status: &str, more: &str, body: &str, with_body: bool) -> Vec<u8> {
+/// A reply that hyper has no part in.
+fn refusal(status: &str, more: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    let mut text = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {KIND}\r\nContent-Length: {length}\r\n{more}Cache-Control: no-store\r\nConnection: close\r\n\r\n"
-    );
-    if with_body {
-        text.push_str(body);
-    }
-    text.into_bytes()
-}
-
-/// Closes the connection so that the answer arrives: a close with unread bytes would discard it.
-fn finish(stream: &mut TcpStream) {
-    let _ = stream.shutdown(Shutdown::Write);
-    let _ = stream.set_read_timeout(Some(LINGER.1));
-    let mut rest = stream.take(LINGER.0);
-    let end = Instant::now() + LINGER.1;
-    let mut chunk = [0u8; 4096];
-    while Instant::now() < end && matches!(rest.read(&mut chunk), Ok(read) if read > 0) {}
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n{more}Cache-Control: no-store\r\nConnection: close\r\n\r\n{body}"
+    )
+    .into_bytes()
 }
 
 #[cfg(test)]

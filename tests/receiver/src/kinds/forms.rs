@@ -180,6 +180,22 @@ fn frame(coded: Vec<u8>, lines: &mut Vec<String>, random: &mut Random) -> Vec<u8
     }
 }
 
+/// A header line with content codings.
+fn encoding_line(name: &str, end: &str, random: &mut Random) -> String {
+    match random.below(9) {
+        0 => format!("content-encoding:{name}"),
+        1 => format!("Content-Encoding:{end} {name}"),
+        2 => format!("CONTENT-ENCODING: \t{}", name.to_uppercase()),
+        3 => format!("Content-Encoding: {name} "),
+        4 if name.contains(", ") => {
+            name.split(", ").map(|one| format!("Content-Encoding: {one}")).collect::<Vec<_>>().join(end)
+        }
+        5 => format!("Content-Encoding: {}", name.replace("gzip", "x-gzip")),
+        6 => format!("Content-Encoding: identity, {name}"),
+        _ => format!("Content-Encoding: {name}"),
+    }
+}
+
 /// An answer with forbidden bytes in its body, for curl, which decodes the codings that it knows.
 pub(super) fn answers(made: &mut Made<'_>) -> Play {
     made.service = Service::WebAnswers;
@@ -221,19 +237,7 @@ pub(super) fn answers(made: &mut Made<'_>) -> Play {
     head.push_str(end);
     let mut lines = Vec::new();
     if !name.is_empty() {
-        let form = random.below(9);
-        lines.push(match form {
-            0 => format!("content-encoding:{name}"),
-            1 => format!("Content-Encoding:{end} {name}"),
-            2 => format!("CONTENT-ENCODING: \t{}", name.to_uppercase()),
-            3 => format!("Content-Encoding: {name} "),
-            4 if name.contains(", ") => {
-                name.split(", ").map(|one| format!("Content-Encoding: {one}")).collect::<Vec<_>>().join(end)
-            }
-            5 => format!("Content-Encoding: {}", name.replace("gzip", "x-gzip")),
-            6 => format!("Content-Encoding: identity, {name}"),
-            _ => format!("Content-Encoding: {name}"),
-        });
+        lines.push(encoding_line(name, end, random));
     }
     let payload = frame(coded, &mut lines, random);
     if random.percent(20) {
@@ -301,6 +305,42 @@ fn asked(random: &mut Random) -> (&'static str, &'static str) {
     (method, target)
 }
 
+/// A header line with the length of a body.
+fn length_line(size: usize, random: &mut Random) -> String {
+    match random.below(10) {
+        0 => format!("Content-Length : {size}"),
+        1 => format!("Content-Length:\r\n {size}"),
+        2 => format!("Content-Length: {size}\r\nContent-Length: {size}"),
+        3 => format!("Content-Length: 0{size}"),
+        4 => format!("Content-Length: +{size}"),
+        5 => format!("Content-Length: {size}, {size}"),
+        6 => format!("content-length:\t{size} "),
+        // Python's server reads two lines here; its body is a request line for other servers.
+        7 => format!("X: y\rContent-Length: {size}"),
+        _ => format!("Content-Length: {size}"),
+    }
+}
+
+/// A header line that says that a body is chunked, or nearly so.
+fn transfer_line(random: &mut Random) -> String {
+    (*random.pick(&[
+        "Transfer-Encoding: chunked",
+        "Transfer-Encoding: chunked",
+        "Transfer-Encoding : chunked",
+        "Transfer-Encoding: xchunked",
+        "Transfer-Encoding: identity",
+        "Transfer-Encoding:\tchunked",
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: chunked, identity",
+        "TRANSFER-ENCODING: CHUNKED",
+        "Transfer-Encoding:\r\n chunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "X: y\nTransfer-Encoding: chunked",
+        "Transfer_Encoding: chunked",
+    ]))
+    .to_owned()
+}
+
 /// A request with odd framing before the forbidden one, in one connection.
 pub(super) fn framings(made: &mut Made<'_>) -> Play {
     made.service = *made.random.pick(&[Service::Http, Service::Web]);
@@ -315,38 +355,10 @@ pub(super) fn framings(made: &mut Made<'_>) -> Play {
         let mut lines = vec!["Host: a".to_owned()];
         let size = body.len();
         if !chunked || random.percent(15) {
-            lines.push(match random.below(10) {
-                0 => format!("Content-Length : {size}"),
-                1 => format!("Content-Length:\r\n {size}"),
-                2 => format!("Content-Length: {size}\r\nContent-Length: {size}"),
-                3 => format!("Content-Length: 0{size}"),
-                4 => format!("Content-Length: +{size}"),
-                5 => format!("Content-Length: {size}, {size}"),
-                6 => format!("content-length:\t{size} "),
-                // Python's server reads two lines here; its body is a request line for other servers.
-                7 => format!("X: y\rContent-Length: {size}"),
-                _ => format!("Content-Length: {size}"),
-            });
+            lines.push(length_line(size, random));
         }
         if chunked {
-            lines.push(
-                (*random.pick(&[
-                    "Transfer-Encoding: chunked",
-                    "Transfer-Encoding: chunked",
-                    "Transfer-Encoding : chunked",
-                    "Transfer-Encoding: xchunked",
-                    "Transfer-Encoding: identity",
-                    "Transfer-Encoding:\tchunked",
-                    "Transfer-Encoding: gzip, chunked",
-                    "Transfer-Encoding: chunked, identity",
-                    "TRANSFER-ENCODING: CHUNKED",
-                    "Transfer-Encoding:\r\n chunked",
-                    "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
-                    "X: y\nTransfer-Encoding: chunked",
-                    "Transfer_Encoding: chunked",
-                ]))
-                .to_owned(),
-            );
+            lines.push(transfer_line(random));
         }
         for line in [
             "Expect: 100-continue",

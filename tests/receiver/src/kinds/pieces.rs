@@ -65,6 +65,39 @@ fn order(parts: usize, random: &mut Random) -> Vec<usize> {
     order
 }
 
+/// Adds a frame that may lead a receiver astray to a part of a datagram that was just sent, or none.
+fn add_decoy(made: &mut Made<'_>, whole: &Whole, part: usize, frames: &mut Vec<Vec<u8>>) {
+    match made.random.below(10) {
+        // The part again with other content, after or before it.
+        0 => frames.push(whole.frame(part, true)),
+        1 => frames.insert(frames.len() - 1, whole.frame(part, true)),
+        2 => {
+            // An empty part, here or at the end.
+            let offset = if made.random.percent(50) {
+                whole.parts[part].0
+            } else {
+                whole.bytes.len().next_multiple_of(8)
+            };
+            frames.push(whole.ip.frame(&[], Some(Piece { offset, more: made.random.percent(50) })));
+        }
+        3 => {
+            // A last part that ends earlier or later.
+            let offset = made.random.below(whole.bytes.len()) / 8 * 8;
+            let load = made.random.letters(1);
+            frames.push(whole.ip.frame(&load, Some(Piece { offset, more: false })));
+        }
+        4 => {
+            // The whole datagram as one fragment.
+            let bytes = if made.random.percent(50) { &whole.lie } else { &whole.bytes };
+            if bytes.len() < 1400 {
+                let piece = Piece { offset: 0, more: false };
+                frames.push(whole.ip.frame(bytes, Some(piece)));
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Several datagrams of one host.
 pub(super) fn runs(made: &mut Made<'_>) -> Play {
     made.service = if made.random.percent(70) { Service::Udp } else { Service::Dns };
@@ -102,38 +135,7 @@ pub(super) fn runs(made: &mut Made<'_>) -> Play {
         let at = if between { *made.random.pick(&open) } else { open[0] };
         let part = queues[at].remove(0);
         frames.push(wholes[at].frame(part, false));
-        match made.random.below(10) {
-            // The part again with other content, after or before it.
-            0 => frames.push(wholes[at].frame(part, true)),
-            1 => frames.insert(frames.len() - 1, wholes[at].frame(part, true)),
-            2 => {
-                // An empty part, here or at the end.
-                let whole = &wholes[at];
-                let offset = if made.random.percent(50) {
-                    whole.parts[part].0
-                } else {
-                    whole.bytes.len().next_multiple_of(8)
-                };
-                frames.push(whole.ip.frame(&[], Some(Piece { offset, more: made.random.percent(50) })));
-            }
-            3 => {
-                // A last part that ends earlier or later.
-                let whole = &wholes[at];
-                let offset = made.random.below(whole.bytes.len()) / 8 * 8;
-                let load = made.random.letters(1);
-                frames.push(whole.ip.frame(&load, Some(Piece { offset, more: false })));
-            }
-            4 => {
-                // The whole datagram as one fragment.
-                let whole = &wholes[at];
-                let bytes = if made.random.percent(50) { &whole.lie } else { &whole.bytes };
-                if bytes.len() < 1400 {
-                    let piece = Piece { offset: 0, more: false };
-                    frames.push(whole.ip.frame(bytes, Some(piece)));
-                }
-            }
-            _ => {}
-        }
+        add_decoy(made, &wholes[at], part, &mut frames);
     }
     made.note = format!(
         "{count} datagrams, numbers {ids:x?}, parts {:?}",

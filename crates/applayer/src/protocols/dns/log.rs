@@ -74,12 +74,14 @@ fn list(settings: &SettingsMap, key: &str) -> Vec<String> {
     settings.children(key).filter_map(|i| settings.get(&format!("{key}.{i}"))).map(str::to_owned).collect()
 }
 
-/// Writes the record of a transaction into an open object; `number`: index of the record.
+/// Writes the record of a transaction into an open object; `number`: index of the record; `in_alert`: as part
+/// of an alert.
 pub(super) fn write(
     tx: &DnsTransaction,
     json: &mut JsonWriter,
     options: &LogOptions,
-    (number, in_alert): (usize, bool),
+    number: usize,
+    in_alert: bool,
 ) {
     let mut writer = DnsLogWriter { json, message: tx.message(), scratch: Vec::new() };
     if tx.variant() == Variant::Multicast {

@@ -177,10 +177,10 @@ impl Transaction for DnsTransaction {
     }
 
     fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool) {
-        log::write(self, json, options, (0, in_alert));
+        log::write(self, json, options, 0, in_alert);
     }
 
     fn log_record(&self, json: &mut JsonWriter, options: &LogOptions, number: usize) {
-        log::write(self, json, options, (number, false));
+        log::write(self, json, options, number, false);
     }
 }

@@ -57,6 +57,15 @@ fn take(files: &mut FileList, found: MultipartFinding<'_>, context: &mut FileCon
     }
 }
 
+/// The settings that bound a body.
+#[derive(Clone, Copy)]
+pub(super) struct BodyLimits<'s> {
+    /// Those of bodies of its direction.
+    pub body: &'s BodySettings,
+    /// Those of the protocol.
+    pub http: &'s HttpSettings,
+}
+
 /// The body of a message, as far as it has come.
 #[derive(Default)]
 pub(super) struct HttpBody {
@@ -141,14 +150,14 @@ impl HttpBody {
     pub(super) fn receive(
         &mut self,
         data: &[u8],
-        limits: (&BodySettings, &HttpSettings),
+        limits: BodyLimits<'_>,
         context: &mut FileContext,
         raised: &mut Events,
     ) -> bool {
         if !self.encoded {
             self.message_length = self.message_length.saturating_add(data.len() as u64);
             self.entity_length = self.entity_length.saturating_add(data.len() as u64);
-            self.accept(BodyPiece::Data(data), limits.0, context, raised);
+            self.accept(BodyPiece::Data(data), limits.body, context, raised);
             return true;
         }
         let Some(mut decoder) = self.decoder.take() else { return false };
@@ -169,20 +178,20 @@ impl HttpBody {
     fn decoded(
         &mut self,
         data: &[u8],
-        limits: (&BodySettings, &HttpSettings),
+        limits: BodyLimits<'_>,
         context: &mut FileContext,
         raised: &mut Events,
     ) -> Result<(), CodecStop> {
         let steps = self.message_length / BOMB_STEP + 1;
-        let most = limits.1.bomb_limit.max(steps.saturating_mul(BOMB_STEP).saturating_mul(BOMB_RATIO));
+        let most = limits.http.bomb_limit.max(steps.saturating_mul(BOMB_STEP).saturating_mul(BOMB_RATIO));
         let room = usize::try_from(most.saturating_sub(self.entity_length)).unwrap_or(usize::MAX);
         let taken = before(data, room);
         self.entity_length = self.entity_length.saturating_add(taken.len() as u64);
-        self.accept(BodyPiece::Data(taken), limits.0, context, raised);
+        self.accept(BodyPiece::Data(taken), limits.body, context, raised);
         if taken.len() < data.len() {
             raised.set(events::COMPRESSION_BOMB);
             context.bombs = context.bombs.saturating_add(1);
-            if context.bombs == limits.1.bomb_count {
+            if context.bombs == limits.http.bomb_count {
                 raised.set(events::COMPRESSION_BOMB_LIMIT_REACHED);
             }
             return Err(CodecStop);
@@ -194,7 +203,7 @@ impl HttpBody {
     pub(super) fn receive_gap(
         &mut self,
         missing: u64,
-        limits: (&BodySettings, &HttpSettings),
+        limits: BodyLimits<'_>,
         context: &mut FileContext,
         raised: &mut Events,
     ) {
@@ -204,13 +213,13 @@ impl HttpBody {
             return;
         }
         self.message_length = self.message_length.saturating_add(missing);
-        self.accept(BodyPiece::Gap(missing), limits.0, context, raised);
+        self.accept(BodyPiece::Gap(missing), limits.body, context, raised);
     }
 
     /// Ends the encoded data and handles the output that decoders held back.
     pub(super) fn end_decoding(
         &mut self,
-        limits: (&BodySettings, &HttpSettings),
+        limits: BodyLimits<'_>,
         context: &mut FileContext,
         raised: &mut Events,
     ) {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::body::{Awaited, FileSource, HttpBody};
+use super::body::{Awaited, BodyLimits, FileSource, HttpBody};
 use super::buffers;
 use super::bytes::{after, before};
 use super::events;
@@ -305,7 +305,12 @@ impl HttpTx {
         {
             body.open_file(path, context, &mut common.events);
         }
-        let going = body.receive(data, (&settings.request, settings), context, &mut common.events);
+        let going = body.receive(
+            data,
+            BodyLimits { body: &settings.request, http: settings },
+            context,
+            &mut common.events,
+        );
         going && !body.differs()
     }
 
@@ -333,17 +338,18 @@ impl HttpTx {
             self.open_response_file(context);
         }
         let HttpTx { common, settings, response, .. } = self;
-        response.message.body.receive(data, (&settings.response, settings), context, &mut common.events)
+        let limits = BodyLimits { body: &settings.response, http: settings };
+        response.message.body.receive(data, limits, context, &mut common.events)
     }
 
     /// Ends the encoded data of a body.
     pub(super) fn end_decoding(&mut self, direction: Direction, context: &mut FileContext) {
         let HttpTx { common, settings, request, response, .. } = self;
-        let (body, limits) = match direction {
+        let (body, own) = match direction {
             Direction::ToServer => (&mut request.message.body, &settings.request),
             Direction::ToClient => (&mut response.message.body, &settings.response),
         };
-        body.end_decoding((limits, settings), context, &mut common.events);
+        body.end_decoding(BodyLimits { body: own, http: settings }, context, &mut common.events);
     }
 
     /// Ends a body and closes its files.
@@ -372,11 +378,11 @@ impl HttpTx {
             self.open_response_file(context);
         }
         let HttpTx { common, settings, request, response, .. } = self;
-        let (body, limits) = match direction {
+        let (body, own) = match direction {
             Direction::ToServer => (&mut request.message.body, &settings.request),
             Direction::ToClient => (&mut response.message.body, &settings.response),
         };
-        body.receive_gap(missing, (limits, settings), context, &mut common.events);
+        body.receive_gap(missing, BodyLimits { body: own, http: settings }, context, &mut common.events);
     }
 
     /// Opens the response's file with its first byte, also for a body without status line; for an encoded

@@ -10,7 +10,7 @@ use bartizan_base::limits;
 /// Bounds of this protocol.
 pub(crate) const LIMITS: &[LimitSpec] = limits! {
     Protocol "TLS: handshake message" = "{}" [bytes(handshake::MESSAGE_MAX)] in ["applayer/protocols/tls/handshake.rs"],
-        "what has more is passed over, with an event, which Suricata does not raise for it", [Event("tls.invalid_handshake_message")];
+        "a message with more is skipped, with an event, which Suricata does not raise for it", [Event("tls.invalid_handshake_message")];
     Protocol "TLS: record" = "{}" [bytes(parser::RECORD_MAX)] in ["applayer/protocols/tls/parser.rs"],
         "event, parsing of the flow ends", [Event("tls.invalid_record_length"), Refused(AppLayerError)];
     Protocol "TLS: empty records in a row" = "{}, as OpenSSL" [count(parser::EMPTY_MAX)] in ["applayer/protocols/tls/parser.rs"],

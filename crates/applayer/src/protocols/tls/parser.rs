@@ -334,7 +334,21 @@ fn record(
     }
     let whole = HEAD.saturating_add(length);
     let Some(body) = rest.get(..length) else { return Ok(TlsParseStep::Needs(whole)) };
-    match *kind {
+    content(tx, records, direction, *kind, body, before_hello)?;
+    count(tx, records, whole)?;
+    Ok(TlsParseStep::Taken(whole))
+}
+
+/// Parses the content of a complete record of this kind.
+fn content(
+    tx: &mut TlsTx,
+    records: &mut Records,
+    direction: Direction,
+    kind: u8,
+    body: &[u8],
+    before_hello: bool,
+) -> Result<(), u8> {
+    match kind {
         CHANGE_CIPHER_SPEC | ALERT if before_hello && !tx.encrypted => tx.event(events::INVALID_RECORD_TYPE),
         CHANGE_CIPHER_SPEC => change_cipher_spec(tx, direction),
         ALERT => alert(tx, body)?,
@@ -342,8 +356,7 @@ fn record(
         HANDSHAKE if encrypted_handshake(tx, &records.assembly, direction, body) => {}
         _ => handshake::record(tx, &mut records.assembly, direction, body)?,
     }
-    count(tx, records, whole)?;
-    Ok(TlsParseStep::Taken(whole))
+    Ok(())
 }
 
 /// Handles an incomplete head and returns the number of bytes needed. As in Suricata, the version of a record

@@ -153,11 +153,11 @@ fn parameters(route: &Route) -> Vec<Value> {
     let mut all: Vec<Value> = names.map(name).chain(route.query.iter().map(query)).collect();
     let fields: &[(&str, &str)] = match route.method {
         Method::Get => {
-            &[("If-None-Match", "The `ETag` of what was read before: if it still stands, the answer is 304.")]
+            &[("If-None-Match", "The `ETag` of an earlier answer: if it still applies, the answer is 304.")]
         }
         _ if route.tagged => &[
             ("If-Match", "Only if it still has this `ETag`; `*` for any."),
-            ("If-None-Match", "`*`: only if it is not there yet."),
+            ("If-None-Match", "`*`: only if it does not exist yet."),
         ],
         _ => &[],
     };
@@ -187,7 +187,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
         }
         let about = match status {
             201 => "Made.",
-            202 => "Taken; what became of it is to be asked for.",
+            202 => "Accepted; ask for the result later.",
             _ => "Done.",
         };
         let mut answer = json!({ "description": about, "content": content });

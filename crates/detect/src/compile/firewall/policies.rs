@@ -55,9 +55,14 @@ impl Policies {
     pub fn from_settings(settings: &SettingsMap) -> Result<Self, SettingError> {
         use ActionScope::{Flow, Hook, Packet, Tx};
         let hooks = [
-            (PacketHook::PreFlow, "pre-flow", (ParsedRuleAction::Accept, Hook), &[Packet, Hook][..]),
-            (PacketHook::PreStream, "pre-stream", (ParsedRuleAction::Accept, Hook), &[Packet, Hook, Flow]),
-            (PacketHook::Filter, "filter", (ParsedRuleAction::Drop, Packet), &[Packet, Hook, Flow]),
+            (PacketHook::PreFlow, "pre-flow", scoped(ParsedRuleAction::Accept, Hook), &[Packet, Hook][..]),
+            (
+                PacketHook::PreStream,
+                "pre-stream",
+                scoped(ParsedRuleAction::Accept, Hook),
+                &[Packet, Hook, Flow],
+            ),
+            (PacketHook::Filter, "filter", scoped(ParsedRuleAction::Drop, Packet), &[Packet, Hook, Flow]),
         ];
         let mut packets = Vec::new();
         for (hook, name, usual, scopes) in hooks {
@@ -85,7 +90,7 @@ impl Policies {
                     both[direction].push(read(
                         settings,
                         &keys,
-                        (ParsedRuleAction::Drop, Flow),
+                        scoped(ParsedRuleAction::Drop, Flow),
                         &[Hook, Tx, Flow],
                         hook,
                     )?);
@@ -129,20 +134,23 @@ impl Policies {
     }
 }
 
+const fn scoped(action: ParsedRuleAction, scope: ActionScope) -> ScopedAction {
+    ScopedAction { action, scope: Some(scope) }
+}
+
 /// The first of the keys that the settings have.
 fn read(
     settings: &SettingsMap,
     keys: &[String],
-    usual: (ParsedRuleAction, ActionScope),
+    usual: ScopedAction,
     scopes: &[ActionScope],
     hook: Option<String>,
 ) -> Result<FirewallPolicySpec, SettingError> {
     let there =
         keys.iter().find(|key| settings.get(key).is_some() || settings.children(key).next().is_some());
     let Some(key) = there else {
-        let first = ScopedAction { action: usual.0, scope: Some(usual.1) };
-        let act = act_of(first);
-        return Ok(FirewallPolicySpec { act, pass: false, alert: false, text: first.to_string(), hook });
+        let act = act_of(usual);
+        return Ok(FirewallPolicySpec { act, pass: false, alert: false, text: usual.to_string(), hook });
     };
     let items: Vec<&str> = settings
         .children(key)

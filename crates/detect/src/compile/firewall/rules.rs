@@ -75,10 +75,10 @@ pub(super) fn actions(first: ScopedAction, also: &[ScopedAction]) -> Result<(Act
             }
             other => {
                 return Err(KeywordError::context(format!(
-                    "`{}` cannot stand behind another action",
+                    "`{}` cannot follow another action",
                     other.name()
                 ))
-                .help("behind the first action stand `alert` and, behind `accept`, `pass`"));
+                .help("only `alert` may follow the first action, and `pass` may follow `accept`"));
             }
         }
     }
@@ -129,7 +129,7 @@ pub(crate) fn check_firewall(
     }
     let Some(name) = rule.hook() else {
         return Err(KeywordError::context("the rule names no hook, and firewall rules have one each")
-            .help("write it behind the protocol: `tcp:all`, `http1:request_line`"));
+            .help("write it after the protocol: `tcp:all`, `http1:request_line`"));
     };
     let covers_earlier = rule.covers_earlier_hooks();
     if covers_earlier && (builder.hook.is_none() || !matches!(act, Act::Accept(_))) {
@@ -139,7 +139,7 @@ pub(crate) fn check_firewall(
         Some(hook) => {
             let spec = protocols::spec(hook.protocol);
             if rule.scope == Some(ActionScope::Packet) && !spec.is_some_and(is_of_datagrams) {
-                return Err(KeywordError::context("the scope `packet` is not for states of what runs over TCP")
+                return Err(KeywordError::context("the scope `packet` does not apply to states of protocols over TCP")
                     .help("packets of a stream carry parts of several transactions: write `flow`, or for `accept` `hook` or `tx`"));
             }
             if covers_earlier && rule.scope == Some(ActionScope::Packet) {

@@ -527,13 +527,13 @@ impl TraceEvaluation<'_, '_> {
 
     fn missing(&mut self, value: &ValueCheck) -> bool {
         let name = self.rules.buffers.name(value.buffer);
-        self.step(name, "is there", value.absent != Absent::No, Some("the buffer is not there".to_owned()))
+        self.step(name, "is there", value.absent != Absent::No, Some("the buffer is missing".to_owned()))
     }
 
     /// Records a buffer that is missing without `absent`.
     fn empty(&mut self, value: &ValueCheck) -> bool {
         let name = self.rules.buffers.name(value.buffer);
-        self.step(name, "has something to match", false, Some("the buffer is there and empty".to_owned()))
+        self.step(name, "has something to match", false, Some("the buffer is present and empty".to_owned()))
     }
 
     fn value_of(&mut self, value: &ValueCheck, protocol: ProtocolId, tx: &dyn Transaction) -> bool {

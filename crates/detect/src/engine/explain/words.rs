@@ -37,7 +37,7 @@ fn literal(literal: &Literal) -> String {
         text.push_str(&format!(", within {} bytes of there", number(depth)));
     }
     if let Some(distance) = place.distance {
-        text.push_str(&format!(", {} bytes or more behind the item before", number(distance)));
+        text.push_str(&format!(", {} bytes or more after the previous item", number(distance)));
     }
     if let Some(within) = place.within {
         text.push_str(&format!(", ending within {} bytes of the item before", number(within)));
@@ -63,7 +63,7 @@ fn regex(item: &RegexItem) -> String {
 }
 
 fn field(field: &NumberField) -> String {
-    let from = if field.relative { " behind the item before" } else { "" };
+    let from = if field.relative { " after the previous item" } else { "" };
     let how = match (field.string, field.order) {
         (Some(_), _) => "in digits",
         (None, ByteOrder::Big) => "big endian",
@@ -98,7 +98,7 @@ pub fn item(of: &Item) -> String {
         Item::Regex(r) => regex(r),
         Item::DataAt { at, relative, negated } => {
             let verb = if *negated { "has no byte" } else { "has a byte" };
-            let from = if *relative { " behind the item before" } else { "" };
+            let from = if *relative { " after the previous item" } else { "" };
             format!("{verb} at {}{from}", number(*at))
         }
         Item::Test(test) => format!(
@@ -108,7 +108,7 @@ pub fn item(of: &Item) -> String {
             test.operator,
             number(test.value)
         ),
-        Item::Jump(jump) => format!("goes on behind {} says how far", field(&jump.field)),
+        Item::Jump(jump) => format!("continues at the distance that {} gives", field(&jump.field)),
         Item::Extract(extract) => {
             format!("{} goes into variable {}", field(&extract.field), extract.variable)
         }

@@ -5,12 +5,12 @@ use super::{InspectionRun, WHOLE};
 use crate::engine::candidates::Candidates;
 use crate::engine::evaluate::ProgramOutcome;
 use crate::engine::guards::Guards;
-use crate::engine::txstate::{RuleProgress, RuleTxStatus, Side};
+use crate::engine::txstate::{RuleProgress, RuleTxStatus, ScannedValue, Side};
 use crate::model::buffers::{BufferRef, packet_buffer};
 use crate::model::condition::{Answer, ConditionContext};
 use crate::model::content::VARIABLES_MAX;
 use crate::model::firewall::Gate;
-use crate::model::prefilter::{TxRules, check_directions};
+use crate::model::prefilter::{TxRules, TxSet, check_directions};
 use crate::model::signature::{Absent, Member, Signature, TxCheck, ValueCheck};
 use bartizan_applayer::protocol::{BufferKind, BufferSpec, ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
@@ -34,6 +34,29 @@ pub(crate) fn is_read(
     let of_protocol = bartizan_applayer::protocols::spec(protocol);
     of_protocol.is_some_and(|of_protocol| progress >= of_protocol.complete[direction])
         || if spec.kind.grows() { progress > spec.state } else { progress >= spec.ready }
+}
+
+/// The scan of a transaction for the literals of one set.
+#[derive(Clone, Copy)]
+struct TxScan<'s> {
+    set: &'s TxSet,
+    /// The set's number among those of the protocol and direction.
+    number: usize,
+    id: TxId,
+    /// The transaction's direction is complete or has ended.
+    complete: bool,
+    /// Values that were scanned make their rules candidates once more.
+    again: bool,
+}
+
+/// The progress of a transaction at the place where a buffer lies.
+#[derive(Clone, Copy)]
+struct BufferProgress {
+    direction: Direction,
+    /// The buffer is ready, or the direction has ended.
+    past: bool,
+    /// The transaction's direction is complete or has ended.
+    complete: bool,
 }
 
 impl InspectionRun<'_, '_> {
@@ -164,7 +187,8 @@ impl InspectionRun<'_, '_> {
             let passed_over = !set.spec.kind.grows()
                 && (progress < set.spec.early && !ended || scanned.has(number) && !again);
             if !passed_over && set.set.is_met(self.group) {
-                self.prefilter_tx((set, number), tx, (id, complete, again), &mut candidates);
+                let scan = TxScan { set, number, id, complete, again };
+                self.prefilter_tx(scan, tx, &mut candidates);
             }
         }
         self.flow.pending(id, direction, |rule| candidates.add(rule));
@@ -182,7 +206,7 @@ impl InspectionRun<'_, '_> {
     /// Adds the rules without a literal, except those that cannot match now because a guard is missing.
     fn without_literal(&mut self, tx_rules: &TxRules, tx: &dyn Transaction, candidates: &mut Candidates) {
         let mut scratch = core::mem::take(&mut self.worker.buffer);
-        let mut guards = Guards::new(&tx_rules.guards, (tx, self.scene.direction), &mut scratch);
+        let mut guards = Guards::new(&tx_rules.guards, tx, self.scene.direction, &mut scratch);
         tx_rules.always.add_where(self.group, |wanted| guards.let_pass(wanted), candidates);
         if self.stream.is_some() {
             tx_rules.beside_stream.add_where(self.group, |wanted| guards.let_pass(wanted), candidates);
@@ -190,13 +214,8 @@ impl InspectionRun<'_, '_> {
         self.worker.buffer = scratch;
     }
 
-    fn prefilter_tx(
-        &mut self,
-        (set, number): (&crate::model::prefilter::TxSet, usize),
-        tx: &dyn Transaction,
-        (id, complete, again): (TxId, bool, bool),
-        candidates: &mut Candidates,
-    ) {
+    fn prefilter_tx(&mut self, scan: TxScan<'_>, tx: &dyn Transaction, candidates: &mut Candidates) {
+        let TxScan { set, number, id, complete, again } = scan;
         let direction = self.scene.direction;
         let kind = set.spec.kind;
         // A value that is inspected before it is complete is scanned as it comes, and once more when it is
@@ -228,7 +247,7 @@ impl InspectionRun<'_, '_> {
                     self.flow.set_values_scanned(id, direction, number, length);
                 }
                 if set.transforms.is_empty() {
-                    let place = (number, index);
+                    let place = ScannedValue { set: number, index };
                     let from = if kind.grows() {
                         self.flow.scan_from(id, direction, place, view.offset, set.set.longest())
                     } else {
@@ -427,11 +446,12 @@ impl InspectionRun<'_, '_> {
     /// Runs a program on the part of a buffer that has come. A transform that needs the complete value of a
     /// growing buffer gives `NotYet` until the rest has come: the hash of a part does not predict the hash of
     /// the whole.
-    fn run_on_part(&mut self, check: &ValueCheck, data: &[u8], (all, grows): (bool, bool)) -> ProgramOutcome {
+    fn run_on_part(&mut self, check: &ValueCheck, data: &[u8], all: bool, grows: bool) -> ProgramOutcome {
         let waits = grows && !all && check.transforms.iter().any(|transform| transform.needs_all());
         if waits { ProgramOutcome::NotYet } else { self.run(check, data, all) }
     }
 
+    /// Evaluates a condition on a value for a transaction. `spans`: the rule inspects both directions.
     fn value_on_tx(
         &mut self,
         check: &ValueCheck,
@@ -440,29 +460,7 @@ impl InspectionRun<'_, '_> {
         spans: bool,
     ) -> Answer {
         let direction = self.scene.direction;
-        let BufferRef::Tx(buffer) = check.buffer else {
-            // Beside transaction conditions, header conditions inspect the current packet; payload conditions
-            // inspect the stream that comes with it, or else the packet's own payload.
-            let holds = match check.buffer {
-                BufferRef::Packet(buffer) => {
-                    let data = packet_buffer(buffer, &self.scene);
-                    data.is_some_and(|data| self.run(check, &data, true) == ProgramOutcome::Match)
-                }
-                // Payload that goes into the stream is inspected as stream data, and positions count in that
-                // data. As in Suricata, negated contents do not hold without any data either.
-                _ => {
-                    let own = !self.stored && !self.scene.payload.is_empty();
-                    let data = self.stream.or(own.then_some(self.scene.payload));
-                    let holds = data.is_some_and(|data| self.run(check, data, true) == ProgramOutcome::Match);
-                    // Once the session is encrypted, Suricata keeps no earlier bytes: negated contents are
-                    // evaluated on the packet alone. Other contents may still begin before it.
-                    let alone =
-                        self.prevention && self.flow.is_veiled(direction) && !self.scene.payload.is_empty();
-                    holds || alone && self.run(check, self.scene.payload, true) == ProgramOutcome::Match
-                }
-            };
-            return if holds { Answer::Yes } else { Answer::NotYet };
-        };
+        let BufferRef::Tx(buffer) = check.buffer else { return self.value_on_packet(check) };
         let rules = self.rules;
         let Some(spec) = rules.buffers.tx(buffer).and_then(|b| b.of(protocol)) else {
             return Answer::from(check.absent != Absent::No);
@@ -481,55 +479,103 @@ impl InspectionRun<'_, '_> {
         let complete = bartizan_applayer::protocols::spec(protocol)
             .is_some_and(|of_protocol| progress >= of_protocol.complete[direction])
             || ended;
+        let place = BufferProgress { direction, past, complete };
+        let answer = match self.run_on_values(check, tx, spec, place) {
+            Some(_) if check.absent == Absent::Only => Answer::No,
+            Some(answer) => answer,
+            None => absent_value(check, protocol, tx, spec, place),
+        };
         // With one progress for both directions, a buffer of both fails only when the other direction cannot
         // match any more either.
         let other = direction.flip();
         let elsewhere = spans && directions[other] && !tx.common().is_done(other, self.scene.function);
-        let mut answer = Answer::No;
-        let mut found = false;
+        let open = !past && !spec.kind.grows();
+        match answer {
+            Answer::No if elsewhere || spec.kind.is_multi() && !complete => Answer::NotYet,
+            Answer::No | Answer::NotYet if open => Answer::NotYet,
+            answer => answer,
+        }
+    }
+
+    /// Evaluates a condition on the packet or its payload beside conditions on a transaction.
+    fn value_on_packet(&mut self, check: &ValueCheck) -> Answer {
+        // Beside transaction conditions, header conditions inspect the current packet; payload conditions
+        // inspect the stream that comes with it, or else the packet's own payload.
+        let holds = match check.buffer {
+            BufferRef::Packet(buffer) => {
+                let data = packet_buffer(buffer, &self.scene);
+                data.is_some_and(|data| self.run(check, &data, true) == ProgramOutcome::Match)
+            }
+            // Payload that goes into the stream is inspected as stream data, and positions count in that
+            // data. As in Suricata, negated contents do not hold without any data either.
+            _ => {
+                let own = !self.stored && !self.scene.payload.is_empty();
+                let data = self.stream.or(own.then_some(self.scene.payload));
+                let holds = data.is_some_and(|data| self.run(check, data, true) == ProgramOutcome::Match);
+                // Once the session is encrypted, Suricata keeps no earlier bytes: negated contents are
+                // evaluated on the packet alone. Other contents may still begin before it.
+                let alone = self.prevention
+                    && self.flow.is_veiled(self.scene.direction)
+                    && !self.scene.payload.is_empty();
+                holds || alone && self.run(check, self.scene.payload, true) == ProgramOutcome::Match
+            }
+        };
+        if holds { Answer::Yes } else { Answer::NotYet }
+    }
+
+    /// Evaluates a condition on the values of a buffer that have come; `None` if there is none.
+    fn run_on_values(
+        &mut self,
+        check: &ValueCheck,
+        tx: &dyn Transaction,
+        spec: &BufferSpec,
+        place: BufferProgress,
+    ) -> Option<Answer> {
+        let mut answer = None;
         for index in 0.. {
             let mut scratch = core::mem::take(&mut self.worker.buffer);
             scratch.clear();
-            let view = tx.buffer(BufferQuery { id: spec.id, direction, index }, &mut scratch);
+            let query = BufferQuery { id: spec.id, direction: place.direction, index };
+            let view = tx.buffer(query, &mut scratch);
             let there = view.is_some();
-            found |= there;
             if let Some(view) = view {
-                let all = view.complete || complete;
-                match self.run_on_part(check, view.data, (all, spec.kind.grows())) {
-                    ProgramOutcome::Match => answer = Answer::Yes,
-                    ProgramOutcome::NotYet => answer = Answer::NotYet,
-                    ProgramOutcome::NoMatch if spec.kind.grows() && !all => {
-                        answer = Answer::NotYet;
-                    }
+                let known = answer.get_or_insert(Answer::No);
+                let all = view.complete || place.complete;
+                match self.run_on_part(check, view.data, all, spec.kind.grows()) {
+                    ProgramOutcome::Match => *known = Answer::Yes,
+                    ProgramOutcome::NotYet => *known = Answer::NotYet,
+                    ProgramOutcome::NoMatch if spec.kind.grows() && !all => *known = Answer::NotYet,
                     ProgramOutcome::NoMatch => {}
                 }
             }
             self.worker.buffer = scratch;
-            if answer == Answer::Yes || !there || !spec.kind.is_multi() {
+            if answer == Some(Answer::Yes) || !there || !spec.kind.is_multi() {
                 break;
             }
         }
-        if !found && !past && !spec.kind.grows() {
-            answer = Answer::NotYet;
-        } else if !found {
-            let present =
-                check.absent != Absent::No && tx.is_present(BufferQuery { id: spec.id, direction, index: 0 });
-            answer = match if present { Absent::No } else { check.absent } {
-                Absent::Only | Absent::OrElse if is_read(tx, protocol, spec, direction) => Answer::Yes,
-                Absent::Only | Absent::OrElse if complete => Answer::No,
-                Absent::Only | Absent::OrElse => Answer::NotYet,
-                Absent::No if complete || !spec.kind.grows() && past => Answer::No,
-                Absent::No => Answer::NotYet,
-            };
-        } else if check.absent == Absent::Only {
-            answer = Answer::No;
-        }
-        let open = !past && !spec.kind.grows();
-        if answer == Answer::No && (elsewhere || spec.kind.is_multi() && !complete)
-            || answer != Answer::Yes && open
-        {
-            answer = Answer::NotYet;
-        }
         answer
+    }
+}
+
+/// The answer of a condition whose buffer has no value, or none yet.
+fn absent_value(
+    check: &ValueCheck,
+    protocol: ProtocolId,
+    tx: &dyn Transaction,
+    spec: &BufferSpec,
+    place: BufferProgress,
+) -> Answer {
+    let BufferProgress { direction, past, complete } = place;
+    if !past && !spec.kind.grows() {
+        return Answer::NotYet;
+    }
+    let present =
+        check.absent != Absent::No && tx.is_present(BufferQuery { id: spec.id, direction, index: 0 });
+    match if present { Absent::No } else { check.absent } {
+        Absent::Only | Absent::OrElse if is_read(tx, protocol, spec, direction) => Answer::Yes,
+        Absent::Only | Absent::OrElse if complete => Answer::No,
+        Absent::Only | Absent::OrElse => Answer::NotYet,
+        Absent::No if complete || !spec.kind.grows() && past => Answer::No,
+        Absent::No => Answer::NotYet,
     }
 }

@@ -2,7 +2,9 @@
 //! The server against clients that behave and clients that do not.
 
 use super::*;
-use std::io::BufRead;
+use std::io::{BufRead, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::Instant;
 
 fn server() -> MetricsServer {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -23,9 +25,11 @@ fn ask(server: &MetricsServer, request: &[u8]) -> String {
 #[test]
 fn answers_by_request() {
     let server = server();
-    let cases: [(&[u8], &str, &str); 14] = [
+    let cases: [(&[u8], &str, &str); 17] = [
         (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "200 OK", "\r\n\r\nbartizan_uptime_seconds 1\n"),
-        (b"GET /metrics HTTP/1.0\r\n\r\n", "200 OK", "version=0.0.4"),
+        (b"GET /metrics HTTP/1.1\r\n\r\n", "200 OK", "version=0.0.4"),
+        (b"\r\nGET /metrics HTTP/1.1\r\n\r\n", "200 OK", "seconds 1"),
+        (b"GET http://x/metrics HTTP/1.1\r\n\r\n", "200 OK", "seconds 1"),
         (b"GET /metrics?name=x HTTP/1.1\r\n\r\n", "200 OK", "seconds 1"),
         (b"GET /metrics HTTP/1.1\n\n", "200 OK", "seconds 1"),
         (b"HEAD /metrics HTTP/1.1\r\n\r\n", "200 OK", "Content-Length: 26\r\n"),
@@ -34,9 +38,10 @@ fn answers_by_request() {
         (b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "405 Method", "Allow: GET, HEAD"),
         (b"DELETE / HTTP/1.1\r\n\r\n", "405 Method", "Allow: GET, HEAD"),
         (b"GET /metrics HTTP/2.0\r\n\r\n", "505 HTTP", "only HTTP/1"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505 HTTP", "only HTTP/1"),
         (b"GET /metrics\r\n\r\n", "400 Bad", "no HTTP request"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "400 Bad", "no HTTP request"),
-        (b"\r\n\r\n", "400 Bad", "no HTTP request"),
+        (b"GET /a b HTTP/1.1\r\n\r\n", "400 Bad", "no HTTP request"),
         (b"G\xc3\x28T /metrics HTTP/1.1\r\n\r\n", "400 Bad", "no HTTP request"),
     ];
     for (request, status, part) in cases {
@@ -47,6 +52,33 @@ fn answers_by_request() {
     }
     let head = ask(&server, b"HEAD /metrics HTTP/1.1\r\n\r\n");
     assert!(head.ends_with("\r\n\r\n"), "{head}");
+    // A client of HTTP/1.0 gets an answer of its version.
+    let old = ask(&server, b"GET /metrics HTTP/1.0\r\n\r\n");
+    assert!(
+        old.starts_with("HTTP/1.0 200 OK\r\n") && old.ends_with("\nbartizan_uptime_seconds 1\n"),
+        "{old}"
+    );
+    // One that ends its side after the request is answered as well.
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.contains("200 OK") && text.ends_with("seconds 1\n"), "{text}");
+}
+
+#[test]
+fn a_page_that_fails_is_an_error_and_the_next_is_served() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let first = std::sync::atomic::AtomicBool::new(true);
+    let page = move || {
+        assert!(!first.swap(false, std::sync::atomic::Ordering::Relaxed), "the first page fails");
+        "bartizan_uptime_seconds 1\n".to_owned()
+    };
+    let server = MetricsServer::start(listener, Arc::new(page)).unwrap();
+    let text = ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n");
+    assert!(text.starts_with("HTTP/1.1 500 "), "{text}");
+    assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").contains("200 OK"));
 }
 
 #[test]
@@ -142,7 +174,17 @@ fn it_ends_when_it_is_dropped() {
 
 proptest::proptest! {
     #[test]
-    fn any_head_is_judged(head in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..200)) {
-        let _ = judge(&head);
+    fn any_bytes_are_answered_or_dropped(
+        bytes in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..200),
+    ) {
+        static SERVER: std::sync::LazyLock<MetricsServer> = std::sync::LazyLock::new(server);
+        let mut stream = TcpStream::connect(SERVER.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(&bytes).unwrap();
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut text = Vec::new();
+        let read = stream.read_to_end(&mut text);
+        let is_reset = read.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset);
+        proptest::prop_assert!(is_reset || text.is_empty() || text.starts_with(b"HTTP/1."), "{:?}", text);
     }
 }

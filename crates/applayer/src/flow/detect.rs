@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Detection of a stream's protocol, with the data that waits for it.
+
+use super::{Advance, AppLayer, DetectedProtocol, OPEN_LIMIT, SWITCHED_LIMIT};
+use crate::detection::{self, Detected, Likely};
+use crate::engine::Engine;
+use crate::event;
+use crate::flow::FlowInfo;
+use crate::protocol::{Input, Transport};
+use bartizan_base::Direction;
+use std::ops::ControlFlow;
+
+impl AppLayer {
+    /// Detects the protocol of a stream. `None`: continue with parsing. `Some`: return this; the data is
+    /// held, unless detection has ended.
+    pub(super) fn detect_stream(
+        &mut self,
+        engine: &Engine,
+        direction: Direction,
+        input: Input<'_>,
+        flow: &FlowInfo,
+    ) -> Option<Advance> {
+        self.prevents = flow.prevents;
+        if self.by_direction[direction] == DetectedProtocol::Pending
+            && let ControlFlow::Break(result) = self.detect_side(engine, direction, &input, flow)
+        {
+            return result;
+        }
+        self.unlikely[direction] |= !flow.prevents;
+        if self.protocol == DetectedProtocol::Pending && !self.unlikely[direction] {
+            match engine.detector.likely(Transport::Tcp, direction, flow.ports, input.data, input.eof) {
+                Likely::Yes(id) => {
+                    self.by_direction[direction] = DetectedProtocol::Failed;
+                    self.settle(engine, id, flow.transport);
+                    return self.other_side_first(direction);
+                }
+                Likely::More => {}
+                Likely::No => self.unlikely[direction] = true,
+            }
+        }
+        // In the known protocols the client sends first, and the server answers in the same protocol: if the
+        // server has sent something else, nothing is held. After a switch that may be the rest of a response.
+        let begins = !flow.may_turn && self.original.is_none();
+        self.unlikely.to_server |= begins && self.is_foreign(Direction::ToClient);
+        if self.protocol == DetectedProtocol::Pending
+            && Direction::BOTH.iter().all(|direction| self.is_foreign(*direction))
+        {
+            return Some(self.give_up(false));
+        }
+        if self.protocol == DetectedProtocol::Pending
+            && self.original.is_some()
+            && (input.eof || input.data.len() as u64 >= SWITCHED_LIMIT)
+        {
+            return Some(self.give_up(false));
+        }
+        Some(self.keep(direction, input))
+    }
+
+    /// Detects the protocol of a direction whose detection is not complete. `Break`: the result of
+    /// [`Self::detect_stream`].
+    fn detect_side(
+        &mut self,
+        engine: &Engine,
+        direction: Direction,
+        input: &Input<'_>,
+        flow: &FlowInfo,
+    ) -> ControlFlow<Option<Advance>> {
+        let other = self.by_direction[direction.flip()];
+        // In passive mode the end of a stream decides nothing, as in Suricata; in prevention it does. If
+        // the other side has revealed the protocol, held data is parsed in any case.
+        let eof = input.eof && (flow.prevents || self.protocol.protocol().is_some());
+        let mut found = engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof);
+        // Data without a known pattern may be a response in the protocol that the other side revealed.
+        if let (Detected::Pending | Detected::Unknown, DetectedProtocol::Protocol(id)) =
+            (found, self.protocol)
+            && detection::shows(id, direction, input.data)
+        {
+            found = Detected::Protocol(id, direction);
+        }
+        match found {
+            Detected::Protocol(_, shown)
+                if shown != direction && other == DetectedProtocol::Pending && self.parser.is_none() =>
+            {
+                return ControlFlow::Break(Some(Advance { reverse: true, ..Advance::default() }));
+            }
+            Detected::Protocol(id, _) => {
+                self.by_direction[direction] = DetectedProtocol::Protocol(id);
+                // The other side's detection ends here, too: rules on the result are evaluated for it
+                // again.
+                self.detected[direction.flip()] &= other != DetectedProtocol::Failed;
+                match self.protocol {
+                    DetectedProtocol::Protocol(before) if before != id => {
+                        self.events.set(event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS);
+                    }
+                    // The other side was likely to have this protocol, but did not match it.
+                    DetectedProtocol::Protocol(_) if other == DetectedProtocol::Failed => {
+                        self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
+                    }
+                    _ => self.settle(engine, id, flow.transport),
+                }
+                return ControlFlow::Break(self.other_side_first(direction));
+            }
+            Detected::Pending | Detected::Unknown
+                if flow.may_turn
+                    && other == DetectedProtocol::Pending
+                    && self.parser.is_none()
+                    && engine.detector.is_the_other_way(direction, input.data) =>
+            {
+                return ControlFlow::Break(Some(Advance { reverse: true, ..Advance::default() }));
+            }
+            Detected::Pending
+                if !flow.prevents || engine.detector.is_open(direction, flow.ports, input.data) => {}
+            Detected::Pending | Detected::Unknown => {
+                self.by_direction[direction] = DetectedProtocol::Failed;
+                if self.protocol != DetectedProtocol::Pending {
+                    self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
+                    return ControlFlow::Break(None);
+                }
+                // Suricata would take the rest of a request for a complete one.
+                if direction == Direction::ToServer && flow.may_turn && !flow.prevents {
+                    return ControlFlow::Break(Some(self.give_up(false)));
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Whether a direction's bytes belong to no known protocol.
+    fn is_foreign(&self, direction: Direction) -> bool {
+        self.by_direction[direction] == DetectedProtocol::Failed && self.unlikely[direction]
+    }
+
+    /// Holds the data until the protocol is known, or gives detection up at the limit.
+    fn keep(&mut self, direction: Direction, input: Input<'_>) -> Advance {
+        let held = input.data.len() as u64;
+        if self.protocol == DetectedProtocol::Pending && held > OPEN_LIMIT {
+            return self.give_up(true);
+        }
+        self.waiting[direction] = true;
+        // More bytes of a side that can reveal nothing any more are not needed.
+        let silent = self.is_foreign(direction);
+        let needed = if silent { OPEN_LIMIT.saturating_add(1) } else { held.saturating_add(1) };
+        Advance { needed: usize::try_from(needed).unwrap_or(usize::MAX), ..Advance::default() }
+    }
+
+    /// Once the protocol is known, data that the other side sent earlier goes first, so that a request is
+    /// parsed before its response.
+    fn other_side_first(&mut self, direction: Direction) -> Option<Advance> {
+        let other = direction.flip();
+        if !self.waiting[other]
+            || self.first_data != Some(other)
+            || self.parser.is_none()
+            || self.missing[other] > 0
+        {
+            return None;
+        }
+        // The other side's bytes are parsed as this side's protocol.
+        if !matches!(self.by_direction[other], DetectedProtocol::Protocol(_)) {
+            self.by_direction[other] = DetectedProtocol::Failed;
+            self.unproven[other] = true;
+        }
+        self.waiting[direction] = true;
+        Some(Advance { other_side_first: true, ..Advance::default() })
+    }
+}
