@@ -12,8 +12,7 @@ mod way;
 
 pub(crate) use early::credit_early;
 pub(crate) use ending::{ENDS_WHEN_IDLE, TIMERS_PER_PACKET};
-pub(crate) use overload::{CLOSINGS, LOOKED_AT};
-pub(crate) use packet::SESSIONS_ENDED;
+pub(crate) use overload::{CLOSINGS, LOOKED_AT, SESSIONS_ENDED};
 
 use bartizan_base::{Decision, FlowId, FunctionId, Reason, TenantId, Verdict};
 use bartizan_packet::Decoded;

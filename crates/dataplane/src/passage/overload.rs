@@ -26,8 +26,9 @@ use super::Passage;
 use bartizan_applayer::flow::Disruption;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, FlowId, Timestamp};
+use bartizan_flow::EndReason;
 use bartizan_flow::stream::StreamPair;
-use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpState};
+use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, Segment, TcpFlags, TcpState};
 use bartizan_stages::app_memory::{MemoryPool, Passed};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::flow_ext::FunctionSlot;
@@ -70,7 +71,28 @@ fn weight_of_streams(entry: &Entry) -> u64 {
     waiting.saturating_add(seen / SEEN_PART)
 }
 
+/// Most flows that end to make room for a session: some of them have none.
+pub(crate) const SESSIONS_ENDED: u32 = 4;
+
 impl Passage<'_> {
+    /// Prevention: where `stream.memcap` has no room for the session that a SYN opens, closed and half-open
+    /// sessions are evicted, the oldest first, as in a full flow table; otherwise a flood of SYNs would cause
+    /// all others to be refused.
+    pub(super) fn make_session_room(&mut self, id: FlowId, segment: &Segment<'_>) {
+        for _ in 0..SESSIONS_ENDED {
+            let opens = segment.has(TcpFlags::SYN)
+                && self.flows.get(id).is_some_and(|entry| !entry.ext.session.exists());
+            let settings = self.cx.settings;
+            if !opens || !settings.prevention || self.runner.has_session_room(settings) {
+                return;
+            }
+            match self.flows.table_mut().session_to_end(self.cx.position.clock) {
+                Some(other) if other != id => self.end_flow(other, EndReason::Forced),
+                _ => return,
+            }
+        }
+    }
+
     /// Closes flows until the bounds hold. Called between packets.
     #[inline]
     pub(super) fn relieve(&mut self) {

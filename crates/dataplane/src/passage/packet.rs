@@ -100,9 +100,6 @@ enum Flowless {
     Shed(Fid),
 }
 
-/// Most flows that end to make room for a session: some of them have none.
-pub(crate) const SESSIONS_ENDED: u32 = 4;
-
 impl Passage<'_> {
     /// Handles one decoded packet, and counts its decision.
     pub(crate) fn packet(
@@ -788,24 +785,6 @@ impl Passage<'_> {
         self.apply_effects(id);
         self.mark(id, &decision);
         decision
-    }
-
-    /// Prevention: where `stream.memcap` has no room for the session that a SYN opens, closed and half-open
-    /// sessions are evicted, the oldest first, as in a full flow table; otherwise a flood of SYNs would cause
-    /// all others to be refused.
-    fn make_session_room(&mut self, id: FlowId, segment: &Segment<'_>) {
-        for _ in 0..SESSIONS_ENDED {
-            let opens = segment.has(TcpFlags::SYN)
-                && self.flows.get(id).is_some_and(|entry| !entry.ext.session.exists());
-            let settings = self.cx.settings;
-            if !opens || !settings.prevention || self.runner.has_session_room(settings) {
-                return;
-            }
-            match self.flows.table_mut().session_to_end(self.cx.position.clock) {
-                Some(other) if other != id => self.end_flow(other, EndReason::Forced),
-                _ => return,
-            }
-        }
     }
 
     /// TCP tracking of a segment, with reassembly when a payload function is on the path.
