@@ -97,7 +97,7 @@ pub const LIMITS: &[LimitSpec] = limits! {
         in ["stages/settings.rs", "flow/tcp/pickup.rs"],
         "in prevention closed or half-open connections end for a new one; else `stream.memcap-policy`",
         [Stats("flow.end.reason.forced"), Stats("tcp.ssn_memcap_drop"), Refused(StreamMemory)];
-    Flow "connections that end for one when that is used up" = "{}" [count(SESSIONS_ENDED)] in ["dataplane/passage/packet.rs"],
+    Flow "connections that end for one when that is used up" = "{}" [count(SESSIONS_ENDED)] in ["dataplane/passage/overload.rs"],
         "`stream.memcap-policy`", [Stats("tcp.ssn_memcap_drop"), Refused(StreamMemory)];
     Flow "memory of reassembly" = "`stream.reassembly.memcap` ({}); flows give way when a {}th of it is left"
         [of(|s| bytes_or_none(s.stream.reassembly.memcap)), count(app_memory::STREAM_ROOM)]

@@ -124,14 +124,35 @@ fn address_number(address: IpAddr) -> u128 {
     }
 }
 
+/// An end of a flow: address and port, or what a protocol has in the place of ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowEnd {
+    /// Address.
+    pub address: IpAddr,
+    /// Port.
+    pub port: u16,
+}
+
+impl From<(IpAddr, u16)> for FlowEnd {
+    fn from((address, port): (IpAddr, u16)) -> Self {
+        FlowEnd { address, port }
+    }
+}
+
 impl FlowKey {
-    fn build(scope: &FlowScope, protocol: u8, source: (IpAddr, u16), destination: (IpAddr, u16)) -> Self {
-        let from = (address_number(source.0), source.1);
-        let to = (address_number(destination.0), destination.1);
+    fn build(
+        scope: &FlowScope,
+        protocol: u8,
+        source: impl Into<FlowEnd>,
+        destination: impl Into<FlowEnd>,
+    ) -> Self {
+        let (source, destination) = (source.into(), destination.into());
+        let from = (address_number(source.address), source.port);
+        let to = (address_number(destination.address), destination.port);
         let reversed = from > to;
         let (low, high) = if reversed { (to, from) } else { (from, to) };
         // A packet has one family; if a caller mixes them, the key is IPv6, which keeps both addresses.
-        let v6 = source.0.is_ipv6() || destination.0.is_ipv6();
+        let v6 = source.address.is_ipv6() || destination.address.is_ipv6();
         let [a, b, c] = scope.vlans.map(|id| u64::from(id & 0xfff));
         let words = [
             (low.0 >> 64) as u64,
@@ -161,8 +182,8 @@ impl FlowKey {
     pub fn ported(
         scope: &FlowScope,
         protocol: u8,
-        source: (IpAddr, u16),
-        destination: (IpAddr, u16),
+        source: impl Into<FlowEnd>,
+        destination: impl Into<FlowEnd>,
     ) -> Self {
         Self::build(scope, protocol, source, destination)
     }

@@ -31,6 +31,6 @@ pub use device::{
     Install, Sides, Wish,
 };
 pub use key::{DeviceKey, Fields, KeyField, direction_from_low, directions};
-pub use manager::{Done, Ended, FlowManager, ManagerCounters, Offer};
+pub use manager::{Done, Ended, FlowManager, ManagerCounters, Offer, PacketTotals};
 pub use marks::Mark;
 pub use stays::OffloadDenied;

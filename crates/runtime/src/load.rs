@@ -178,7 +178,8 @@ impl<T> NamedFile<T> {
         settings: &SettingsMap,
         key: &str,
         before: Option<&Self>,
-        (parse, absent): (impl Fn(Vec<u8>, &str) -> T, impl Fn() -> T),
+        parse: impl Fn(Vec<u8>, &str) -> T,
+        absent: impl Fn() -> T,
         warnings: &mut Vec<String>,
     ) -> Self {
         let none = || NamedFile { parsed: Arc::new(absent()), source: None };
@@ -222,21 +223,24 @@ impl SettingsFiles {
             settings,
             "classification-file",
             before.map(|before| &before.classifications),
-            (bartizan_rules::parse_classifications, bartizan_rules::builtin_classifications),
+            bartizan_rules::parse_classifications,
+            bartizan_rules::builtin_classifications,
             warnings,
         );
         let references = NamedFile::read(
             settings,
             "reference-config-file",
             before.map(|before| &before.references),
-            (bartizan_rules::parse_references, bartizan_rules::builtin_references),
+            bartizan_rules::parse_references,
+            bartizan_rules::builtin_references,
             warnings,
         );
         let thresholds = NamedFile::read(
             settings,
             "threshold-file",
             before.map(|before| &before.thresholds),
-            (|bytes, name: &str| Some(bartizan_rules::parse_thresholds(bytes, name)), || None),
+            |bytes, name: &str| Some(bartizan_rules::parse_thresholds(bytes, name)),
+            || None,
             warnings,
         );
         let mut contents = Contents::default();

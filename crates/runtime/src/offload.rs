@@ -477,7 +477,7 @@ impl Below {
             };
             if below.level.is_none() {
                 let first = FirstLink { link, offload, settings: &of_link.stack.settings };
-                reach = below.open_level((plan, interfaces), first, of_links, chains)?;
+                reach = below.open_level(plan, interfaces, first, of_links, chains)?;
             }
             let first = firsts.get(usize::from(number)).copied().unwrap_or_default();
             below.attach_link(link, own, &of_link.stack.settings, LinkId(number), first)?;
@@ -513,7 +513,8 @@ impl Below {
     /// rules the table holds.
     fn open_level(
         &mut self,
-        (plan, interfaces): (&RunPlan, &[Vec<Interface>]),
+        plan: &RunPlan,
+        interfaces: &[Vec<Interface>],
         FirstLink { link, offload, settings }: FirstLink<'_>,
         of_links: &[OfLink],
         chains: &Chains,
@@ -531,7 +532,7 @@ impl Below {
         };
         let level = driver.open(&options).map_err(failed)?;
         let opened = self.level.insert(RunningLevel { driver, level });
-        let reach = begin(opened, (&self.early, self.early_in_tunnels), chains, &mut self.notes);
+        let reach = begin(opened, &self.early, self.early_in_tunnels, chains, &mut self.notes);
         take_away_unpaired(opened, plan, interfaces, &mut self.notes).map_err(failed)?;
         check_all(opened, plan, interfaces)?;
         Ok(reach)
@@ -643,7 +644,7 @@ impl Below {
                 chains.generation.0
             ));
         }
-        let (reach, said) = prepare(opened, (&self.early, self.early_in_tunnels), chains);
+        let (reach, said) = prepare(opened, &self.early, self.early_in_tunnels, chains);
         self.stand.note_rules(chains, names, reach);
         said
     }
@@ -821,21 +822,23 @@ fn told(title: &str, news: &PortNews) -> String {
 /// of its rules the table holds.
 fn begin(
     opened: &mut RunningLevel,
-    judged: (&[LinkId], bool),
+    judged: &[LinkId],
+    tunnels: bool,
     chains: &Chains,
     notes: &mut Vec<String>,
 ) -> EarlyReach {
-    let (reach, said) = prepare(opened, judged, chains);
+    let (reach, said) = prepare(opened, judged, tunnels, chains);
     notes.extend(said);
     opened.level.enter_generation(chains.generation);
     reach
 }
 
-/// Makes the table of a generation ([`Below::prepare`]). `judged`: the links whose packets are, and whether
-/// those in tunnels are as well. How much of the list it has, and what is to be said.
+/// Makes the table of a generation ([`Below::prepare`]). `links`: those whose packets are judged;
+/// `tunnels`: those in tunnels are as well. How much of the list it has, and what is to be said.
 fn prepare(
     RunningLevel { driver, level }: &mut RunningLevel,
-    (links, tunnels): (&[LinkId], bool),
+    links: &[LinkId],
+    tunnels: bool,
     chains: &Chains,
 ) -> (EarlyReach, Option<String>) {
     let (Some(early), Some(outcomes)) = (chains.early.as_ref(), level.early_outcomes()) else {

@@ -23,7 +23,7 @@ pub struct ExceptionCounters([u64; MIDSTREAM.len()]);
 
 impl ExceptionCounters {
     /// Counts one application of a midstream policy other than `Ignore`.
-    pub fn add(&mut self, (target, policy): (ExceptionTarget, ExceptionPolicy)) {
+    pub fn add(&mut self, target: ExceptionTarget, policy: ExceptionPolicy) {
         if target == ExceptionTarget::Midstream
             && policy != ExceptionPolicy::Ignore
             && let Some(at) = MIDSTREAM.iter().position(|(p, _)| *p == policy)

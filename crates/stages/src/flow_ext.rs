@@ -132,7 +132,7 @@ impl FlowExt {
     }
 
     /// Notes the Ethernet addresses of a packet.
-    pub fn note_macs(&mut self, direction: Direction, (source, destination): ([u8; 6], [u8; 6])) {
+    pub fn note_macs(&mut self, direction: Direction, source: [u8; 6], destination: [u8; 6]) {
         for (side, address) in [(direction, source), (direction.flip(), destination)] {
             let known = &mut self.macs.get_or_insert_default()[side];
             if known.len() < MACS_MAX && !known.contains(&address) {

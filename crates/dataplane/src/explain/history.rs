@@ -274,7 +274,11 @@ impl Story {
         let base =
             Moment { packet: number, seconds: 0.0, direction, what: "", function: None, text: String::new() };
         if new {
-            let text = format!("first packet, {} to {}", end_text(flow.client), end_text(flow.server));
+            let text = format!(
+                "first packet, {} to {}",
+                end_text(flow.client.0, flow.client.1),
+                end_text(flow.server.0, flow.server.1)
+            );
             self.moment(now, Moment { what: "opened", text, ..base.clone() });
         }
         if flow.tcp != self.tcp {
@@ -383,7 +387,7 @@ impl Story {
     }
 }
 
-fn end_text((address, port): (IpAddr, u16)) -> String {
+fn end_text(address: IpAddr, port: u16) -> String {
     match (address, port) {
         (address, 0) => address.to_string(),
         (IpAddr::V6(address), port) => format!("[{address}]:{port}"),

@@ -15,7 +15,8 @@ use bartizan_flow::tcp::{Outcome, Segment, SharedWindows, TcpFlags, TcpProgress,
 use bartizan_function::OffloadRequirement;
 use bartizan_function::header::header_of_flow;
 use bartizan_offload::{
-    Action, DeviceKey, Done, Ended, Endpoint, FlowManager, Offer, OffloadDenied, Sides, direction_from_low,
+    Action, DeviceKey, Done, Ended, Endpoint, FlowManager, Offer, OffloadDenied, PacketTotals, Sides,
+    direction_from_low,
 };
 use bartizan_packet::windows::Windows;
 use bartizan_packet::{Decoded, PacketFlags, PacketSource, TransportLayer, TunnelKind};
@@ -326,7 +327,9 @@ impl Passage<'_> {
                     Some(windows) => self.take_over_windows(id, &windows),
                     None => self.resume_session(id, sides),
                 }
-                self.counted(id, action, (packets, bytes), refused_inside);
+                let (all, inside) =
+                    (PacketTotals::from((packets, bytes)), PacketTotals::from(refused_inside));
+                self.counted(id, action, all, inside);
             }
         }
     }
@@ -338,7 +341,7 @@ impl Passage<'_> {
 
     /// Counts packets of a flow that the level has handled. `refused_inside`: the packets and bytes among
     /// them that were dropped because of their payload.
-    fn counted(&mut self, id: FlowId, action: Action, amount: (u64, u64), refused_inside: (u64, u64)) {
+    fn counted(&mut self, id: FlowId, action: Action, amount: PacketTotals, refused_inside: PacketTotals) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let decision = match action {
             Action::Forward | Action::Redirect(_) => Decision::CONTINUE,
@@ -350,18 +353,19 @@ impl Passage<'_> {
         };
         // In another generation the refusal counts for no rule.
         if decision.repeats {
-            self.runner.repeated(entry.fid, &decision, amount.0);
+            self.runner.repeated(entry.fid, &decision, amount.packets);
         }
         let acts = self.cx.settings.prevention;
         let tally = &mut self.cx.account.tally;
-        let others = (amount.0 - refused_inside.0, amount.1 - refused_inside.1);
-        if others != (0, 0) {
-            tally.count_many(entry.fid, &decision, others.0, others.1, acts);
+        let packets = amount.packets - refused_inside.packets;
+        let bytes = amount.bytes - refused_inside.bytes;
+        if (packets, bytes) != (0, 0) {
+            tally.count_many(entry.fid, &decision, packets, bytes, acts);
         }
-        if refused_inside != (0, 0) {
+        if refused_inside != PacketTotals::default() {
             let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
             entry.ext.standing.note_refusal(&decision);
-            tally.count_many(entry.fid, &decision, refused_inside.0, refused_inside.1, acts);
+            tally.count_many(entry.fid, &decision, refused_inside.packets, refused_inside.bytes, acts);
         }
     }
 

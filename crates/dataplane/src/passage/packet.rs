@@ -461,11 +461,11 @@ impl Passage<'_> {
         }
         let forwards_all = self.runner.chains().forwards_all(entry.fid);
         let exception = tcp.and_then(|o| o.exception).filter(|_| !forwards_all);
-        if let Some(exception) = exception {
-            if !entry.ext.exceptions.contains(&exception) {
-                entry.ext.exceptions.push(exception);
+        if let Some((target, policy)) = exception {
+            if !entry.ext.exceptions.contains(&(target, policy)) {
+                entry.ext.exceptions.push((target, policy));
             }
-            self.cx.account.counters.exceptions.add(exception);
+            self.cx.account.counters.exceptions.add(target, policy);
         }
         let passed = entry.ext.standing.course(entry.state()) == PacketDisposition::Uninspected;
         for event in packet.events.as_slice() {

@@ -20,9 +20,9 @@ pub(super) fn note_way(settings: &EngineSettings, entry: &mut Entry, arrival: &A
         entry.ext.note_ttl(direction, ttl);
     }
     if settings.keep_macs
-        && let Some(macs) = arrival.packet.mac_addresses()
+        && let Some((source, destination)) = arrival.packet.mac_addresses()
     {
-        entry.ext.note_macs(direction, macs);
+        entry.ext.note_macs(direction, source, destination);
     }
 }
 

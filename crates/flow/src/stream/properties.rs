@@ -8,6 +8,7 @@ use crate::tcp::*;
 use bartizan_base::Direction::{ToClient, ToServer};
 use bartizan_base::{Cursor, Direction};
 use bartizan_testkit::random::Random;
+use core::ops::Range;
 use proptest::prelude::*;
 
 /// Pieces of `len` bytes in a random order, some of them repeated and cut differently, that together cover
@@ -173,7 +174,7 @@ proptest! {
             rig.client(9, start as u32, &payload);
             for (n, byte) in payload.iter().enumerate() {
                 let at = start + n;
-                let kept = seen.iter().any(|(s, e)| (*s..*e).contains(&at) && !takes_new(policy, (*s, *e), (start, end)));
+                let kept = seen.iter().any(|(s, e)| (*s..*e).contains(&at) && !takes_new(policy, *s..*e, start..end));
                 if !kept {
                     model[at] = Some(*byte);
                 }
@@ -318,18 +319,18 @@ proptest! {
 }
 
 /// The byte map's own model of the policies, from the paper's cases.
-fn takes_new(policy: HostPolicy, old: (usize, usize), new: (usize, usize)) -> bool {
+fn takes_new(policy: HostPolicy, old: Range<usize>, new: Range<usize>) -> bool {
     use HostPolicy::*;
-    let begins_before = new.0 < old.0;
-    let begins_equal = new.0 == old.0;
-    let ends_beyond = new.1 > old.1;
-    let covers = new.0 <= old.0 && new.1 >= old.1;
+    let begins_before = new.start < old.start;
+    let begins_equal = new.start == old.start;
+    let ends_beyond = new.end > old.end;
+    let covers = new.start <= old.start && new.end >= old.end;
     match policy {
         Last => true,
         First | Vista => false,
         Bsd | Hpux10 | Irix | Windows | Windows2k3 | Macos => begins_before,
         Linux => begins_before || (begins_equal && ends_beyond),
-        OldLinux => begins_before || (begins_equal && new.1 >= old.1),
+        OldLinux => begins_before || (begins_equal && new.end >= old.end),
         Solaris | Hpux11 => covers || ends_beyond,
     }
 }

@@ -14,6 +14,12 @@ pub struct PacketTotals {
     pub bytes: u64,
 }
 
+impl From<(u64, u64)> for PacketTotals {
+    fn from((packets, bytes): (u64, u64)) -> Self {
+        PacketTotals { packets, bytes }
+    }
+}
+
 impl PacketTotals {
     pub(super) const fn add(&mut self, packets: u64, bytes: u64) {
         self.packets = self.packets.saturating_add(packets);

@@ -2,7 +2,7 @@
 //! Crediting of an entry's counts to its flow: the difference to the last reading is credited, reported, and
 //! counted.
 
-use super::counters::ManagerCounters;
+use super::counters::{ManagerCounters, PacketTotals};
 use super::{Done, READ_EVERY};
 use crate::device::{Counts, Sides};
 use crate::places::DeviceEntry;
@@ -49,8 +49,14 @@ pub(super) fn in_a_second(packets: u64, since: PacketDuration) -> u32 {
 
 /// The newly dropped inner packets and bytes, at most as many as `more`. A device counts these first: if the
 /// packet itself is not counted yet, its part waits for the next reading.
-pub(super) fn refused_of(now: (u64, u64), had: (u64, u64), more: (u64, u64)) -> (u64, u64) {
-    (now.0.saturating_sub(had.0).min(more.0), now.1.saturating_sub(had.1).min(more.1))
+pub(super) fn refused_of(
+    now: impl Into<PacketTotals>,
+    had: impl Into<PacketTotals>,
+    more: impl Into<PacketTotals>,
+) -> (u64, u64) {
+    let (now, had, more) = (now.into(), had.into(), more.into());
+    let packets = now.packets.saturating_sub(had.packets).min(more.packets);
+    (packets, now.bytes.saturating_sub(had.bytes).min(more.bytes))
 }
 
 /// Credits the counts of an entry since the last reading.

@@ -78,8 +78,9 @@ pub fn log(entry: &mut Entry, occasion: &EventContext<'_>, readers: Path, record
             // neither side sends any more, with any packet.
             let ended = tx.common().ended;
             if (side == direction || ended.to_server && ended.to_client) && !tx.files_of(side).is_empty() {
-                store_files(tx, protocol, spec, entry, (occasion, side), id, recorder);
-                log_files(tx, protocol, spec, entry, (occasion, side), id, recorder);
+                let of = TxIdentity { protocol, spec, id };
+                store_files(tx, of, entry, occasion, side, recorder);
+                log_files(tx, of, entry, occasion, side, recorder);
             }
         }
         if is_done(tx, spec, readers, unseen) {
@@ -161,16 +162,24 @@ fn store_certificates(
     }
 }
 
+/// A transaction's protocol and number.
+#[derive(Clone, Copy)]
+struct TxIdentity {
+    protocol: ProtocolId,
+    spec: &'static ProtocolSpec,
+    id: TxId,
+}
+
 /// Stores the new bytes of files that are to be kept.
 fn store_files(
     tx: &mut dyn Transaction,
-    protocol: ProtocolId,
-    spec: &'static ProtocolSpec,
+    of: TxIdentity,
     entry: &Entry,
-    (occasion, direction): (&EventContext<'_>, Direction),
-    id: TxId,
+    occasion: &EventContext<'_>,
+    direction: Direction,
     recorder: &mut dyn Recorder,
 ) {
+    let TxIdentity { protocol, spec, id } = of;
     let ended = tx.common().ended[direction];
     for index in 0..tx.files_of(direction).len() {
         let Some(file) = tx.files_of_mut(direction).get_mut(index) else { continue };
@@ -193,13 +202,13 @@ fn store_files(
 
 fn log_files(
     tx: &mut dyn Transaction,
-    protocol: ProtocolId,
-    spec: &'static ProtocolSpec,
+    of: TxIdentity,
     entry: &Entry,
-    (occasion, direction): (&EventContext<'_>, Direction),
-    id: TxId,
+    occasion: &EventContext<'_>,
+    direction: Direction,
     recorder: &mut dyn Recorder,
 ) {
+    let TxIdentity { protocol, spec, id } = of;
     {
         let ended = tx.common().ended[direction];
         for index in 0..tx.files_of(direction).len() {

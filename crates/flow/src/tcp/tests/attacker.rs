@@ -65,7 +65,7 @@ fn under_way() -> Rig {
 }
 
 /// Checks that the sender's true segments are forwarded and read.
-fn goes_on(rig: &mut Rig, direction: Direction, (seq, ack): (u32, u32), case: &str) {
+fn goes_on(rig: &mut Rig, direction: Direction, seq: u32, ack: u32, case: &str) {
     let before = rig.read[direction].len();
     let out = rig.put(direction, A, seq, ack, &[b'x'; 500]);
     assert_eq!((out.advice, out.rejected), (Advice::Forward, false), "{case}: {:?}", out.events);
@@ -134,8 +134,8 @@ fn who_acknowledges_what_was_not_sent_moves_nothing() {
             assert!(matches!(out.advice, Advice::Drop(_)), "{ahead} {seq} {window}");
         }
         assert_eq!(rig.session.last_ack(ToClient), Seq(1_501));
-        goes_on(&mut rig, ToClient, (1_501, 1_101), "acknowledged before it was sent");
-        goes_on(&mut rig, ToServer, (1_101, 2_001), "in place of what was made up");
+        goes_on(&mut rig, ToClient, 1_501, 1_101, "acknowledged before it was sent");
+        goes_on(&mut rig, ToServer, 1_101, 2_001, "in place of what was made up");
     }
 }
 
@@ -153,7 +153,7 @@ fn a_reset_counts_where_its_receiver_is() {
                 let what = format!("{policy:?} {ahead}");
                 assert_eq!((out.state, out.advice), (TcpState::Established, Advice::Forward), "{what}");
             }
-            goes_on(&mut rig, ToServer, (1_101, 1_501), "behind a RST in the window");
+            goes_on(&mut rig, ToServer, 1_101, 1_501, "behind a RST in the window");
             let out = rig.put(ToServer, R, 1_601, 0, b"");
             assert_eq!(out.state, TcpState::Closed, "{policy:?}: the true one");
         }
@@ -168,7 +168,7 @@ fn a_fin_without_an_acknowledgement_is_none() {
         let out = rig.put(ToServer, F, seq, 0, b"");
         assert_eq!((out.state, out.advice), (TcpState::Established, Advice::Drop(Reason::StreamError)));
         assert!(!rig.session.has_closed(ToServer));
-        goes_on(&mut rig, ToServer, (1_101, 1_501), "behind a FIN without ACK");
+        goes_on(&mut rig, ToServer, 1_101, 1_501, "behind a FIN without ACK");
     }
 }
 
@@ -182,7 +182,7 @@ fn while_a_window_is_closed_old_acknowledgements_are_none() {
         rig.handle(ToClient, &full);
         let out = rig.put(ToClient, A, 1_501, 1_101u32.wrapping_sub(back), &[b'e'; 500]);
         assert!(matches!(out.advice, Advice::Drop(_)), "{back}: {:?}", out.advice);
-        goes_on(&mut rig, ToClient, (1_501, 1_101), "in place of what was made up");
+        goes_on(&mut rig, ToClient, 1_501, 1_101, "in place of what was made up");
     }
 }
 
@@ -195,7 +195,7 @@ fn what_lies_beyond_the_window_stands_for_nothing() {
         assert!(matches!(out.advice, Advice::Drop(_)), "{away}: {:?}", out.advice);
         let mut at = 1_501;
         while at < 70_000 {
-            goes_on(&mut rig, ToClient, (at, 1_101), "up to what was made up");
+            goes_on(&mut rig, ToClient, at, 1_101, "up to what was made up");
             at += 500;
             rig.put(ToServer, A, 1_101, at, b"");
         }
@@ -225,7 +225,7 @@ fn a_server_that_goes_on_has_not_forgotten_its_connection() {
     rig.put(ToClient, A, 1_501, 1_101, b"");
     let out = rig.put(ToClient, SA, 9_000, 7_001, b"");
     assert_eq!((out.state, out.advice), (TcpState::Established, Advice::Drop(Reason::StreamError)));
-    goes_on(&mut rig, ToServer, (1_101, 1_501), "behind a made-up answer");
+    goes_on(&mut rig, ToServer, 1_101, 1_501, "behind a made-up answer");
 }
 
 /// A server that has lost a connection answers the SYN of the next one, which begins with that answer. A SYN
