@@ -10,14 +10,14 @@ use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::inspect::{DetectWorker, Hit, InspectionInput, StreamWindow, inspect};
 use bartizan_detect::left::{AlertContext, LeftKind};
 use bartizan_detect::ruleset::{RuleSet, VisibleRules};
-use bartizan_detect::signature::{RejectSide, RuleAction};
+use bartizan_detect::signature::{RejectSide, RuleAction, Signature};
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::JsonWriter;
 use bartizan_flow::host::HostKey;
 use bartizan_function::{
     AppView, Edit, Finding, FindingAction, Function, FunctionCounter, FunctionModel, FunctionSpec,
-    HeaderRules, HostKeeper, PacketContext, RejectTo, RuleInfo, Together, VariableNames, WorkerState,
-    state_in,
+    HeaderRules, HostKeeper, PacketContext, RejectTo, RuleInfo, StreamNews, Together, VariableNames,
+    WorkerState, state_in,
 };
 use bartizan_packet::PacketView;
 use core::any::Any;
@@ -121,6 +121,35 @@ impl Ids {
     }
 }
 
+/// The finding of a rule that refuses without an alert: the record of the refused packet still names it.
+fn silent_refusal(hit: &Hit, signature: &Signature) -> Finding {
+    let tx = hit.tx.or(hit.guess).filter(|_| signature.firewall.is_none());
+    let silent = Finding::new(Arc::clone(&signature.info), FindingAction::Refusing);
+    Finding { tx, guessed: tx.is_some() && hit.tx.is_none(), ..silent }
+}
+
+/// The part of a stream that rules see. `whole`: in prevention rules see it as a whole.
+fn window_of<'s>(news: &StreamNews<'s>, whole: bool) -> StreamWindow<'s> {
+    let fresh = news.bytes.len().saturating_sub(news.seen);
+    StreamWindow { data: news.bytes, offset: news.offset, fresh, whole }
+}
+
+/// The verdict that a match asks for, and the action that its event names.
+fn outcome_of(hit: &Hit, prevention: bool) -> (Verdict, FindingAction) {
+    match hit.action {
+        RuleAction::Alert | RuleAction::Config | RuleAction::Accept => {
+            (Verdict::Continue, FindingAction::Allowed)
+        }
+        RuleAction::Pass => (Verdict::Pass, FindingAction::Allowed),
+        RuleAction::Drop if prevention => (Verdict::Drop, FindingAction::Blocked),
+        // As in Suricata: what a rate filter turned into a drop is `blocked`, refused or not.
+        RuleAction::Drop if hit.by_limit => (Verdict::Continue, FindingAction::Blocked),
+        RuleAction::Drop => (Verdict::Continue, FindingAction::Allowed),
+        RuleAction::Reject(_) if prevention => (Verdict::Reject, FindingAction::Blocked),
+        RuleAction::Reject(_) => (Verdict::Continue, FindingAction::Blocked),
+    }
+}
+
 const fn told(side: RejectSide) -> RejectTo {
     match side {
         RejectSide::Source => RejectTo::Source,
@@ -175,6 +204,7 @@ impl Function for Ids {
             }
             return Decision::CONTINUE;
         }
+        let scene = self.scene(context);
         let Some(state) = context.worker.downcast_mut::<IdsState>() else { return Decision::CONTINUE };
         let packet_bytes = context.packet.map(|p| u64::from(p.decoded().wire_len));
         let slot = context.flow.and_then(|_| state_in::<FlowDetect>(context.slot));
@@ -182,28 +212,7 @@ impl Function for Ids {
             state.replaced += u64::from(replaced);
             flow
         });
-        let scene = ConditionContext {
-            now: context.now,
-            packet: context.packet,
-            payload: shown_payload(context.packet.filter(|_| !context.headers_only), context.prevention),
-            direction: context.direction,
-            flow: context.flow,
-            state: None,
-            left: &[],
-            stream_events: context.stream_events,
-            app_events: context.app_events,
-            shows_stream: context.stream.is_some(),
-            detection_done: context.detection_done,
-            function: self.id,
-            tenant: context.notes.tenant,
-            shared: &self.seen.rules.shared,
-        };
-        let stream = context.stream.map(|s| StreamWindow {
-            data: s.bytes,
-            offset: s.offset,
-            fresh: s.bytes.len().saturating_sub(s.seen),
-            whole: context.prevention,
-        });
+        let stream = context.stream.map(|news| window_of(&news, context.prevention));
         let refused = flow.as_deref_mut().filter(|_| context.prevention && !context.flow_ends);
         let refused = refused.and_then(|flow| self.refused_before(flow, context.packet, context.direction));
         // No packet of a flow that rules pass or refuse as a whole is inspected or marked.
@@ -405,6 +414,26 @@ impl Ids {
         }
     }
 
+    /// The state that conditions of rules see.
+    fn scene<'c>(&'c self, context: &PacketContext<'c>) -> ConditionContext<'c> {
+        ConditionContext {
+            now: context.now,
+            packet: context.packet,
+            payload: shown_payload(context.packet.filter(|_| !context.headers_only), context.prevention),
+            direction: context.direction,
+            flow: context.flow,
+            state: None,
+            left: &[],
+            stream_events: context.stream_events,
+            app_events: context.app_events,
+            shows_stream: context.stream.is_some(),
+            detection_done: context.detection_done,
+            function: self.id,
+            tenant: context.notes.tenant,
+            shared: &self.seen.rules.shared,
+        }
+    }
+
     /// Turns matches into findings and one decision.
     fn conclude(
         &self,
@@ -421,9 +450,7 @@ impl Ids {
         if state.worker.hits.is_empty() && state.worker.gate_hits.is_empty() {
             return gate;
         }
-        let mut decision = Decision::CONTINUE;
-        let mut bypass = false;
-        let mut whole = false;
+        let (mut decision, mut bypass, mut whole) = (Decision::CONTINUE, false, false);
         let variables = self.packet_variables(&state.worker.left);
         if !variables.is_empty() {
             let found = Finding::new(Arc::clone(&self.tag), FindingAction::Variables);
@@ -437,42 +464,24 @@ impl Ids {
             if let RuleAction::Reject(side) = hit.action {
                 reject.get_or_insert(told(side));
             }
-            let (verdict, action) = match hit.action {
-                RuleAction::Alert | RuleAction::Config | RuleAction::Accept => {
-                    (Verdict::Continue, FindingAction::Allowed)
-                }
-                RuleAction::Pass => (Verdict::Pass, FindingAction::Allowed),
-                RuleAction::Drop if prevention => (Verdict::Drop, FindingAction::Blocked),
-                // As in Suricata: what a rate filter turned into a drop is `blocked`, refused or not.
-                RuleAction::Drop if hit.by_limit => (Verdict::Continue, FindingAction::Blocked),
-                RuleAction::Drop => (Verdict::Continue, FindingAction::Allowed),
-                RuleAction::Reject(_) if prevention => (Verdict::Reject, FindingAction::Blocked),
-                RuleAction::Reject(_) => (Verdict::Continue, FindingAction::Blocked),
-            };
-            let reason = if hit.by_limit { Reason::IdsThreshold } else { Reason::IdsRule };
+            let (verdict, action) = outcome_of(hit, prevention);
             let of_firewall = signature.firewall.is_some();
             if verdict != Verdict::Continue && !of_firewall {
+                let reason = if hit.by_limit { Reason::IdsThreshold } else { Reason::IdsRule };
                 decision = decision.strictest(Decision {
                     verdict,
                     reason: (verdict > Verdict::Pass).then_some(reason),
                     function: self.id,
                     rule: NonZeroU32::new(signature.id.sid),
                     rule_id: Some(signature.id),
-                    done: false,
-                    repeats: false,
-                    egress: None,
+                    ..Decision::CONTINUE
                 });
                 whole |= hit.for_flow && verdict > Verdict::Pass;
             }
             // In firewall mode, only the firewall bypasses a flow.
             bypass |= signature.bypass && (of_firewall || state.worker.ungated);
             if !hit.alert {
-                // A rule that refuses without an alert: the record of the refused packet still names it.
-                if verdict > Verdict::Pass {
-                    let tx = hit.tx.or(hit.guess).filter(|_| !of_firewall);
-                    let silent = Finding::new(Arc::clone(&signature.info), FindingAction::Refusing);
-                    findings.push(Finding { tx, guessed: tx.is_some() && hit.tx.is_none(), ..silent });
-                }
+                findings.extend((verdict > Verdict::Pass).then(|| silent_refusal(hit, signature)));
                 state.suppressed += u64::from(hit.action != RuleAction::Pass && !of_firewall);
                 continue;
             }

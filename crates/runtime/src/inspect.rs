@@ -111,6 +111,31 @@ fn not_made(out: &Path, error: &dyn core::fmt::Display) -> Failure {
     Failure::stopped(format!("cannot make the output folder {out}: {error}; choose another with --out"))
 }
 
+/// The folder of the outputs.
+fn out_folder(options: &InspectOptions) -> Result<PathBuf, Failure> {
+    Ok(match &options.out {
+        Some(out) => out.clone(),
+        None => options.build.log_folder()?.unwrap_or_else(|| PathBuf::from(plan::OUT)),
+    })
+}
+
+/// The recorder of all events, which waits for the readers of its outputs.
+fn recorder_of(
+    settings: &SettingsMap,
+    out: &Path,
+    ips: bool,
+    run: &RunInfo,
+    requests: &'static Requests,
+    warnings: &mut Vec<String>,
+) -> Result<EveRecorder, Failure> {
+    warnings.extend(continued(settings, out)?);
+    let recorder = EveRecorder::new(settings, out, ips, run.clone(), warnings);
+    let mut recorder = recorder.map_err(Failure::outputs(settings))?;
+    tell_absent_readers(&recorder);
+    recorder.wait_for_readers(Patience::over_captures(requests.stop_flag()));
+    Ok(recorder)
+}
+
 /// Inspects captures and writes their events. `requests`: a request to end stops between two packets; packets
 /// read so far are inspected and written.
 ///
@@ -118,10 +143,7 @@ fn not_made(out: &Path, error: &dyn core::fmt::Display) -> Failure {
 /// Rules, settings, a policy or a capture cannot be used; an output cannot be made.
 pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Inspection, Failure> {
     let begun = Instant::now();
-    let out = match &options.out {
-        Some(out) => out.clone(),
-        None => options.build.log_folder()?.unwrap_or_else(|| PathBuf::from(plan::OUT)),
-    };
+    let out = out_folder(options)?;
     let mut builder = Builder::for_captures(&options.build, &out)?;
     let built = reported(&mut builder, |builder| builder.build(Generation(1)))?;
     let links = links_of(options, built.policy.as_ref())?;
@@ -139,22 +161,12 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
     let rights = Rights::from_settings(settings).map_err(Failure::setting(settings))?;
     rights.make_folder(&out).map_err(|error| not_made(&out, &error))?;
     let _lock = crate::lock::folder(&out)?;
-    let run = RunInfo {
-        own_fields: built.policy.is_some(),
-        functions: built.function_names.clone(),
-        interface: None,
-        link: None,
-    };
-    warnings.extend(continued(settings, &out)?);
-    let mut recorder = EveRecorder::new(settings, &out, ips, run.clone(), &mut warnings)
-        .map_err(Failure::outputs(settings))?;
-    tell_absent_readers(&recorder);
-    recorder.wait_for_readers(Patience::over_captures(requests.stop_flag()));
+    let (own_fields, functions) = (built.policy.is_some(), built.function_names.clone());
+    let run = RunInfo { own_fields, functions, interface: None, link: None };
+    let mut recorder = recorder_of(settings, &out, ips, &run, requests, &mut warnings)?;
     let mut stores = Stores::open(settings, &built.needs, &out, WhenBehind::Wait, &mut warnings)?;
     stores.handles().give(&mut recorder);
-    for warning in &warnings {
-        warn!("{warning}");
-    }
+    warnings.iter().for_each(|warning| warn!("{warning}"));
     tell_of_machine_code(built.report.loaded);
     let with_stats = stats::interval(settings)?.is_some();
     unused::tell(&options.build, settings)?;
@@ -205,9 +217,7 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
         events_lost: recorder.watches().iter().map(|watch| watch.lost()).sum(),
     };
     incidents.iter().for_each(tell);
-    for problem in &problems {
-        error!("{problem}");
-    }
+    problems.iter().for_each(|problem| error!("{problem}"));
     let all = problems.is_empty() && summary.events_lost == 0 && !requests.is_stopped();
     Ok(Inspection { summary, failure: written.err(), is_complete: all })
 }

@@ -17,16 +17,18 @@ use crate::southbound::{InForce, Workers};
 use crate::stats::{Named, Statistics, StatsLink};
 use crate::stats_file::{StatsParts, write_stats};
 use crate::steer::{Steering, tell};
-use crate::stores::Stores;
+use crate::stores::{StoreHandles, Stores};
 use crate::traces::Traces;
 use crate::view::{self, View};
 use crate::{channel, control, firewall, load, lock, machine_code, southbound, stats, unused};
 use bartizan_api::content::Contents;
-use bartizan_base::Generation;
+use bartizan_base::{Generation, SettingsMap};
 use bartizan_config::suricata;
 use bartizan_dataplane::board::Board;
 use bartizan_dataplane::driver::{Control, LiveOptions};
 use bartizan_dataplane::eve::{AlertTap, EveRecorder, RunInfo};
+use bartizan_dataplane::event_ring::EventSender;
+use bartizan_detect::shared::Shared;
 use bartizan_events::file_store::WhenBehind;
 use bartizan_events::output::Rights;
 use bartizan_events::sink::SinkWatch;
@@ -79,16 +81,11 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let runs = runs_of(&plan, &built.function_names);
     let mut recorder = recorder_of(&plan, &builder, &runs, &mut warnings)?;
     let engines = Engines::new(&plan, &builder, &built)?;
-    let mut stores =
-        Stores::open(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
+    let stores = Stores::open(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
     stores.handles().give(&mut recorder);
-    let every = stats::interval(builder.settings())?;
     check_unread(&plan, &builder)?;
     let refuses_midstream = refuses_midstream(&plan, &settings) && built.chains.enforces_something();
-    let stack =
-        |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
-    let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
-    let mut of_links = links.open(stacks, &mut warnings)?;
+    let mut of_links = links.open(stacks_of(&plan, settings, &engines), &mut warnings)?;
     let mut below = Below::open(&plan, &interfaces, &mut of_links, &built.chains, &built.function_names)?;
     warnings.append(&mut below.notes);
     let Built { chains, report, inventory, function_names, contents, .. } = built;
@@ -99,6 +96,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let server = listener.map(|listener| metrics::serve(listener, Arc::clone(&source))).transpose()?;
     server.iter().for_each(|server| info!("metrics: http://{}/metrics", server.address()));
     let control = Arc::new(Control::for_workers(plan.workers()).map_err(Failure::stopped)?);
+    let every = stats::interval(builder.settings())?;
     let statistics = statistics_of(&plan, &recorder, every, &report, board.clone());
     let statistics = Arc::new(Mutex::new(statistics.with_level(below.counters())));
     let (channel, inbox) = channel::open(requests);
@@ -113,19 +111,14 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let commands = commands_of(socket, channel, view, &traces, &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);
     tell_first(&in_force, &report);
-    let live = live_options(&plan);
     let below = Mutex::new(below);
-    let parts = WorkerPoolParts { links: of_links, chains, live, control: &control, board };
+    let parts =
+        WorkerPoolParts { links: of_links, chains, live: live_options(&plan), control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
-    let handles = stores.handles();
     let for_worker = |link: usize, ring| {
         let prevention = plan.links.get(link).is_some_and(|link| link.prevention);
         let run = runs.get(link).cloned().unwrap_or_default();
-        let mut half =
-            EveRecorder::for_worker(&yaml, prevention, run, ring).map_err(Failure::outputs(&yaml))?;
-        handles.clone().give(&mut half);
-        half.tap_alerts(tap.as_ref().map(AlertTap::another));
-        Ok(half)
+        recorder_of_worker(&yaml, prevention, run, ring, stores.handles(), tap.as_ref())
     };
     let steer = |finished: &dyn Fn() -> bool| {
         let (control, source, engines, given) = (&*control, &*source, &engines, options);
@@ -136,25 +129,64 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
     let below = below.into_inner().unwrap_or_else(PoisonError::into_inner);
     drop((server, commands, running, plane));
-    let mut statistics = view::lock(&statistics);
-    statistics.counted_beside(below.close(ended.failure.is_some()));
-    let (threads, of_links) = ended.take_counters();
-    statistics.warn(&of_links);
-    let ports = statistics.ports(&ended.ports());
-    let last = CounterBaseline { threads, of_links, ports: &ports };
-    let (counters, of_links) = last_events(&mut recorder, &mut statistics, &ended, last);
-    let mut problems = stores.finish();
-    problems.extend(load::save_datasets(&shared, &rights));
-    problems.iter().for_each(|problem| error!("{problem}"));
+    view::lock(&statistics).counted_beside(below.close(ended.failure.is_some()));
+    let written = write_last(&plan, &rights, &mut view::lock(&statistics), &mut ended, &mut recorder);
+    let is_kept = keep(stores, &shared, &rights);
     let (summary, events_lost) = sum_up(&ended, &recorder);
-    let parts = StatsParts { links: &of_links, ports: &ports };
-    let written = plan.out.as_deref().map(|out| write_stats(out, &counters, &parts, &rights)).transpose();
     Ok(RunOutcome {
         summary,
         stdout_taken: plan.stdout_taken,
         failure: written.err().or(ended.failure).or_else(|| links.end().map(Failure::stopped)),
-        is_complete: events_lost == 0 && problems.is_empty(),
+        is_complete: events_lost == 0 && is_kept,
     })
+}
+
+/// The settings and the engine of each link.
+fn stacks_of(plan: &RunPlan, settings: Vec<EngineSettings>, engines: &Engines) -> Vec<Stack> {
+    let stack =
+        |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
+    plan.links.iter().zip(settings).filter_map(stack).collect()
+}
+
+/// The recorder of a worker, whose events go by a ring.
+fn recorder_of_worker(
+    yaml: &SettingsMap,
+    prevention: bool,
+    run: RunInfo,
+    ring: EventSender,
+    handles: StoreHandles,
+    tap: Option<&AlertTap>,
+) -> Result<EveRecorder, Failure> {
+    let half = EveRecorder::for_worker(yaml, prevention, run, ring);
+    let mut half = half.map_err(Failure::outputs(yaml))?;
+    handles.give(&mut half);
+    half.tap_alerts(tap.map(AlertTap::another));
+    Ok(half)
+}
+
+/// Writes what stores and data sets keep beyond the run. Returns whether all of it is written.
+fn keep(mut stores: Stores, shared: &Shared, rights: &Rights) -> bool {
+    let mut problems = stores.finish();
+    problems.extend(load::save_datasets(shared, rights));
+    problems.iter().for_each(|problem| error!("{problem}"));
+    problems.is_empty()
+}
+
+/// Writes the last `stats` event, and the counters to their file.
+fn write_last(
+    plan: &RunPlan,
+    rights: &Rights,
+    statistics: &mut Statistics,
+    ended: &mut crew::WorkerPoolReport,
+    recorder: &mut EveRecorder,
+) -> Result<(), Failure> {
+    let (threads, of_links) = ended.take_counters();
+    statistics.warn(&of_links);
+    let ports = statistics.ports(&ended.ports());
+    let last = CounterBaseline { threads, of_links, ports: &ports };
+    let (counters, of_links) = last_events(recorder, statistics, ended, last);
+    let parts = StatsParts { links: &of_links, ports: &ports };
+    plan.out.as_deref().map_or(Ok(()), |out| write_stats(out, &counters, &parts, rights))
 }
 
 fn live_options(plan: &RunPlan) -> LiveOptions {

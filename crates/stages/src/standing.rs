@@ -295,6 +295,15 @@ impl FlowDisposition {
         self.refusal().or(self.refused)
     }
 
+    /// Notes what a round of functions has decided: those that are done, and the first refusal that a staged
+    /// policy does not enforce, with its verdict.
+    pub fn note_round(&mut self, done: &ChainCompletion, would_be: Option<(Decision, Verdict)>) {
+        self.note_done(done);
+        if let Some((decision, verdict)) = would_be {
+            self.note_would_be(&decision, verdict);
+        }
+    }
+
     /// Stores the answers of functions that are done with the flow and allow it. The first answer with a port
     /// decides on the port.
     pub fn note_done(&mut self, done: &ChainCompletion) {

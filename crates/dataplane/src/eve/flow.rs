@@ -203,6 +203,12 @@ impl EveRecorder {
             tcp: tcp_record(flow),
         };
         self.each(|types| types.flow, |writer, options, _| record.write(writer, &options.header, &common));
+        self.write_netflow(flow, &common, &record);
+    }
+
+    /// Writes the record of each direction of a flow.
+    fn write_netflow(&mut self, flow: &Entry, of_flow: &Common<'_>, record: &FlowRecord<'_>) {
+        let (tuple, app) = (flow_tuple(flow), record.app);
         for direction in Direction::BOTH {
             if flow.packets[direction] == 0 {
                 continue;
@@ -224,7 +230,7 @@ impl EveRecorder {
                     Direction::ToClient => t.flags_to_client,
                 }),
             };
-            let mut common = common;
+            let mut common = *of_flow;
             if direction == Direction::ToClient {
                 common.tuple = Some(bartizan_events::Tuple {
                     src: tuple.dest,

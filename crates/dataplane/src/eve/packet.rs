@@ -62,6 +62,15 @@ impl<'r> RuleTexts<'r> {
 }
 
 /// The packet fields of a drop record; the caller adds the rule.
+/// The files of a transaction that a side sends: an alert on a request does not show the files of the answer.
+/// `stores`: files are stored.
+fn files_of<'a>(direction: Direction, tx: Option<TxRecord<'a>>, stores: bool) -> Vec<FileInfo<'a>> {
+    let files = tx.map(|of| (of.id, of.tx.files_of(direction)));
+    files
+        .map(|(id, files)| files.iter().map(|file| file_info(file, id, stores)).collect())
+        .unwrap_or_default()
+}
+
 fn drop_record<'a>(
     occasion: &EventContext<'_>,
     flow: Option<&Entry>,
@@ -383,6 +392,20 @@ impl EveRecorder {
         sizes.map(|a| a.payload_buffer_size as usize).max().unwrap_or(0)
     }
 
+    /// The held bytes of the stream that alerts show, if an output shows payloads.
+    fn held_bytes(&self, occasion: &EventContext<'_>, flow: Option<&Entry>) -> Vec<u8> {
+        let mut held = Vec::new();
+        if let Some(pair) = flow.and_then(|f| f.ext.streams.as_deref())
+            && self.wants(shows_payload)
+        {
+            // In detection Suricata shows only bytes that the other side has acknowledged.
+            let stream = pair.stream(occasion.direction);
+            let end = if self.prevention { u64::MAX } else { stream.acked() };
+            stream.write_held(occasion.payload(), end, self.payload_most(), &mut held);
+        }
+        held
+    }
+
     pub(super) fn write_alert(
         &mut self,
         occasion: &EventContext<'_>,
@@ -405,28 +428,11 @@ impl EveRecorder {
         let mut common = this.head(occasion, flow, Orientation::Packet, refusal);
         common.variables = lists.get();
         common.variables.pktvars = &of_packet;
-        // Files that the packet's side sends: an alert on a request does not show the files of the answer.
-        let files: Vec<FileInfo<'_>> = tx
-            .map(|t| {
-                t.tx.files_of(occasion.direction)
-                    .iter()
-                    .map(|f| file_info(f, t.id, self.store.is_some()))
-                    .collect()
-            })
-            .unwrap_or_default();
+        let files = files_of(occasion.direction, tx, self.store.is_some());
         let payload = occasion.payload();
         let is_tcp = flow.is_some_and(|f| f.key().protocol() == 6);
         let stream = finding.stream && is_tcp;
-        let mut held = Vec::new();
-        if stream && self.wants(shows_payload) {
-            let pair = flow.and_then(|f| f.ext.streams.as_deref());
-            if let Some(pair) = pair {
-                // In detection Suricata shows only bytes that the other side has acknowledged.
-                let stream = pair.stream(occasion.direction);
-                let end = if self.prevention { u64::MAX } else { stream.acked() };
-                stream.write_held(payload, end, self.payload_most(), &mut held);
-            }
-        }
+        let held = if stream { self.held_bytes(occasion, flow) } else { Vec::new() };
         let mut frame_bytes = Vec::new();
         let frame = flow.and_then(|flow| found_frame(occasion, flow, finding, &mut frame_bytes));
         let shown: &[u8] = if held.is_empty() { payload } else { &held };

@@ -28,6 +28,14 @@ const SLACK_MAX: u32 = 1 << 29;
 /// The error for a segment that a receiver may read in another way than it would be inspected.
 struct Differs;
 
+/// What was found of a segment before the session's states see it.
+struct Entrance {
+    /// It has data at another beginning than the current one.
+    foreign: bool,
+    /// The change that it needs before a real receiver.
+    change: Advice,
+}
+
 impl TcpSession {
     /// Handles one segment. `streams` is the flow's reassembly, absent while no function needs payloads.
     ///
@@ -68,11 +76,11 @@ impl TcpSession {
 
         let foreign =
             context.config.inline() && self.is_data_of_another_beginning(segment, arrival.direction);
-        let mut change = Advice::Forward;
+        let mut entrance = Entrance { foreign, change: Advice::Forward };
         if context.config.strict && context.config.inline() {
             let (direction, streams) = (arrival.direction, streams.as_deref());
             match self.before_real_receivers(segment, direction, streams, foreign, context.config, out) {
-                Ok(needed) => change = needed,
+                Ok(needed) => entrance.change = needed,
                 Err(Differs) => {
                     out.rejected = true;
                     out.advice = Advice::Drop(Reason::StreamError);
@@ -80,7 +88,19 @@ impl TcpSession {
                 }
             }
         }
+        self.step(segment, arrival, streams, entrance, context, out);
+    }
 
+    /// Runs a segment through the session's states, and feeds its data to its stream.
+    fn step(
+        &mut self,
+        segment: &Segment<'_>,
+        arrival: Arrival,
+        streams: Option<&mut StreamPair>,
+        Entrance { foreign, change }: Entrance,
+        context: &mut StreamContext<'_>,
+        out: &mut Outcome,
+    ) {
         let stream = streams.as_deref().map(|pair| pair.stream(arrival.direction));
         let before = self.if_shown_early(streams.as_deref(), context.config);
         let reached = self.reached(segment, arrival.direction, stream);

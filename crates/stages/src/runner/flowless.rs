@@ -153,18 +153,31 @@ impl Runner {
         }
         self.settle_fallen(cx, occasion, None);
         let fate = PacketVerdict { decision: notes.decision, reject };
+        self.report_alone(cx, tenant, view, occasion, &fate);
+        fate.decision
+    }
+
+    /// Records the findings and the refusal of a packet without its flow.
+    fn report_alone(
+        &mut self,
+        cx: &mut FrameContext<'_>,
+        tenant: TenantId,
+        view: &PacketView<'_>,
+        occasion: &EventContext<'_>,
+        fate: &PacketVerdict,
+    ) {
+        let chains = Arc::clone(&self.chains);
         for finding in self.findings.iter().filter(|finding| finding.action.is_alert()) {
             cx.account.alert(finding.action);
             if !chains.quotas.writes_alert(tenant, occasion.now) {
                 self.tell_exceeded(cx, tenant, QuotaKind::Alerts);
                 continue;
             }
-            cx.recorder.alert(occasion, None, finding, &fate, None);
+            cx.recorder.alert(occasion, None, finding, fate, None);
         }
-        if !notes.decision.verdict.forwards() {
-            cx.refused(&chains, occasion, None, &fate, &self.findings);
+        if !fate.decision.verdict.forwards() {
+            cx.refused(&chains, occasion, None, fate, &self.findings);
         }
-        cx.note_edits(&self.edits, view, &notes.decision);
-        notes.decision
+        cx.note_edits(&self.edits, view, &fate.decision);
     }
 }

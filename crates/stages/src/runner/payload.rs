@@ -125,6 +125,34 @@ impl Runner {
         Reading { streams, stored, first: *scope != PayloadScope::Stream }
     }
 
+    /// The payload functions of a path for a round, and those among them that look at it. One that is away
+    /// refuses the packet, or counts as done with the data.
+    fn looking(
+        &mut self,
+        cx: &FrameContext<'_>,
+        entry: &Entry,
+        hand: &mut PacketInspection<'_>,
+        round: &InspectionRound<'_>,
+    ) -> (Path, Path) {
+        let chains = &self.chains;
+        let all = chains.payload_part(entry.path);
+        let functions = if hand.scope == PayloadScope::Packet { chains.each_part(all) } else { all };
+        let away = functions.and(self.lifecycle.away());
+        if !away.is_empty() {
+            let mut refusing = away.and(self.refusing_now(cx, hand, entry.fid)).functions();
+            if let Some(first) = refusing.next() {
+                hand.notes.decision = hand.notes.decision.strictest(self.for_want_of(first));
+            }
+        }
+        let idle = chains.idle_part(functions).or(away);
+        // Transactions are not done with a packet whose checksum is wrong.
+        let shown = round.app.filter(|_| hand.scope.shows_stream());
+        if let Some(layer) = shown.filter(|_| hand.tcp.is_some_and(|tcp| tcp.checksum_invalid)) {
+            idle.functions().for_each(|bit| round.transactions.view(layer, bit, &mut self.marks).later());
+        }
+        (functions, functions.and_not(idle))
+    }
+
     /// Runs the functions of the path on one piece, with the transactions or, if these were inspected before,
     /// beside them. Returns the functions that ran.
     fn show(
@@ -136,33 +164,16 @@ impl Runner {
         reading: Reading,
         detection: &Detection,
     ) -> Path {
-        let InspectionRound { app, transactions: showing, again, news } = *round;
-        let chains = &self.chains;
-        let mut path = entry.path;
-        let all = chains.payload_part(path);
-        let functions = if hand.scope == PayloadScope::Packet { chains.each_part(all) } else { all };
-        let shown = app.filter(|_| hand.scope.shows_stream());
-        let away = functions.and(self.lifecycle.away());
-        if !away.is_empty() {
-            let mut refusing = away.and(self.refusing_now(cx, hand, entry.fid)).functions();
-            if let Some(first) = refusing.next() {
-                hand.notes.decision = hand.notes.decision.strictest(self.for_want_of(first));
-            }
-        }
-        // A function that is away counts as done with the data.
-        let idle = chains.idle_part(functions).or(away);
-        let PacketInspection { occasion, tcp, events, handling, parts, notes, reject, scope, .. } = hand;
-        // Transactions are not done with a packet whose checksum is wrong.
-        if let Some(layer) = shown.filter(|_| tcp.is_some_and(|tcp| tcp.checksum_invalid)) {
-            idle.functions().for_each(|bit| showing.view(layer, bit, &mut self.marks).later());
-        }
-        let looking = functions.and_not(idle);
+        let (functions, looking) = self.looking(cx, entry, hand, round);
         if looking.is_empty() {
             return functions;
         }
+        let InspectionRound { app, transactions: showing, again, news } = *round;
+        let PacketInspection { occasion, events, handling, parts, notes, reject, scope, .. } = hand;
+        let shown = app.filter(|_| scope.shows_stream());
+        let (chains, mut path) = (&self.chains, entry.path);
         let summary = app.map(AppLayer::summary).unwrap_or_default();
         let flow = view(entry, summary, handling.established);
-        let first = reading.first;
         let mut done = ChainCompletion::default();
         let mut would_be = None;
         let mut noted = ChainResults { matches: &entry.ext.matches, ..*notes };
@@ -183,10 +194,10 @@ impl Runner {
                 stream: news,
                 payload_in_stream: reading.stored,
                 headers_only: *scope == PayloadScope::Headers,
-                events: if first { events } else { &[] },
-                app_events: if first { &detection.events } else { &[] },
-                again: !first,
-                detection_done: first && detection.done,
+                events: if reading.first { events } else { &[] },
+                app_events: if reading.first { &detection.events } else { &[] },
+                again: !reading.first,
+                detection_done: reading.first && detection.done,
             };
             let hands = FunctionOutputs::of(state, slot, reject, &mut self.findings, &mut self.edits);
             let mut context = context(sight, &noted, hands, cx.settings.prevention);
@@ -221,10 +232,7 @@ impl Runner {
         }
         notes.decision = noted.decision;
         entry.path = path;
-        entry.ext.standing.note_done(&done);
-        if let Some((decision, verdict)) = would_be {
-            entry.ext.standing.note_would_be(&decision, verdict);
-        }
+        entry.ext.standing.note_round(&done, would_be);
         functions
     }
 }

@@ -22,6 +22,32 @@ pub(super) struct ReadOutcome {
     pub bypass: bool,
 }
 
+/// Tells the parser that a direction has ended, or that its rest is not read, where no data is left. Returns
+/// whether the other side can be read now.
+fn end_data<S: InOrder>(
+    engine: &Engine,
+    app: &mut AppLayer,
+    source: &mut S,
+    direction: Direction,
+    info: &FlowInfo,
+) -> bool {
+    let ended = source.is_over();
+    let mut other_side_ready = false;
+    if ended && source.is_before_hole() {
+        // The end of the stream was lost, and the missing bytes before it will not arrive any more.
+        app.disrupt(engine, direction, Disruption::Gap, info);
+    } else if ended && !app.ended(direction) {
+        let input = Input { data: &[], offset: source.position(), eof: true };
+        let advance = app.stream(engine, direction, input, info);
+        app.set_ended(direction);
+        other_side_ready = advance.other_side_ready;
+    }
+    if source.is_at_depth() {
+        app.disrupt(engine, direction, Disruption::Depth, info);
+    }
+    other_side_ready
+}
+
 /// Reads one direction. Each round of the loop consumes bytes, or is the last.
 pub(super) fn read<D: Duplex>(
     engine: &Engine,
@@ -81,19 +107,7 @@ pub(super) fn read<D: Duplex>(
                 Advance::default()
             }
             None => {
-                if ended && pair.source(direction).is_before_hole() {
-                    // The end of the stream was lost, and the missing bytes before it will not arrive any
-                    // more.
-                    app.disrupt(engine, direction, Disruption::Gap, info);
-                } else if ended && !app.ended(direction) {
-                    let input = Input { data: &[], offset: progress, eof: true };
-                    let advance = app.stream(engine, direction, input, info);
-                    app.set_ended(direction);
-                    did.other_side_ready |= advance.other_side_ready;
-                }
-                if pair.source(direction).is_at_depth() {
-                    app.disrupt(engine, direction, Disruption::Depth, info);
-                }
+                did.other_side_ready |= end_data(engine, app, pair.source(direction), direction, info);
                 break;
             }
         };

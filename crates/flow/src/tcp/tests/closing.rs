@@ -173,6 +173,38 @@ fn host(nxt: u32, got: u32, plan: ClosingBounds, dice: &mut Random) -> Host {
     }
 }
 
+/// Passes a segment through the session. Returns it as it leaves, or the reason why a good segment does not.
+/// `taken`: the number that its receiver expects; `is_quiet`: no event may be raised.
+fn pass(
+    rig: &mut Rig,
+    side: Direction,
+    sent: ClosingSegment,
+    taken: Seq,
+    is_quiet: bool,
+    trace: &mut String,
+) -> Result<ClosingSegment, String> {
+    let data = vec![b'x'; sent.len as usize];
+    let flags = if sent.fin { FA } else { A };
+    let mut seen = segment(flags, sent.seq, sent.ack, &data);
+    seen.window = sent.window;
+    let out = rig.handle(side, &seen);
+    *trace += &format!(
+        "{side:?} {flags:?} {}+{} ack {} win {}: {:?}\n",
+        sent.seq, sent.len, sent.ack, sent.window, out.state
+    );
+    let told = is_quiet && out.events.iter().any(|event| !is_about_data(event));
+    // In `established` a passive session rejects data that was acknowledged before.
+    let refused = out.rejected && out.previous != TcpState::Established;
+    if refused || told || !goes_on(out.advice, &seen, taken) {
+        let events = out.events.iter().collect::<Vec<_>>();
+        return Err(format!("{:?} -> {events:?} {side:?}, {:?}", out.previous, out.advice));
+    }
+    let Advice::Trim(front) = out.advice else { return Ok(sent) };
+    let left = sent.len - front;
+    let seq = if left > 0 || sent.fin { sent.seq + front } else { sent.seq };
+    Ok(ClosingSegment { seq, len: left, trimmed: true, ..sent })
+}
+
 /// Lets two hosts close. Returns the trace of the packets, if one was refused or raised an event.
 fn walk(config: StreamConfig, plan: ClosingBounds, dice: &mut Random) -> Option<String> {
     let mut rig = Rig::open(config);
@@ -209,31 +241,12 @@ fn walk(config: StreamConfig, plan: ClosingBounds, dice: &mut Random) -> Option<
         let (side, choice) = choices[dice.below(choices.len())];
         match choice {
             10 => {
-                let Some(mut sent) = before[side].pop_front() else { continue };
-                let data = vec![b'x'; sent.len as usize];
-                let flags = if sent.fin { FA } else { A };
-                let mut seen = segment(flags, sent.seq, sent.ack, &data);
-                seen.window = sent.window;
+                let Some(sent) = before[side].pop_front() else { continue };
                 let taken = Seq(hosts[side.flip()].got);
-                let out = rig.handle(side, &seen);
-                trace += &format!(
-                    "{side:?} {flags:?} {}+{} ack {} win {}: {:?}\n",
-                    sent.seq, sent.len, sent.ack, sent.window, out.state
-                );
-                let told = plan.made_up == 0 && out.events.iter().any(|event| !is_about_data(event));
-                // In `established` a passive session rejects data that was acknowledged before.
-                let refused = out.rejected && out.previous != TcpState::Established;
-                if refused || told || !goes_on(out.advice, &seen, taken) {
-                    let last =
-                        format!("{:?} -> {:?} {side:?}", out.previous, out.events.iter().collect::<Vec<_>>());
-                    return Some(format!("{last}, {:?}\n{trace}", out.advice));
+                match pass(&mut rig, side, sent, taken, plan.made_up == 0, &mut trace) {
+                    Ok(left) => after[side].push_back(left),
+                    Err(why) => return Some(format!("{why}\n{trace}")),
                 }
-                if let Advice::Trim(front) = out.advice {
-                    let left = sent.len - front;
-                    let seq = if left > 0 || sent.fin { sent.seq + front } else { sent.seq };
-                    sent = ClosingSegment { seq, len: left, trimmed: true, ..sent };
-                }
-                after[side].push_back(sent);
             }
             11 => {
                 if let Some(sent) = after[side].pop_front() {

@@ -265,6 +265,21 @@ fn failing(seed: u64) -> impl Fn(&PreventionRig, &str) {
     }
 }
 
+/// A segment with true data. The attacker uses the last answer, or its knowledge of the host. `mine`: the
+/// number of its true SYN.
+fn tell_truth(liar: &mut Liar, host: &Host, mine: u32, truth: &[u8]) -> Seg {
+    let is_open = host.at == ModelHostState::Established;
+    let begin = if host.cookies && !is_open { mine } else { host.irs }.wrapping_add(1);
+    let ack = liar.heard.as_ref().map_or(host.snd_nxt, |heard| heard.seq.wrapping_add(1));
+    let ack = liar.cookie.filter(|_| host.at == ModelHostState::Listen).unwrap_or(ack);
+    let ack = if is_open { host.snd_nxt } else { ack };
+    if liar.random.percent(20) {
+        Seg { ts: liar.stamps.then_some((1100, 0)), ..Seg::new(ACK, begin, ack, b"") }
+    } else {
+        liar.speak(truth, begin, ack)
+    }
+}
+
 /// Plays an attacker against a host; returns the number of bytes that the host has read.
 fn lie_to(seed: u64, server: bool) -> usize {
     let fail = failing(seed);
@@ -338,18 +353,7 @@ fn lie_to(seed: u64, server: bool) -> usize {
             liar.own.push(host.rcv_nxt);
             liar.lie(!server)
         } else {
-            // The attacker uses the last answer, or its knowledge of the host.
-            let begin = host.irs.wrapping_add(1);
-            let begin =
-                if cookies && host.at != ModelHostState::Established { mine.wrapping_add(1) } else { begin };
-            let ack = liar.heard.as_ref().map_or(host.snd_nxt, |heard| heard.seq.wrapping_add(1));
-            let ack = liar.cookie.filter(|_| host.at == ModelHostState::Listen).unwrap_or(ack);
-            let ack = if host.at == ModelHostState::Established { host.snd_nxt } else { ack };
-            if liar.random.percent(20) {
-                Seg { ts: stamps.then_some((1100, 0)), ..Seg::new(ACK, begin, ack, b"") }
-            } else {
-                liar.speak(truth, begin, ack)
-            }
+            tell_truth(&mut liar, &host, mine, truth)
         };
         tell(&mut engine, &mut host, &mut liar, &seg);
     }
