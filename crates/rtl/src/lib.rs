@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The SmartNIC: the map of its registers, the driver of its tables, and its logic as a model.
+//!
+//! The logic itself is SystemVerilog, in `hw/rtl`. [`registers`] declares its address map, from which the
+//! logic's package is generated. [`entries`] makes entries of the classifier from header rules, and [`Driver`]
+//! writes them, over whatever reaches the registers ([`Bus`]). With the feature `verilator`, [`model`] has the
+//! logic cycle by cycle: packets and register writes in; packets, metadata and counters out.
+//!
+//! Not done: the level driver of crate `offload` over this. [`Driver`] has what its device needs of tables,
+//! counters and generations; flows have no table in the logic yet.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+pub mod driver;
+pub mod entries;
+#[cfg(feature = "verilator")]
+#[allow(unsafe_code)]
+pub mod model;
+pub mod registers;
+#[cfg(feature = "verilator")]
+pub mod simulation;
+
+pub use driver::{Bus, BusError, Capabilities, Class, Driver, DriverError};
+pub use entries::{Entry, KeyLayout};
