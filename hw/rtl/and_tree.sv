@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conjunction of several vectors, six at a time, with a register after each step. Six is what one LUT of the
-// 7 series joins.
+// The conjunction of several vectors, six at a time, with a register after each step. Six is what one LUT of
+// the 7 series joins.
 //
 // Interface: `vectors_i` has Inputs vectors of Width bits, one after the other. There is no stall.
 // Parameters: Width; Inputs, 1 to 216.

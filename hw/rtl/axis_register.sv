@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A register on a stream: cuts every combinational path between its two sides, ready included.
 //
-// Interface: valid/ready on both sides; `data_i` is taken in cycles with `valid_i && ready_o`. A side that has
-// raised valid keeps it, and its data, until ready (AMBA AXI4-Stream, section 2.2).
+// Interface: valid/ready on both sides; `data_i` is taken in cycles with `valid_i && ready_o`. A side that
+// has raised valid keeps it, and its data, until ready (AMBA AXI4-Stream, section 2.2).
 // Parameters: Width, bits of data.
 // Latency: 1 cycle. Throughput: 1 item a cycle. Two items fit.
 `default_nettype none

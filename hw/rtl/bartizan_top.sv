@@ -7,12 +7,12 @@
 //                        |                               `-> pfw -> join -'-> verdicts
 //                        `------------------------------------------------------> frames
 //
-// Nothing between intake and the queues can wait: intake lets in what has a place in each queue. Back-pressure
-// of the host or a port fills the queues, and then intake.
+// Nothing between intake and the queues can wait: intake lets in what has a place in each queue.
+// Back-pressure of the host or a port fills the queues, and then intake.
 //
-// Interface: frames by s_axis (tuser: port it came in by) with full beats but the last, whose bytes are at the
-// low end; m_cpu: frames to the host, a metadata block of 64 bytes before each; m_port: frames to ports (tuser: port);
-// s_axil: the host's registers; the clock of the port.
+// Interface: frames by s_axis (tuser: port it came in by) with full beats but the last, whose bytes are at
+// the low end; m_cpu: frames to the host, a metadata block of 64 bytes before each; m_port: frames to ports
+// (tuser: port); s_axil: the host's registers; the clock of the port.
 // Parameters: DataW 64, 128 or 512; NumRules 64 to 1024; Stride 4 or 9; Block, 1 for tables in block memory;
 // Ipv6, 1 if IPv6 is read and classified; MaxFrame, bytes of the longest frame.
 // Latency: see hw/README.md. Throughput: 1 beat a cycle, without a gap between frames.

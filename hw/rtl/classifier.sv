@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks a packet up by its headers, tenant and link: the first entry that matches gives flow class, path and the
-// place of its rule's outcome. The host's twin is Linear (crates/classify).
+// Looks a packet up by its headers, tenant and link: the first entry that matches gives flow class, path and
+// the place of its rule's outcome. The host's twin is Linear (crates/classify).
 //
-// Key, highest bit first: source, destination, source port, destination port, protocol, link, tenant; with Ipv6
-// a first bit says that the packet is IPv6, and addresses are 128 bits, IPv4 in the lowest.
-// Entries: words of fid, path, and generation [17:10] with outcome [9:0], 16 bytes each; see stride_bv for
-// rows. Words are written while the entry's flag is off. The answer to a write of flags (regs) comes when no lookup
-// is under way that met the flags before.
+// Key, highest bit first: source, destination, source port, destination port, protocol, link, tenant; with
+// Ipv6 a first bit says that the packet is IPv6, and addresses are 128 bits, IPv4 in the lowest. Entries:
+// words of fid, path, and generation [17:10] with outcome [9:0], 16 bytes each; see stride_bv for rows. Words
+// are written while the entry's flag is off. The answer to a write of flags (regs) comes when no lookup is
+// under way that met the flags before.
 //
 // Interface: a record in each cycle with `valid_i`; the same with a decision at `valid_o`.
 // Parameters: Ipv6; Stride; NumRules; Block, 1 for block memory.

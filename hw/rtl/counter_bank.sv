@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counters in a memory. They are 64 bits wide: at one event a cycle and 1 GHz none comes round in 500 years.
 //
-// Interface: `count_i` adds one at `place_i`, in any cycle. `read_i` with `read_place_i` is held until `read_valid_o`,
-// which comes with the count of a cycle before. After reset all counters are set to zero, one a cycle, meanwhile
+// Interface: `count_i` adds one at `place_i`, in any cycle. `read_i` with `read_place_i` is held until
+// `read_valid_o`, which comes with the count of a cycle before. After reset all counters are set to zero, one
+// a cycle, meanwhile
 // `busy_o`; the owner sends no event then.
 // Parameters: Counters; Copy, 1: reads have a memory of their own and never wait; 0: a read waits for a cycle
 // without an event.
@@ -72,8 +73,8 @@ module counter_bank #(
     assign read_valid_o = second_q;
   end
 
-  // An event reads in its first cycle, has the value in the second, and writes in the third. Of an event at most
-  // two cycles before, the memory does not show the result yet.
+  // An event reads in its first cycle, has the value in the second, and writes in the third. Of an event at
+  // most two cycles before, the memory does not show the result yet.
   always_ff @(posedge clk_i) begin
     place1_q <= place_i;
     place2_q <= place1_q;

@@ -2,12 +2,12 @@
 // A queue whose write side has no `full`: the sender counts the places itself (see `credits`), so that no
 // path leads from the pointers to the sender's ready.
 //
-// Interface: `push_i` stores `data_i`. `valid_o` and `data_o` show the oldest item; `pop_i` takes it, and only
-// counts with `valid_o`. The sender pushes at most Depth items beyond those that were popped; the proof in
-// hw/formal shows that nothing is lost or reordered then.
+// Interface: `push_i` stores `data_i`. `valid_o` and `data_o` show the oldest item; `pop_i` takes it, and
+// only counts with `valid_o`. The sender pushes at most Depth items beyond those that were popped; the proof
+// in hw/formal shows that nothing is lost or reordered then.
 // Parameters: Width, bits of an item; Depth, items, a power of two of at least 4.
-// Latency: 3 cycles from push to `valid_o`: block memory has a register of its own behind it, since its clock to
-// output is long. Throughput: 1 item a cycle on both sides.
+// Latency: 3 cycles from push to `valid_o`: block memory has a register of its own behind it, since its clock
+// to output is long. Throughput: 1 item a cycle on both sides.
 `default_nettype none
 
 module credit_fifo #(

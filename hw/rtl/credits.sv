@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The places that are left in a queue, counted where items are sent.
 //
-// Interface: `take_i` when an item is sent, `give_i` when one has left the queue. `ready_o` is a register; an item
-// may be sent in a cycle with `ready_o`, and in the one after it, so that the sender can have a register of its own
-// behind it.
+// Interface: `take_i` when an item is sent, `give_i` when one has left the queue. `ready_o` is a register; an
+// item may be sent in a cycle with `ready_o`, and in the one after it, so that the sender can have a register
+// of its own behind it.
 // Parameters: Places, those of the queue, at least 4.
 // Latency: `ready_o` is of the cycle before. Two places are kept for what is sent meanwhile.
 `default_nettype none

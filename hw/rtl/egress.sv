@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does with each frame what its verdict says: to the host with the metadata block before it, to a port without,
-// or nothing. Frames leave in the order in which they came; a frame that waits for the host or a port holds up
-// those behind it.
+// Does with each frame what its verdict says: to the host with the metadata block before it, to a port
+// without, or nothing. Frames leave in the order in which they came; a frame that waits for the host or a
+// port holds up those behind it.
 //
-// Interface: queues of verdicts, of what is known of frames and of beats, each with valid and pop; the host's and the
-// ports' side are AXI4-Stream. With `verdict_pop_o`, once for each frame, `disposition_o` says what is counted. While
+// Interface: queues of verdicts, of what is known of frames and of beats, each with valid and pop; the host's
+// and the ports' side are AXI4-Stream. With `verdict_pop_o`, once for each frame, `disposition_o` says what
+// is counted. While
 // `flush_i`, frames that have not begun to leave are dropped and counted as lost by the reset.
 // Parameters: DataW.
 // Latency: 1 cycle for the first beat of a frame. Throughput: 1 beat a cycle, without a gap between frames; a

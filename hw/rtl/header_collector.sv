@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collects the first WINDOW_BYTES bytes of a frame and counts its length.
 //
-// Interface: a beat in each cycle with `valid_i`; `bytes_i` is the number of bytes of the last beat, all others
-// are full. In the cycle after the last beat `valid_o` shows the frame, for that cycle only; bytes of the
-// window behind the frame's end are not defined.
+// Interface: a beat in each cycle with `valid_i`; `bytes_i` is the number of bytes of the last beat, all
+// others are full. In the cycle after the last beat `valid_o` shows the frame, for that cycle only; bytes of
+// the window behind the frame's end are not defined.
 // Parameters: DataW, bits of a beat.
 // Latency: 1 cycle after the last beat. Throughput: 1 beat a cycle, also of frames of one beat.
 `default_nettype none

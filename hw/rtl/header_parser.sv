@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the headers of a frame: Ethernet, 0 to 2 VLAN tags (IEEE 802.1Q, 802.1ad), IPv4 with options (RFC 791),
-// IPv6 without extension headers (RFC 8200), TCP (RFC 9293), UDP (RFC 768), and what is inside of one VXLAN
-// tunnel (RFC 7348) whose outer packet has no IPv4 options. Whatever else there is, the host reads: the record
-// has `up` with the cause. Packets with IPv4 options, or with TCP options other than a timestamp behind two
-// no-operations (RFC 7323, appendix A), are read, and go up as well: whether the options are well formed is not
-// checked here.
+// Reads the headers of a frame: Ethernet, 0 to 2 VLAN tags (IEEE 802.1Q, 802.1ad), IPv4 with options (RFC
+// 791), IPv6 without extension headers (RFC 8200), TCP (RFC 9293), UDP (RFC 768), and what is inside of one
+// VXLAN tunnel (RFC 7348) whose outer packet has no IPv4 options. Whatever else there is, the host reads: the
+// record has `up` with the cause. Packets with IPv4 options, or with TCP options other than a timestamp
+// behind two no-operations (RFC 7323, appendix A), are read, and go up as well: whether the options are well
+// formed is not checked here.
 //
-// Interface: `valid_i` with a window and a length for one cycle, from the collector. `valid_o` with `headers_o`;
-// a tunnel gives two records in cycles that follow each other, the outer packet first, and `done_o` with the last
-// one of a frame. There is no stall.
-// Parameters: DataW, bits of a beat, by which frames with headers follow each other; Ipv6, 0: such packets go up.
+// Interface: `valid_i` with a window and a length for one cycle, from the collector. `valid_o` with
+// `headers_o`; a tunnel gives two records in cycles that follow each other, the outer packet first, and
+// `done_o` with the last one of a frame. There is no stall.
+// Parameters: DataW, bits of a beat, by which frames with headers follow each other; Ipv6, 0: such packets go
+// up.
 // Latency: 7 cycles for the first record, 8 where a record of the frame before was in the way.
 // Throughput: a record a cycle. A frame with a tunnel has at least two beats at every DataW, so there is a
 // cycle for each of its records.
@@ -35,8 +36,8 @@ module header_parser #(
 );
 
   localparam int unsigned WindowBits = bartizan_rtl_pkg::WINDOW_BITS;
-  // The smallest frame with an IPv4 header. Frames that are shorter have at most one beat fewer than three, and
-  // need no window.
+  // The smallest frame with an IPv4 header. Frames that are shorter have at most one beat fewer than three,
+  // and need no window.
   localparam int unsigned Smallest = 34;
   // Bytes of a packet's headers that are extracted: IPv4's longest header and the beginning of TCP's.
   localparam int unsigned ViewBytes = 80;
@@ -186,8 +187,8 @@ module header_parser #(
 
   always_ff @(posedge clk_i) begin
     valid3_q       <= rst_ni && valid2_q;
-    // Until the next frame with headers comes, which is two cycles later if this one has a tunnel, and which at
-    // DataW 512 is kept beside it (see below).
+    // Until the next frame with headers comes, which is two cycles later if this one has a tunnel, and which
+    // at DataW 512 is kept beside it (see below).
     if (valid2_q && (DataW >= 512 || usable2_q)) begin
       window3_q      <= window2_q;
     end
@@ -211,8 +212,8 @@ module header_parser #(
 
   // ---- Sequence: one record a cycle ----
   //
-  // A frame with a tunnel is shown twice. `kept` is what waits for a cycle: the second record of a frame, or a
-  // frame that came meanwhile. One place is enough: a frame that is shown twice had two beats.
+  // A frame with a tunnel is shown twice. `kept` is what waits for a cycle: the second record of a frame, or
+  // a frame that came meanwhile. One place is enough: a frame that is shown twice had two beats.
 
   typedef struct packed {
     logic usable, oversize, to_vxlan, has_inner, outer6, second;

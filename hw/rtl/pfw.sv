@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packet filter's header half: what the outcome of the packet's rule says, as crate functions, pfw_table.rs
-// interprets the same entry. `continue` ends the function's work on the packet; `drop` drops it; `reject` goes up,
-// since the sender is told; so does a redirect inside of a tunnel, and an entry that is not valid or of another
-// generation.
+// The packet filter's header half: what the outcome of the packet's rule says, as crate functions,
+// pfw_table.rs interprets the same entry. `continue` ends the function's work on the packet; `drop` drops it;
+// `reject` goes up, since the sender is told; so does a redirect inside of a tunnel, and an entry that is not
+// valid or of another generation.
 //
-// Entries: rule_entry_t of bartizan_tables_pkg, 16 bytes each. Words 0 and 1 (number of the rule, place of its
-// counter) are not kept: the counter's place is the entry's. Word 3 is kept until word 2 is written, which writes
-// both.
+// Entries: rule_entry_t of bartizan_tables_pkg, 16 bytes each. Words 0 and 1 (number of the rule, place of
+// its counter) are not kept: the counter's place is the entry's. Word 3 is kept until word 2 is written,
+// which writes both.
 //
-// Interface: a record in each cycle with `valid_i` and whether it is processed; the same, decided, at `valid_o`.
+// Interface: a record in each cycle with `valid_i` and whether it is processed; the same, decided, at
+// `valid_o`.
 // Parameters: Outcomes, entries; Block, 1 for block memory.
 // Latency: 2 cycles. Throughput: 1 a cycle.
 `default_nettype none

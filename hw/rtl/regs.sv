@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side: identity, configuration, tables and counters over AXI4-Lite (AMBA AXI, chapter B1). The map is
-// in crates/rtl/src/registers.rs, from which bartizan_regs_pkg is made.
+// The host's side: identity, configuration, tables and counters over AXI4-Lite (AMBA AXI, chapter B1). The
+// map is in crates/rtl/src/registers.rs, from which bartizan_regs_pkg is made.
 //
-// Writes are of whole words. A write to configuration or to flags of entries is answered when every packet that
-// met the state before has its verdict; all other writes are answered at once. Reads and writes of addresses that are
-// not in the map, and writes with other strobes, are answered with SLVERR and change nothing. Of counters the low
-// word is read first; it keeps the high word that belongs to it.
+// Writes are of whole words. A write to configuration or to flags of entries is answered when every packet
+// that met the state before has its verdict; all other writes are answered at once. Reads and writes of
+// addresses that are not in the map, and writes with other strobes, are answered with SLVERR and change
+// nothing. Of counters the low word is read first; it keeps the high word that belongs to it.
 //
-// Software reset: a write of CONTROL with RESET lets no frame begin, drops those inside (counted as lost by the
-// reset) and ends when none is inside; configuration and tables stay. CONTROL shows RESET meanwhile.
+// Software reset: a write of CONTROL with RESET lets no frame begin, drops those inside (counted as lost by
+// the reset) and ends when none is inside; configuration and tables stay. CONTROL shows RESET meanwhile.
 //
 // Parameters: DataW, Stride, NumRules, Ipv6, Tenants, for the capabilities; SettleCycles, longer than any
 // packet's way through the device's tables.

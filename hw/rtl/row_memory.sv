@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A memory with one write and one read port; the kind of memory is a parameter.
 //
-// Interface: a write in each cycle with `write_i`; `data_o` is the word that stood at `read_address_i` at the clock
-// edge before, without a write of that edge.
+// Interface: a write in each cycle with `write_i`; `data_o` is the word that stood at `read_address_i` at the
+// clock edge before, without a write of that edge.
 // Parameters: Width, bits; Words; Block, 1 for block memory, 0 for LUT memory.
 // Latency: 1 cycle. Throughput: one read and one write a cycle.
 `default_nettype none

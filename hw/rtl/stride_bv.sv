@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// StrideBV: for each stride of the key and each of its values a row with a bit for every entry that matches; the
-// conjunction of one row for each stride has the entries that match the key (Ganegedara, Jiang, Prasanna, "A
-// Scalable and Modular Architecture for High-Performance Packet Classification", TPDS 2014). Prefixes and masks
-// cost nothing; a range of ports is several entries, which the host makes.
+// StrideBV: for each stride of the key and each of its values a row with a bit for every entry that matches;
+// the conjunction of one row for each stride has the entries that match the key (Ganegedara, Jiang, Prasanna,
+// "A Scalable and Modular Architecture for High-Performance Packet Classification", TPDS 2014). Prefixes and
+// masks cost nothing; a range of ports is several entries, which the host makes.
 //
-// Interface: `key_i` in any cycle; `matches_o` has a bit for each entry. All rows of a lookup and all valid flags
-// are read at one clock edge. So the host may change an entry under traffic: flag off, rows, flag on; a lookup
-// meets the entry as it was, not at all, or as it is then, and never a part of it.
-// Words of rows: address[22:16] stride, [15:7] value, [6:2] 32 entries; words of flags: 32 entries each.
-// The key's first stride is its highest bits; the last one is filled up with zeros at the low end.
+// Interface: `key_i` in any cycle; `matches_o` has a bit for each entry. All rows of a lookup and all valid
+// flags are read at one clock edge. So the host may change an entry under traffic: flag off, rows, flag on; a
+// lookup meets the entry as it was, not at all, or as it is then, and never a part of it. Words of rows:
+// address[22:16] stride, [15:7] value, [6:2] 32 entries; words of flags: 32 entries each. The key's first
+// stride is its highest bits; the last one is filled up with zeros at the low end.
 // Parameters: KeyW; Stride, 4 or 9 bits; NumRules, 64 to 1024 entries; Block, 1 for block memory.
 // Latency: 1 + levels of and_tree. Throughput: 1 lookup a cycle.
 `default_nettype none

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose a packet is, by VXLAN network, VLAN and link: the first entry that selects it decides, as the host's
-// list of selectors does; a packet that none selects is tenant 0's. Selectors by prefixes have no entry: a host
-// that has one does not enable the device.
+// list of selectors does; a packet that none selects is tenant 0's. Selectors by prefixes have no entry: a
+// host that has one does not enable the device.
 //
-// Interface: a record in each cycle with `valid_i`; the same record, with its tenant, at `headers_o`. Entries are
-// written while the device is disabled (regs), so that no packet meets a part of one.
+// Interface: a record in each cycle with `valid_i`; the same record, with its tenant, at `headers_o`. Entries
+// are written while the device is disabled (regs), so that no packet meets a part of one.
 //
 //   word  bits
 //   0     31 valid, 30 VNI counts, 29 VLAN counts, 28 link counts, 23:0 VNI

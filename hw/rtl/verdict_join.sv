@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins what was decided of a frame's packets to the frame's verdict: the most careful one wins. A frame goes up
-// if one of its packets does, or if functions are left on a path; one with a tunnel also if a packet of it is
-// dropped. The metadata is that of the outer packet.
+// Joins what was decided of a frame's packets to the frame's verdict: the most careful one wins. A frame goes
+// up if one of its packets does, or if functions are left on a path; one with a tunnel also if a packet of it
+// is dropped. The metadata is that of the outer packet.
 //
-// The packet filter counts a packet here, once for each packet, and only if the host does not judge it again: the frame
-// was decided, or only other functions are left.
+// The packet filter counts a packet here, once for each packet, and only if the host does not judge it again:
+// the frame was decided, or only other functions are left.
 //
-// Interface: a record in each cycle with `valid_i`; a tunnel's two records come in cycles that follow each other.
+// Interface: a record in each cycle with `valid_i`; a tunnel's two records come in cycles that follow each
+// other.
 // `push_o` with `verdict_o` once for each frame; `count_o` with `place_o` for each packet that is counted.
 // Latency: 2 cycles. Throughput: 1 a cycle.
 `default_nettype none

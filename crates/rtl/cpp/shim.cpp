@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One cycle of a model at a time, for crates/rtl/src/model.rs, which has the same structure. Compiled once for each
-// configuration: MODEL is the class that Verilator made, MODEL_NAME the name in the functions.
+// One cycle of a model at a time, for crates/rtl/src/model.rs, which has the same structure. Compiled once
+// for each configuration: MODEL is the class that Verilator made, MODEL_NAME the name in the functions.
 #include MODEL_HEADER
 #include "verilated.h"
 
@@ -24,8 +24,8 @@ struct Wires {
     uint8_t cpu_data[64], port_data[64];
 };
 
-// Verilator keeps wires of up to 64 bits in integers and wider ones in arrays of 32 bits: the bytes of both are in
-// order on a little-endian machine, which the Rust side checks.
+// Verilator keeps wires of up to 64 bits in integers and wider ones in arrays of 32 bits: the bytes of both
+// are in order on a little-endian machine, which the Rust side checks.
 template <class Wire> void put(Wire& wire, const void* from) { std::memcpy(&wire, from, sizeof(Wire)); }
 template <class Wire> void get(void* to, const Wire& wire) { std::memcpy(to, &wire, sizeof(Wire)); }
 

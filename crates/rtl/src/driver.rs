@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The driver of the device's tables, over a bus that reaches its registers.
 //!
-//! **Under traffic.** The logic reads all rows of a lookup, and all flags of entries, at one clock edge, and answers
-//! a write of flags when no lookup is under way that met the flags before. So an entry is changed in this order:
-//! flag off, class and path and rows, flag on. A packet meets the entry as it was, not at all, or as it is.
-//! Outcomes are written before an entry names them, and changed only while no valid entry does.
+//! **Under traffic.** The logic reads all rows of a lookup, and all flags of entries, at one clock edge, and
+//! answers a write of flags when no lookup is under way that met the flags before. So an entry is changed in
+//! this order: flag off, class and path and rows, flag on. A packet meets the entry as it was, not at all, or
+//! as it is. Outcomes are written before an entry names them, and changed only while no valid entry does.
 
-use crate::entries::{Entry, KeyLayout};
-use crate::registers::{self as map, DISPOSITION_DROP, Disposition};
+use crate::entries::{KeyLayout, TernaryEntry};
+use crate::registers::{self as map, DISPOSITION_DROP, FrameDisposition};
 use bartizan_base::{Fid, Path, Reason};
 use bartizan_packet::tables::RuleEntry;
 
@@ -23,7 +23,7 @@ pub enum BusError {
 }
 
 /// A way to the registers of a device.
-pub trait Bus {
+pub trait RegisterBus {
     /// Writes a word.
     ///
     /// # Errors
@@ -44,7 +44,9 @@ pub enum DriverError {
     #[error(transparent)]
     Bus(#[from] BusError),
     /// Another device, or another version of the map.
-    #[error("identity {id:#010x}, version {version}: this driver knows version 1 of 0x425a5254; load the logic that belongs to this program")]
+    #[error(
+        "identity {id:#010x}, version {version}: this driver knows version 1 of 0x425a5254; load the logic that belongs to this program"
+    )]
     Unknown {
         /// What it gives as its identity.
         id: u32,
@@ -71,7 +73,7 @@ pub enum DriverError {
 
 /// What a device was built with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capabilities {
+pub struct LogicCapabilities {
     /// Bytes of a beat.
     pub beat: usize,
     /// Bits of a stride.
@@ -84,7 +86,7 @@ pub struct Capabilities {
     pub tenants: usize,
 }
 
-impl Capabilities {
+impl LogicCapabilities {
     /// The layout of its keys.
     #[must_use]
     pub const fn layout(&self) -> KeyLayout {
@@ -102,10 +104,10 @@ impl Capabilities {
 
 /// What an entry of the classifier leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class {
-    /// Class of flows.
+pub struct EntryClass {
+    /// Flow class.
     pub fid: Fid,
-    /// Functions that its packets visit.
+    /// ModelFunctions that its packets visit.
     pub path: Path,
     /// Low 8 bits of the generation.
     pub generation: u8,
@@ -128,15 +130,15 @@ pub struct TenantEntry {
 
 /// The driver, with its copy of the rows.
 #[derive(Debug)]
-pub struct Driver<B> {
+pub struct TableDriver<B> {
     bus: B,
-    capabilities: Capabilities,
+    capabilities: LogicCapabilities,
     /// By stride, value and word.
     rows: Vec<u32>,
     flags: Vec<u32>,
 }
 
-impl<B: Bus> Driver<B> {
+impl<B: RegisterBus> TableDriver<B> {
     /// Recognises the device and makes its classifier empty. It is left disabled: every frame goes up.
     ///
     /// # Errors
@@ -148,7 +150,7 @@ impl<B: Bus> Driver<B> {
         }
         let [beat, stride, low, high] = bus.read(map::CAPABILITY)?.to_le_bytes();
         let more = bus.read(map::CAPABILITY_MORE)?;
-        let capabilities = Capabilities {
+        let capabilities = LogicCapabilities {
             beat: beat.into(),
             stride: stride.into(),
             entries: u16::from_le_bytes([low, high]).into(),
@@ -161,12 +163,7 @@ impl<B: Bus> Driver<B> {
             bus.write(map::VALID_BASE + 4 * word as u32, 0)?;
         }
         let count = capabilities.strides() * (1 << capabilities.stride) * words;
-        let mut driver = Driver {
-            bus,
-            capabilities,
-            rows: vec![0; count],
-            flags: vec![0; words],
-        };
+        let mut driver = TableDriver { bus, capabilities, rows: vec![0; count], flags: vec![0; words] };
         // What memory holds after power-on is not defined: the copy and the device begin equal.
         for at in 0..count {
             driver.write_row(at)?;
@@ -179,7 +176,7 @@ impl<B: Bus> Driver<B> {
 
     /// What the device was built with.
     #[must_use]
-    pub const fn capabilities(&self) -> &Capabilities {
+    pub const fn capabilities(&self) -> &LogicCapabilities {
         &self.capabilities
     }
 
@@ -266,7 +263,9 @@ impl<B: Bus> Driver<B> {
         }
         let at = map::OUTCOME_BASE + 16 * place as u32;
         let bytes = outcome.write();
-        let word = |n: usize| bytes.get(4 * n..).and_then(|rest| rest.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w));
+        let word = |n: usize| {
+            bytes.get(4 * n..).and_then(|rest| rest.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w))
+        };
         self.bus.write(at + 12, word(3))?;
         Ok(self.bus.write(at + 8, word(2))?)
     }
@@ -275,7 +274,12 @@ impl<B: Bus> Driver<B> {
     ///
     /// # Errors
     /// The bus fails, or there is no such place.
-    pub fn set_entry(&mut self, place: usize, entry: Entry, class: Class) -> Result<(), DriverError> {
+    pub fn set_entry(
+        &mut self,
+        place: usize,
+        entry: TernaryEntry,
+        class: EntryClass,
+    ) -> Result<(), DriverError> {
         self.clear_entry(place)?;
         let at = map::ENTRY_BASE + 16 * place as u32;
         self.bus.write(at, class.fid.0)?;
@@ -306,7 +310,7 @@ impl<B: Bus> Driver<B> {
     }
 
     /// Brings the rows to what `entry` needs at a place; words that have its bits already are not written.
-    fn write_rows(&mut self, place: usize, entry: Entry) -> Result<(), DriverError> {
+    fn write_rows(&mut self, place: usize, entry: TernaryEntry) -> Result<(), DriverError> {
         let (bits, words) = (self.capabilities.stride, self.capabilities.words());
         for stride in 0..self.capabilities.strides() {
             let (key, mask) = entry.stride(stride, bits);
@@ -359,7 +363,7 @@ impl<B: Bus> Driver<B> {
     ///
     /// # Errors
     /// The bus fails.
-    pub fn disposition(&mut self, disposition: Disposition) -> Result<u64, DriverError> {
+    pub fn disposition(&mut self, disposition: FrameDisposition) -> Result<u64, DriverError> {
         self.read_pair(map::COUNT_BASE + 8 * disposition as u32)
     }
 

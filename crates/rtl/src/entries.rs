@@ -2,8 +2,8 @@
 //! Entries of the device's classifier: header rules as keys with masks.
 //!
 //! A mask says which bits count, so networks and protocols are one entry; a range of ports is as many entries
-//! as aligned blocks make it up, at most 30, and a rule has the product of both ranges' (the *expansion*). Every
-//! header that a rule matches is matched by exactly one of its entries.
+//! as aligned blocks make it up, at most 30, and a rule has the product of both ranges' (the *expansion*).
+//! Every header that a rule matches is matched by exactly one of its entries.
 
 use bartizan_classify::{HeaderRule, Net, Range};
 
@@ -30,17 +30,17 @@ impl KeyLayout {
     }
 }
 
-/// A key with the bits that count. Bits are in the order of the hardware's key, the highest first; the first bit is
-/// the highest one of the first byte.
+/// A key with the bits that count. Bits are in the order of the hardware's key, the highest first; the first
+/// bit is the highest one of the first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TernaryEntry {
     key: [u8; KEY_BYTES],
     mask: [u8; KEY_BYTES],
 }
 
 /// Writes fields one after the other.
 struct EntryWriter {
-    entry: Entry,
+    entry: TernaryEntry,
     at: usize,
 }
 
@@ -96,11 +96,11 @@ fn address(net: Option<Net>) -> AddressField {
     AddressField { value: first, mask: !(first ^ last) }
 }
 
-impl Entry {
-    /// The entries of a rule; none if the device meets no header that it matches: of a version that the device
-    /// does not read, a link or a tenant beyond its fields, a condition on names.
+impl TernaryEntry {
+    /// The entries of a rule; none if the device meets no header that it matches: of a version that the
+    /// device does not read, a link or a tenant beyond its fields, a condition on names.
     #[must_use]
-    pub fn of(rule: &HeaderRule, layout: KeyLayout) -> Vec<Entry> {
+    pub fn of(rule: &HeaderRule, layout: KeyLayout) -> Vec<TernaryEntry> {
         let versions = [rule.source, rule.destination].map(|net| net.map(|net| net.address.is_ipv6()));
         let version = match versions {
             [Some(a), Some(b)] if a != b => return Vec::new(),
@@ -112,12 +112,14 @@ impl Entry {
         // The ingress port's upper seven bits.
         let link = match rule.link.map(|link| link.0) {
             Some(link) if link > 0x7f => return Vec::new(),
-            link => AddressField { value: link.unwrap_or(0).into(), mask: if link.is_some() { 0xff } else { 0 } },
+            link => {
+                AddressField { value: link.unwrap_or(0).into(), mask: if link.is_some() { 0xff } else { 0 } }
+            }
         };
         let mut out = Vec::new();
         for source_port in blocks(rule.source_ports) {
             for destination_port in blocks(rule.destination_ports) {
-                let empty = Entry { key: [0; KEY_BYTES], mask: [0; KEY_BYTES] };
+                let empty = TernaryEntry { key: [0; KEY_BYTES], mask: [0; KEY_BYTES] };
                 let mut writer = EntryWriter { entry: empty, at: 0 };
                 let bits = match layout {
                     KeyLayout::V4 => 32,
@@ -161,7 +163,6 @@ impl Entry {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,7 +196,7 @@ mod tests {
             destination_ports: Range::one(0x0304),
             ..HeaderRule::default()
         };
-        let entries = Entry::of(&rule, KeyLayout::V4);
+        let entries = TernaryEntry::of(&rule, KeyLayout::V4);
         assert_eq!(entries.len(), 1);
         let entry = entries[0];
         assert_eq!(entry.key[..16], [192, 0, 2, 0, 0, 0, 0, 0, 1, 2, 3, 4, 6, 0, 0x12, 0x34]);
@@ -204,7 +205,7 @@ mod tests {
         assert_eq!(entry.stride(1, 9), (0, 0x1ff));
         // The last stride of nine bits has seven bits behind the key.
         assert_eq!(entry.stride(14, 9), (0b00 << 7, 0b11 << 7));
-        let both = Entry::of(&rule, KeyLayout::Both);
+        let both = TernaryEntry::of(&rule, KeyLayout::Both);
         assert_eq!(both[0].mask[0] >> 7, 1, "the version counts");
         assert_eq!(both[0].key[0] >> 7, 0);
     }
@@ -213,9 +214,9 @@ mod tests {
     fn what_the_device_cannot_meet_has_no_entry() {
         let v6 = Net { address: "2001:db8::".parse().unwrap(), length: 32 };
         let rule = HeaderRule { source: Some(v6), ..HeaderRule::default() };
-        assert!(Entry::of(&rule, KeyLayout::V4).is_empty());
-        assert_eq!(Entry::of(&rule, KeyLayout::Both).len(), 1);
+        assert!(TernaryEntry::of(&rule, KeyLayout::V4).is_empty());
+        assert_eq!(TernaryEntry::of(&rule, KeyLayout::Both).len(), 1);
         let far = HeaderRule { link: Some(bartizan_base::LinkId(128)), ..HeaderRule::default() };
-        assert!(Entry::of(&far, KeyLayout::Both).is_empty());
+        assert!(TernaryEntry::of(&far, KeyLayout::Both).is_empty());
     }
 }

@@ -7,8 +7,8 @@
 use core::ffi::c_void;
 use core::marker::PhantomData;
 
-/// The wires of a cycle: what a test drives, then what the model drove before the clock edge. The shim has the same
-/// structure.
+/// The wires of a cycle: what a test drives, then what the model drove before the clock edge. The shim has
+/// the same structure.
 #[derive(Clone, Debug)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the signals of bartizan_top, which says what they are")]
@@ -122,16 +122,16 @@ macro_rules! configurations {
                 match self { $(Configuration::$variant => $width,)+ }
             }
 
-            const fn functions(self) -> Functions {
+            const fn functions(self) -> ModelFunctions {
                 match self {
-                    $(Configuration::$variant => Functions { new: $new, free: $free, cycle: $cycle },)+
+                    $(Configuration::$variant => ModelFunctions { new: $new, free: $free, cycle: $cycle },)+
                 }
             }
         }
     };
 }
 
-struct Functions {
+struct ModelFunctions {
     new: unsafe extern "C" fn(u32) -> *mut c_void,
     free: unsafe extern "C" fn(*mut c_void),
     cycle: unsafe extern "C" fn(*mut c_void, *mut Wires),
@@ -147,27 +147,30 @@ configurations! {
 }
 
 /// A model. It belongs to one thread: Verilator's library has state of the thread that made a model.
-pub struct Model {
+pub struct LogicModel {
     handle: *mut c_void,
-    functions: Functions,
+    functions: ModelFunctions,
     configuration: Configuration,
     thread: PhantomData<*mut ()>,
 }
 
-impl core::fmt::Debug for Model {
+impl core::fmt::Debug for LogicModel {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        formatter.debug_struct("Model").field("configuration", &self.configuration).finish_non_exhaustive()
+        formatter
+            .debug_struct("LogicModel")
+            .field("configuration", &self.configuration)
+            .finish_non_exhaustive()
     }
 }
 
-impl Model {
+impl LogicModel {
     /// Makes a model; what is not reset holds numbers drawn from `seed`.
     #[must_use]
     pub fn new(configuration: Configuration, seed: u32) -> Self {
         let functions = configuration.functions();
         // SAFETY: the function takes any number, and returns a model that belongs to the caller.
         let handle = unsafe { (functions.new)(seed) };
-        Model { handle, functions, configuration, thread: PhantomData }
+        LogicModel { handle, functions, configuration, thread: PhantomData }
     }
 
     /// The configuration.
@@ -178,14 +181,14 @@ impl Model {
 
     /// One clock cycle: the inputs of `wires` are driven, its outputs are those before the edge.
     pub fn cycle(&mut self, wires: &mut Wires) {
-        // SAFETY: the handle is a model of this configuration, alive until `drop`, and `&mut self` keeps others
-        // away. `wires` is a valid structure of the layout that the shim has (`repr(C)`, the same fields), which
-        // it reads and writes only during the call.
+        // SAFETY: the handle is a model of this configuration, alive until `drop`, and `&mut self` keeps
+        // others away. `wires` is a valid structure of the layout that the shim has (`repr(C)`, the same
+        // fields), which it reads and writes only during the call.
         unsafe { (self.functions.cycle)(self.handle, wires) };
     }
 }
 
-impl Drop for Model {
+impl Drop for LogicModel {
     fn drop(&mut self) {
         // SAFETY: the handle came from `new` of the same configuration and is not used afterwards.
         unsafe { (self.functions.free)(self.handle) };

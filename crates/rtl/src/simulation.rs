@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames and register accesses over a [`Model`]: queues of frames in, frames out, with gaps and back-pressure as
-//! asked. Register accesses take cycles, in which traffic goes on.
+//! Frames and register accesses over a [`LogicModel`]: queues of frames in, frames out, with gaps and
+//! back-pressure as asked. Register accesses take cycles, in which traffic goes on.
 
-use crate::driver::{Bus, BusError};
-use crate::model::{Configuration, Model, Wires};
+use crate::driver::{BusError, RegisterBus};
+use crate::model::{Configuration, LogicModel, Wires};
 use bartizan_packet::metadata::LEN as METADATA_LEN;
 use std::collections::VecDeque;
 
@@ -44,7 +44,7 @@ pub enum FrameOut {
 
 /// How often the world around the device is not ready, of 256 cycles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pace {
+pub struct StreamPace {
     /// No beat is offered.
     pub idle: u8,
     /// The host takes no beat.
@@ -109,10 +109,10 @@ impl OutputStream {
 /// A model with its traffic.
 #[derive(Debug)]
 pub struct Simulation {
-    model: Model,
+    model: LogicModel,
     wires: Wires,
     width: usize,
-    pace: Pace,
+    pace: StreamPace,
     random: u64,
     waiting: VecDeque<FrameIn>,
     offset: usize,
@@ -132,10 +132,10 @@ impl Simulation {
     #[must_use]
     pub fn new(configuration: Configuration, seed: u32) -> Self {
         let mut simulation = Simulation {
-            model: Model::new(configuration, seed),
+            model: LogicModel::new(configuration, seed),
             wires: Wires::default(),
             width: configuration.width() / 8,
-            pace: Pace::default(),
+            pace: StreamPace::default(),
             random: u64::from(seed) << 1 | 1,
             waiting: VecDeque::new(),
             offset: 0,
@@ -157,7 +157,7 @@ impl Simulation {
     }
 
     /// Sets how often the world around is not ready.
-    pub const fn set_pace(&mut self, pace: Pace) {
+    pub const fn set_pace(&mut self, pace: StreamPace) {
         self.pace = pace;
     }
 
@@ -218,7 +218,8 @@ impl Simulation {
         }
     }
 
-    /// Runs until all frames have gone in, and `rest` cycles more. `false`: that did not happen within `most`.
+    /// Runs until all frames have gone in, and `rest` cycles more. `false`: that did not happen within
+    /// `most`.
     pub fn drain(&mut self, most: u64, rest: u64) -> bool {
         for _ in 0..most {
             if self.waiting.is_empty() {
@@ -246,7 +247,8 @@ impl Simulation {
     /// One cycle.
     pub fn step(&mut self) {
         // A beat that was offered stays until it is taken.
-        if !self.offers && self.wires.reset_n == 1 && !self.waiting.is_empty() && self.passes(self.pace.idle) {
+        if !self.offers && self.wires.reset_n == 1 && !self.waiting.is_empty() && self.passes(self.pace.idle)
+        {
             self.offers = true;
             self.offer();
         }
@@ -320,7 +322,7 @@ impl Simulation {
     }
 }
 
-impl Bus for Simulation {
+impl RegisterBus for Simulation {
     fn write(&mut self, address: u32, word: u32) -> Result<(), BusError> {
         self.wires.write_valid = 1;
         self.wires.write_address = address;

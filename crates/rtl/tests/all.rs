@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All tests of the SmartNIC's logic in one program. They need the model: `cargo test -p bartizan-rtl --features
-//! verilator`; without the feature there is nothing to test here, which the first test says.
+//! All tests of the SmartNIC's logic in one program. They need the model: `cargo test -p bartizan-rtl
+//! --features verilator`; without the feature there is nothing to test here, which the first test says.
 
 #[cfg(feature = "verilator")]
 mod common;
@@ -17,6 +17,8 @@ mod frames;
 mod throughput;
 #[cfg(feature = "verilator")]
 mod updates;
+
+mod package;
 
 /// Without the model this program tests nothing: that is said, and is no silence.
 #[cfg(not(feature = "verilator"))]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rule sets of ClassBench: the device finds the rule that the linear search finds, and that the golden files
-//! have. A set that takes more entries than the device has is loaded part by part; the first part with a match
-//! decides. The data is outside of the repository: BARTIZAN_CLASSBENCH, as for crate classify.
+//! The rule sets of ClassBench: the device finds the rule that the linear search finds, and that the golden
+//! files have. A set that takes more entries than the device has is loaded part by part; the first part with
+//! a match decides. The data is outside of the repository: BARTIZAN_CLASSBENCH, as for crate classify.
 
 use crate::common::GENERATION;
 use crate::reference::IDS;
@@ -10,7 +10,7 @@ use bartizan_classify::{Classifier, Header, HeaderRule, Linear, RankedRule, clas
 use bartizan_packet::metadata::{Generic, MetadataFlags};
 use bartizan_rtl::model::Configuration;
 use bartizan_rtl::simulation::{FrameOut, Simulation};
-use bartizan_rtl::{Class, Driver, Entry, KeyLayout};
+use bartizan_rtl::{EntryClass, KeyLayout, TableDriver, TernaryEntry};
 use bartizan_testkit::packet::{self, ACK};
 use std::io::Read as _;
 use std::path::{Path as File, PathBuf};
@@ -53,7 +53,7 @@ impl Parts {
         let mut parts = Vec::new();
         let (mut from, mut used, mut entries) = (0, 0, 0);
         for (number, rule) in rules.iter().enumerate() {
-            let count = Entry::expansion(rule);
+            let count = TernaryEntry::expansion(rule);
             if used + count > places {
                 parts.push(from..number);
                 (from, used) = (number, 0);
@@ -67,13 +67,19 @@ impl Parts {
 }
 
 /// The first rule of a part that each header matches, by the device.
-fn answers(driver: &mut Driver<Simulation>, rules: &[HeaderRule], first: usize, headers: &[Header]) -> Vec<Option<u32>> {
+fn answers(
+    driver: &mut TableDriver<Simulation>,
+    rules: &[HeaderRule],
+    first: usize,
+    headers: &[Header],
+) -> Vec<Option<u32>> {
     let places = driver.capabilities().entries;
     let path = Path(1 << IDS);
     let mut place = 0;
     for (number, rule) in rules.iter().enumerate() {
-        for entry in Entry::of(rule, KeyLayout::Both) {
-            let class = Class { fid: Fid((first + number) as u32), path, generation: GENERATION, outcome: 0 };
+        for entry in TernaryEntry::of(rule, KeyLayout::Both) {
+            let class =
+                EntryClass { fid: Fid((first + number) as u32), path, generation: GENERATION, outcome: 0 };
             driver.set_entry(place, entry, class).unwrap();
             place += 1;
         }
@@ -103,7 +109,7 @@ fn rule_sets_are_classified_as_by_the_linear_search() {
         eprintln!("no rule sets: set BARTIZAN_CLASSBENCH to the folder with `rules` and `golden`");
         return;
     };
-    let mut driver = Driver::new(Simulation::new(Configuration::Narrow, 1)).unwrap();
+    let mut driver = TableDriver::new(Simulation::new(Configuration::Narrow, 1)).unwrap();
     driver.set_generation(GENERATION).unwrap();
     driver.enable(true).unwrap();
     for set in ["acl1_1k", "fw1_1k", "ipc1_1k"] {
@@ -115,8 +121,10 @@ fn rule_sets_are_classified_as_by_the_linear_search() {
             golden.into_iter().filter(|(header, _)| matches!(header.protocol, 6 | 17)).take(4_000).collect();
         let headers: Vec<Header> = golden.iter().map(|(header, _)| *header).collect();
         let mut linear = Linear::new(1);
-        let ranked: Vec<RankedRule> =
-            (0..).zip(&rules).map(|(n, rule)| RankedRule { fid: Fid(n + 1), priority: n, rule: *rule }).collect();
+        let ranked: Vec<RankedRule> = (0..)
+            .zip(&rules)
+            .map(|(n, rule)| RankedRule { fid: Fid(n + 1), priority: n, rule: *rule })
+            .collect();
         linear.insert(0, &ranked).unwrap();
 
         let Parts { entries, parts } = Parts::of(&rules, driver.capabilities().entries);

@@ -8,7 +8,7 @@ use bartizan_packet::tables::{RuleEntry, RuleEntryFlags};
 use bartizan_rtl::driver::TenantEntry;
 use bartizan_rtl::model::Configuration;
 use bartizan_rtl::simulation::Simulation;
-use bartizan_rtl::{Class, Driver, Entry};
+use bartizan_rtl::{EntryClass, TableDriver, TernaryEntry};
 use bartizan_testkit::layers;
 use bartizan_testkit::packet::{Datagram, Ip, Layer, Packet, Segment};
 use bartizan_testkit::random::Random;
@@ -18,7 +18,7 @@ pub const GENERATION: u8 = 7;
 
 /// A device under test, with the rule of each of its entries.
 pub struct Device {
-    pub driver: Driver<Simulation>,
+    pub driver: TableDriver<Simulation>,
     /// Number of rules that have entries.
     pub rules: usize,
 }
@@ -39,7 +39,7 @@ pub fn outcome(place: usize, verdict: Verdict) -> RuleEntry {
 impl Device {
     /// A device with as many of the policy's rules as fit, from the first on.
     pub fn new(configuration: Configuration, seed: u32, policy: &Policy) -> Self {
-        let mut driver = Driver::new(Simulation::new(configuration, seed)).expect("the device answers");
+        let mut driver = TableDriver::new(Simulation::new(configuration, seed)).expect("the device answers");
         driver.set_generation(GENERATION).unwrap();
         driver.set_tunnel_ports(VXLAN_PORT, TUNNEL_PORTS).unwrap();
         driver.set_function_bits(PFW).unwrap();
@@ -58,13 +58,13 @@ impl Device {
         let mut place = 0;
         self.rules = 0;
         for (number, rule) in rules.iter().enumerate() {
-            let entries = Entry::of(&rule.rule, capabilities.layout());
+            let entries = TernaryEntry::of(&rule.rule, capabilities.layout());
             if place + entries.len() > capabilities.entries || number >= capabilities.entries {
                 break;
             }
             self.driver.set_outcome(number, &outcome(number, rule.verdict)).unwrap();
             let fid = Fid(number as u32 + 1);
-            let class = Class { fid, path: rule.path, generation: GENERATION, outcome: number as u16 };
+            let class = EntryClass { fid, path: rule.path, generation: GENERATION, outcome: number as u16 };
             for entry in entries {
                 self.driver.set_entry(place, entry, class).unwrap();
                 place += 1;
@@ -119,8 +119,7 @@ pub fn policy(random: &mut Random, count: usize) -> Policy {
             ..HeaderRule::default()
         };
         let path = *random.pick(&[1 << PFW, 1 << PFW, 1 << PFW, 1 << PFW | 1 << IDS, 0, 1 << IDS]);
-        let verdict =
-            *random.pick(&[Verdict::Continue, Verdict::Continue, Verdict::Drop, Verdict::Reject]);
+        let verdict = *random.pick(&[Verdict::Continue, Verdict::Continue, Verdict::Drop, Verdict::Reject]);
         policy.rules.push(PolicyRule { rule, path: Path(path), verdict });
     }
     policy.tenants = vec![

@@ -8,9 +8,9 @@ use bartizan_classify::HeaderRule;
 use bartizan_packet::metadata::Generic;
 use bartizan_rtl::driver::TenantEntry;
 use bartizan_rtl::model::Configuration;
-use bartizan_rtl::registers::{self as map, Disposition};
-use bartizan_rtl::simulation::{FrameOut, Pace};
-use bartizan_rtl::{Bus as _, BusError, DriverError};
+use bartizan_rtl::registers::{self as map, FrameDisposition};
+use bartizan_rtl::simulation::{FrameOut, StreamPace};
+use bartizan_rtl::{BusError, DriverError, RegisterBus as _};
 use bartizan_testkit::{layers, packet};
 
 fn forwarding(configuration: Configuration) -> Device {
@@ -43,7 +43,9 @@ fn the_device_says_what_it_is() {
 fn what_is_not_in_the_map_is_refused() {
     let mut device = forwarding(Configuration::Narrow);
     let bus = device.driver.bus();
-    for address in [map::ID, map::STATUS, 0x2c, 0x38, 0x07_0000, map::ENTRY_BASE + 16 * 128, map::VALID_BASE + 16] {
+    for address in
+        [map::ID, map::STATUS, 0x2c, 0x38, 0x07_0000, map::ENTRY_BASE + 16 * 128, map::VALID_BASE + 16]
+    {
         assert_eq!(bus.write(address, 1), Err(BusError::Refused(address)), "{address:#x}");
     }
     let beyond = map::ROW_BASE | 81 << 16;
@@ -75,7 +77,7 @@ fn a_frame_that_is_too_long_is_lost_and_counted() {
             })
             .collect();
         assert_eq!(lengths, [100, 2048, 64, 2040]);
-        assert_eq!(device.driver.disposition(Disposition::LostOversize).unwrap(), 3);
+        assert_eq!(device.driver.disposition(FrameDisposition::LostOversize).unwrap(), 3);
         assert_eq!(device.driver.frames().unwrap(), 7);
     }
 }
@@ -88,7 +90,7 @@ fn a_device_that_is_not_enabled_sends_everything_up() {
     assert!(device.driver.bus().drain(1_000, 500));
     let out = device.driver.bus().take();
     assert!(matches!(&out[..], [FrameOut::ToCpu { bytes, .. }] if *bytes == frame(60)));
-    assert_eq!(device.driver.disposition(Disposition::UpDisabled).unwrap(), 1);
+    assert_eq!(device.driver.disposition(FrameDisposition::UpDisabled).unwrap(), 1);
     assert_eq!(device.driver.outcome_count(0).unwrap(), 0, "the host counts it");
 }
 
@@ -99,7 +101,7 @@ fn another_generation_sends_everything_up() {
     device.driver.bus().send(0, frame(60));
     assert!(device.driver.bus().drain(1_000, 500));
     assert!(matches!(&device.driver.bus().take()[..], [FrameOut::ToCpu { .. }]));
-    assert_eq!(device.driver.disposition(Disposition::UpGeneration).unwrap(), 1);
+    assert_eq!(device.driver.disposition(FrameDisposition::UpGeneration).unwrap(), 1);
     device.driver.set_generation(GENERATION).unwrap();
     device.driver.bus().send(0, frame(60));
     assert!(device.driver.bus().drain(1_000, 500));
@@ -111,17 +113,17 @@ fn a_reset_drops_and_counts_what_is_inside() {
     for configuration in [Configuration::Narrow, Configuration::Wide] {
         let mut device = forwarding(configuration);
         // Nobody takes what comes out, so the device fills up.
-        device.driver.bus().set_pace(Pace { idle: 0, cpu_busy: 255, port_busy: 255 });
+        device.driver.bus().set_pace(StreamPace { idle: 0, cpu_busy: 255, port_busy: 255 });
         for _ in 0..200 {
             device.driver.bus().send(0, frame(100));
         }
         device.driver.bus().run(2_000);
         assert!(device.driver.inside().unwrap() > 10);
-        device.driver.bus().set_pace(Pace::default());
+        device.driver.bus().set_pace(StreamPace::default());
         device.driver.reset(true, 10_000).unwrap();
         assert!(device.driver.bus().drain(10_000, 1_000));
         let came = device.driver.bus().take().len() as u64;
-        let lost = device.driver.disposition(Disposition::LostReset).unwrap();
+        let lost = device.driver.disposition(FrameDisposition::LostReset).unwrap();
         assert!(lost > 5, "{lost}");
         assert_eq!(device.driver.frames().unwrap(), 200);
         assert_eq!(came + lost, 200);
@@ -136,7 +138,9 @@ fn equal_tuples_in_two_networks_never_meet() {
     for (vni, tenant) in [(100, 11), (200, 12)] {
         policy.tenants.push(TenantEntry { vni: Some(vni), tenant, ..TenantEntry::default() });
     }
-    for (tenant, verdict) in [(Some(11), Verdict::Continue), (Some(12), Verdict::Drop), (None, Verdict::Continue)] {
+    for (tenant, verdict) in
+        [(Some(11), Verdict::Continue), (Some(12), Verdict::Drop), (None, Verdict::Continue)]
+    {
         let rule = HeaderRule { tenant: tenant.map(bartizan_base::TenantId), ..HeaderRule::default() };
         policy.rules.push(PolicyRule { rule, path: Path(1 << PFW), verdict });
     }
@@ -152,11 +156,15 @@ fn equal_tuples_in_two_networks_never_meet() {
     let out = device.driver.bus().take();
     // The second one is refused inside: the host drops it, under its own policy.
     let forwarded = |out: &&FrameOut| matches!(out, FrameOut::ToPort { .. });
-    let bytes: Vec<Vec<u8>> = out.iter().filter(forwarded).map(|out| match out {
-        FrameOut::ToPort { bytes, .. } | FrameOut::ToCpu { bytes, .. } => bytes.clone(),
-    }).collect();
+    let bytes: Vec<Vec<u8>> = out
+        .iter()
+        .filter(forwarded)
+        .map(|out| match out {
+            FrameOut::ToPort { bytes, .. } | FrameOut::ToCpu { bytes, .. } => bytes.clone(),
+        })
+        .collect();
     assert_eq!(bytes, [tunnel(100), tunnel(300)]);
-    assert_eq!(device.driver.disposition(Disposition::UpTunnelRefused).unwrap(), 1);
+    assert_eq!(device.driver.disposition(FrameDisposition::UpTunnelRefused).unwrap(), 1);
     let counts: Vec<u64> = (0..3).map(|place| device.driver.outcome_count(place).unwrap()).collect();
     assert_eq!(counts, [1, 0, 3], "two packets outside, one inside of no tenant, one of the first");
 }

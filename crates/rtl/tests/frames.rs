@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random frames and policies: the device does with each frame what the host's decoder and the linear search say,
-//! at every width, with gaps and back-pressure.
+//! Random frames and policies: the device does with each frame what the host's decoder and the linear search
+//! say, at every width, with gaps and back-pressure.
 
 use crate::common::{self, Device, GENERATION};
 use crate::reference::{End, Expected, Policy, Reference};
 use bartizan_base::Reason;
 use bartizan_packet::metadata::{Generic, MetadataFlags};
 use bartizan_rtl::model::Configuration;
-use bartizan_rtl::registers::Disposition;
-use bartizan_rtl::simulation::{FrameOut, Pace};
+use bartizan_rtl::registers::FrameDisposition;
+use bartizan_rtl::simulation::{FrameOut, StreamPace};
 use bartizan_testkit::random::Random;
 use std::collections::HashMap;
 
@@ -22,12 +22,7 @@ pub struct Ledger {
 
 impl Ledger {
     pub fn new(rules: usize) -> Self {
-        Ledger {
-            frames: Vec::new(),
-            expected: Vec::new(),
-            counted: vec![0; rules],
-            ends: HashMap::new(),
-        }
+        Ledger { frames: Vec::new(), expected: Vec::new(), counted: vec![0; rules], ends: HashMap::new() }
     }
 
     pub fn add(&mut self, frame: Vec<u8>, expected: Expected) {
@@ -39,7 +34,8 @@ impl Ledger {
         self.expected.push(expected);
     }
 
-    /// Compares what came out with what was expected: each frame once, in order, unchanged, with its metadata.
+    /// Compares what came out with what was expected: each frame once, in order, unchanged, with its
+    /// metadata.
     pub fn check(&self, out: &[FrameOut]) {
         let mut cpu = out.iter().filter(|out| matches!(out, FrameOut::ToCpu { .. }));
         let mut port = out.iter().filter(|out| matches!(out, FrameOut::ToPort { .. }));
@@ -73,9 +69,10 @@ impl Ledger {
         assert_eq!(driver.inside().unwrap(), 0);
         let mut sum = 0;
         let mut somehow = 0;
-        for disposition in Disposition::ALL {
+        for disposition in FrameDisposition::ALL {
             let count = driver.disposition(*disposition).unwrap();
-            let end = if *disposition == Disposition::ToPort { End::ToPort } else { End::Up(*disposition) };
+            let end =
+                if *disposition == FrameDisposition::ToPort { End::ToPort } else { End::Up(*disposition) };
             let expected = self.ends.get(&end).copied().unwrap_or(0);
             // What goes up for one of several causes is among the others.
             assert!(count >= expected, "{disposition:?}: {count} and {expected}");
@@ -129,13 +126,13 @@ fn check_metadata(
         assert_eq!(metadata.generation, GENERATION);
     }
     let done = metadata.flags.contains(MetadataFlags::HEADER_HALVES_DONE);
-    let only_path_left = expected.end == End::Up(Disposition::UpPath);
+    let only_path_left = expected.end == End::Up(FrameDisposition::UpPath);
     assert!(!done || only_path_left, "{}", context());
     assert!(!only_path_left || done || expected.counted.is_empty(), "{}", context());
 }
 
 /// Runs random frames through a device at a pace.
-fn run(configuration: Configuration, seed: u64, count: usize, paces: &[Pace]) -> [f64; 3] {
+fn run(configuration: Configuration, seed: u64, count: usize, paces: &[StreamPace]) -> [f64; 3] {
     let mut random = Random::new(seed);
     let mut policy: Policy = common::policy(&mut random, 40);
     let mut device = Device::new(configuration, seed as u32, &policy);
@@ -167,12 +164,12 @@ fn run(configuration: Configuration, seed: u64, count: usize, paces: &[Pace]) ->
     ]
 }
 
-const PACES: [Pace; 5] = [
-    Pace { idle: 0, cpu_busy: 0, port_busy: 0 },
-    Pace { idle: 128, cpu_busy: 0, port_busy: 0 },
-    Pace { idle: 0, cpu_busy: 128, port_busy: 128 },
-    Pace { idle: 0, cpu_busy: 230, port_busy: 30 },
-    Pace { idle: 60, cpu_busy: 60, port_busy: 200 },
+const PACES: [StreamPace; 5] = [
+    StreamPace { idle: 0, cpu_busy: 0, port_busy: 0 },
+    StreamPace { idle: 128, cpu_busy: 0, port_busy: 0 },
+    StreamPace { idle: 0, cpu_busy: 128, port_busy: 128 },
+    StreamPace { idle: 0, cpu_busy: 230, port_busy: 30 },
+    StreamPace { idle: 60, cpu_busy: 60, port_busy: 200 },
 ];
 
 fn all(configuration: Configuration) {

@@ -7,7 +7,7 @@
 use bartizan_base::{Fid, LinkId, Path, Reason, TenantId, Verdict};
 use bartizan_classify::{Classifier, Header, HeaderRule, Linear, Match, RankedRule};
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, TransportLayer, TunnelKind};
-use bartizan_rtl::registers::Disposition;
+use bartizan_rtl::registers::FrameDisposition;
 
 /// The packet filter's number in paths.
 pub const PFW: u8 = 0;
@@ -43,7 +43,7 @@ pub enum End {
     /// It is refused.
     Drop(Reason),
     /// It goes up for this cause.
-    Up(Disposition),
+    Up(FrameDisposition),
     /// It goes up; several causes hold, and which is counted is not defined.
     UpSomehow,
 }
@@ -54,7 +54,7 @@ pub struct Expected {
     pub end: End,
     /// Numbers of rules that count a packet, outer first.
     pub counted: Vec<usize>,
-    /// Class and remaining path of the outer packet.
+    /// Flow class and remaining path of the outer packet.
     pub class: Option<(Fid, Path)>,
     /// Offsets of the outer packet: network, transport, payload.
     pub offsets: Option<[u32; 3]>,
@@ -72,7 +72,7 @@ pub struct Reference {
 /// What is decided of one packet.
 #[derive(Clone, Copy, Debug)]
 struct PacketDecision {
-    up: Option<Disposition>,
+    up: Option<FrameDisposition>,
     rule: Option<usize>,
     path: Path,
     refused: Option<Reason>,
@@ -125,7 +125,7 @@ impl Reference {
             destination_port,
         };
         let Some(number) = self.lookup(&header) else {
-            decision.up = Some(Disposition::UpNoEntry);
+            decision.up = Some(FrameDisposition::UpNoEntry);
             return decision;
         };
         let rule = self.policy.rules[number];
@@ -134,7 +134,7 @@ impl Reference {
             return decision;
         }
         match rule.verdict {
-            Verdict::Reject => decision.up = Some(Disposition::UpReject),
+            Verdict::Reject => decision.up = Some(FrameDisposition::UpReject),
             verdict => {
                 decision.counted = true;
                 decision.path = Path(rule.path.0 & !(1 << PFW));
@@ -160,7 +160,10 @@ impl Reference {
         let mut expected =
             Expected { end: End::UpSomehow, counted: Vec::new(), class: None, offsets: None, tenant: 0 };
         if matches!(outer.transport, TransportLayer::Tcp(_) | TransportLayer::Udp(_))
-            && matches!(readable, Ok(()) | Err(Some(Disposition::UpTcpOptions | Disposition::UpTunnel)))
+            && matches!(
+                readable,
+                Ok(()) | Err(Some(FrameDisposition::UpTcpOptions | FrameDisposition::UpTunnel))
+            )
         {
             expected.offsets = Some([outer.l3, outer.l4, outer.payload]);
             expected.tenant = self.tenant(outer, link);
@@ -192,8 +195,8 @@ impl Reference {
     }
 
     /// Why a packet goes up by its headers; `Err(None)`: for one of several causes.
-    fn cause(&self, frame: &[u8], packet: &Decoded) -> Result<(), Option<Disposition>> {
-        use Disposition as D;
+    fn cause(&self, frame: &[u8], packet: &Decoded) -> Result<(), Option<FrameDisposition>> {
+        use FrameDisposition as D;
         let outer = packet.recursion == 0;
         if outer {
             if frame.len() < 34 {
@@ -260,7 +263,7 @@ impl Reference {
 /// Joins the decisions on a frame's packets.
 fn join(mut expected: Expected, outside: PacketDecision, inside: Option<PacketDecision>) -> Expected {
     let both = || core::iter::once(&outside).chain(&inside);
-    if let (Some(rule), true) = (outside.rule, outside.up != Some(Disposition::UpNoEntry)) {
+    if let (Some(rule), true) = (outside.rule, outside.up != Some(FrameDisposition::UpNoEntry)) {
         expected.class = Some((Fid(rule as u32 + 1), outside.path));
     }
     let counted: Vec<usize> = both().filter(|d| d.counted).filter_map(|d| d.rule).collect();
@@ -271,9 +274,9 @@ fn join(mut expected: Expected, outside: PacketDecision, inside: Option<PacketDe
         if inside.is_none() {
             expected.counted = counted;
         }
-        End::Up(Disposition::UpPath)
+        End::Up(FrameDisposition::UpPath)
     } else if inside.is_some() && both().any(|d| d.refused.is_some()) {
-        End::Up(Disposition::UpTunnelRefused)
+        End::Up(FrameDisposition::UpTunnelRefused)
     } else {
         expected.counted = counted;
         outside.refused.map_or(End::ToPort, End::Drop)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A beat a cycle: frames of one size behind each other, of every size, go in without a stall and come out without a
-//! gap, to a port and dropped; latency in cycles.
+//! A beat a cycle: frames of one size behind each other, of every size, go in without a stall and come out
+//! without a gap, to a port and dropped; latency in cycles.
 
 use crate::common::Device;
 use crate::reference::{PFW, Policy, PolicyRule};
 use bartizan_base::{Path, Verdict};
 use bartizan_classify::HeaderRule;
 use bartizan_rtl::model::Configuration;
-use bartizan_rtl::registers::Disposition;
+use bartizan_rtl::registers::FrameDisposition;
 use bartizan_rtl::simulation::FrameOut;
 use bartizan_testkit::packet;
 
@@ -56,14 +56,19 @@ fn to_ports(configuration: Configuration) {
             })
             .collect();
         assert_eq!(out.len(), ROW);
-        assert!(out.windows(2).all(|pair| pair[1] - pair[0] == each), "gaps between frames of {size}: {out:?}");
+        assert!(
+            out.windows(2).all(|pair| pair[1] - pair[0] == each),
+            "gaps between frames of {size}: {out:?}"
+        );
         // From the cycle of the last beat in to that of the last beat out.
         latencies.extend(out.iter().zip(1..).map(|(out, number)| out - (begin + number * each)));
     }
     latencies.sort_unstable();
     let median = latencies[latencies.len() / 2];
     let (least, most) = (latencies[0], latencies[latencies.len() - 1]);
-    println!("{configuration:?}: last beat in to last beat out, cycles: {least} {median} {most} (min, median, max)");
+    println!(
+        "{configuration:?}: last beat in to last beat out, cycles: {least} {median} {most} (min, median, max)"
+    );
 }
 
 fn dropped(configuration: Configuration) {
@@ -81,7 +86,7 @@ fn dropped(configuration: Configuration) {
     let sizes = (60..=1514).step_by(7).count();
     let count = device.driver.refused(bartizan_base::Reason::PfwRule).unwrap();
     assert_eq!(count, (sizes * ROW * 4) as u64);
-    assert_eq!(device.driver.disposition(Disposition::ToPort).unwrap(), 0);
+    assert_eq!(device.driver.disposition(FrameDisposition::ToPort).unwrap(), 0);
 }
 
 #[test]

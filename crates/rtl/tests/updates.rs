@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entries that change under full rate: no packet meets a part of one. And a differential run of a million packets
-//! with such changes.
+//! Entries that change under full rate: no packet meets a part of one. And a differential run of a million
+//! packets with such changes.
 
 use crate::common::{GENERATION, outcome};
 use crate::reference::{IDS, PFW};
@@ -8,8 +8,8 @@ use bartizan_base::{Fid, LinkId, Path, TenantId, Verdict};
 use bartizan_classify::{Header, HeaderRule, Net, Range};
 use bartizan_packet::metadata::Generic;
 use bartizan_rtl::model::Configuration;
-use bartizan_rtl::simulation::{FrameOut, Pace, Simulation};
-use bartizan_rtl::{Class, Driver, Entry};
+use bartizan_rtl::simulation::{FrameOut, Simulation, StreamPace};
+use bartizan_rtl::{EntryClass, TableDriver, TernaryEntry};
 use bartizan_testkit::packet;
 use bartizan_testkit::random::Random;
 use core::net::{IpAddr, Ipv4Addr};
@@ -75,18 +75,18 @@ struct Version {
     gone: u64,
 }
 
-/// Changes entries while frames pass; every frame goes up, and its class has to be that of an entry that matched it
-/// while it was inside, or none did for sure.
-fn changes(configuration: Configuration, seed: u64, pace: Pace) {
+/// Changes entries while frames pass; every frame goes up, and its class has to be that of an entry that
+/// matched it while it was inside, or none did for sure.
+fn changes(configuration: Configuration, seed: u64, pace: StreamPace) {
     let mut random = Random::new(seed);
-    let mut driver = Driver::new(Simulation::new(configuration, seed as u32)).unwrap();
+    let mut driver = TableDriver::new(Simulation::new(configuration, seed as u32)).unwrap();
     driver.set_generation(GENERATION).unwrap();
     driver.enable(true).unwrap();
     let path = Path(1 << IDS);
-    let class = |fid| Class { fid, path: Path(path.0 | fid.0 << 3), generation: GENERATION, outcome: 0 };
+    let class = |fid| EntryClass { fid, path: Path(path.0 | fid.0 << 3), generation: GENERATION, outcome: 0 };
     let layout = driver.capabilities().layout();
     let last = driver.capabilities().entries - 1;
-    driver.set_entry(last, Entry::of(&HeaderRule::default(), layout)[0], class(REST)).unwrap();
+    driver.set_entry(last, TernaryEntry::of(&HeaderRule::default(), layout)[0], class(REST)).unwrap();
     driver.bus().set_pace(pace);
 
     let mut headers = Vec::new();
@@ -102,7 +102,7 @@ fn changes(configuration: Configuration, seed: u64, pace: Pace) {
         }
         let at = random.below(places.len());
         let new = rule(&mut random);
-        let entries = Entry::of(&new, layout);
+        let entries = TernaryEntry::of(&new, layout);
         let leaves = driver.bus().taken();
         driver.clear_entry(places[at]).unwrap();
         let begun = driver.bus().taken();
@@ -113,7 +113,14 @@ fn changes(configuration: Configuration, seed: u64, pace: Pace) {
         driver.set_entry(places[at], entries[0], class(Fid(versions.len() as u32))).unwrap();
         let stands = driver.bus().taken();
         standing[at] = Some(versions.len());
-        versions.push(Version { rule: new, place: places[at], begun, stands, leaves: u64::MAX, gone: u64::MAX });
+        versions.push(Version {
+            rule: new,
+            place: places[at],
+            begun,
+            stands,
+            leaves: u64::MAX,
+            gone: u64::MAX,
+        });
     }
     assert!(driver.bus().drain(10_000_000, 2_000));
     let out = driver.bus().take();
@@ -153,48 +160,52 @@ fn changes(configuration: Configuration, seed: u64, pace: Pace) {
 
 #[test]
 fn no_packet_meets_half_an_entry_at_64_bits() {
-    changes(Configuration::Narrow, 5, Pace::default());
+    changes(Configuration::Narrow, 5, StreamPace::default());
 }
 
 #[test]
 fn no_packet_meets_half_an_entry_at_512_bits() {
-    changes(Configuration::Wide, 6, Pace { idle: 20, cpu_busy: 0, port_busy: 0 });
+    changes(Configuration::Wide, 6, StreamPace { idle: 20, cpu_busy: 0, port_busy: 0 });
 }
 
-/// Packets of 60 to 128 bytes at 512 bits with gaps, back-pressure and changes of entries, against the linear search.
-/// BARTIZAN_RTL_PACKETS sets how many.
+/// Packets of 60 to 128 bytes at 512 bits with gaps, back-pressure and changes of entries, against the linear
+/// search. BARTIZAN_RTL_PACKETS sets how many.
 #[test]
 fn a_differential_run() {
-    let count: u64 = std::env::var("BARTIZAN_RTL_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(50_000);
+    let count: u64 =
+        std::env::var("BARTIZAN_RTL_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(50_000);
     let mut random = Random::new(9);
-    let mut driver = Driver::new(Simulation::new(Configuration::Wide, 9)).unwrap();
+    let mut driver = TableDriver::new(Simulation::new(Configuration::Wide, 9)).unwrap();
     driver.set_generation(GENERATION).unwrap();
     driver.set_function_bits(PFW).unwrap();
     let layout = driver.capabilities().layout();
     let places = driver.capabilities().entries;
-    // Rules at odd places stay; those at even ones change, and lead to what the odd one behind them says: so the end
-    // of a packet is known whichever it meets.
+    // Rules at odd places stay; those at even ones change, and lead to what the odd one behind them says: so
+    // the end of a packet is known whichever it meets.
     let mut rules = Vec::new();
     for place in 0..places {
         let verdict = if random.percent(50) { Verdict::Continue } else { Verdict::Drop };
         driver.set_outcome(place, &outcome(place, verdict)).unwrap();
         rules.push((rule(&mut random), verdict));
     }
-    let class = |place: usize| Class {
+    let class = |place: usize| EntryClass {
         fid: Fid(place as u32),
         path: Path(1 << PFW),
         generation: GENERATION,
         outcome: place as u16,
     };
     for (place, (rule, _)) in rules.iter().enumerate().skip(1).step_by(2) {
-        driver.set_entry(place, Entry::of(rule, layout)[0], class(place)).unwrap();
+        driver.set_entry(place, TernaryEntry::of(rule, layout)[0], class(place)).unwrap();
     }
     driver.enable(true).unwrap();
-    driver.bus().set_pace(Pace { idle: 25, cpu_busy: 25, port_busy: 25 });
+    driver.bus().set_pace(StreamPace { idle: 25, cpu_busy: 25, port_busy: 25 });
 
-    let ends = |header: &Header| rules.iter().skip(1).step_by(2).find(|(rule, _)| rule.matches(header)).map(|(_, v)| *v);
+    let ends = |header: &Header| {
+        rules.iter().skip(1).step_by(2).find(|(rule, _)| rule.matches(header)).map(|(_, v)| *v)
+    };
     let begin = Instant::now();
-    let (mut sent, mut expected, mut changes, mut compared) = (0, std::collections::VecDeque::new(), 0u64, [0u64; 3]);
+    let (mut sent, mut expected, mut changes, mut compared) =
+        (0, std::collections::VecDeque::new(), 0u64, [0u64; 3]);
     let mut next_change = 0;
     while sent < count || !expected.is_empty() {
         while sent < count && driver.bus().waiting() < 30_000 {
@@ -212,9 +223,10 @@ fn a_differential_run() {
         driver.clear_entry(place).unwrap();
         let behind = rules[place + 1].0;
         let of = header(&mut random);
-        let narrow = HeaderRule { source: Some(Net { address: of.source, length: 32 }), ..HeaderRule::default() };
+        let narrow =
+            HeaderRule { source: Some(Net { address: of.source, length: 32 }), ..HeaderRule::default() };
         if let Some(both) = behind.and(&narrow) {
-            driver.set_entry(place, Entry::of(&both, layout)[0], class(place + 1)).unwrap();
+            driver.set_entry(place, TernaryEntry::of(&both, layout)[0], class(place + 1)).unwrap();
             changes += 1;
         } else {
             driver.bus().run(500);
@@ -224,10 +236,15 @@ fn a_differential_run() {
             driver.bus().run(1_000);
         }
         // Frames of one output are in order; those of the two are not by last beats.
-        let mut out: Vec<(u64, bool)> = driver.bus().take().iter().map(|out| match out {
-            FrameOut::ToCpu { bytes, .. } => (crate::common::number(bytes).unwrap(), false),
-            FrameOut::ToPort { bytes, .. } => (crate::common::number(bytes).unwrap(), true),
-        }).collect();
+        let mut out: Vec<(u64, bool)> = driver
+            .bus()
+            .take()
+            .iter()
+            .map(|out| match out {
+                FrameOut::ToCpu { bytes, .. } => (crate::common::number(bytes).unwrap(), false),
+                FrameOut::ToPort { bytes, .. } => (crate::common::number(bytes).unwrap(), true),
+            })
+            .collect();
         out.sort_unstable();
         for (number, is_port) in out {
             let at = expected.iter().position(|(of, _)| *of == number).expect("a frame that comes out once");
