@@ -107,7 +107,7 @@ mod verilated {
             .arg(&made)
             .args(["-f", "files.f"]))?;
         let mut build = compiler(false)?;
-        build.include(&made).file("cpp/shim.cpp");
+        build.include(&made);
         build.define("MODEL", prefix.as_str()).define("MODEL_NAME", *name);
         build.define("MODEL_HEADER", format!("\"{prefix}.h\"").as_str());
         let folder = std::fs::read_dir(&made).map_err(|error| format!("{}: {error}", made.display()))?;
@@ -116,17 +116,23 @@ mod verilated {
         sources.sort();
         let (slow, fast): (Vec<_>, Vec<_>) =
             sources.into_iter().partition(|path| path.to_string_lossy().contains("__Slow"));
-        build.file(joined(&made, "fast", &fast)?);
+        // In one file: an object of the shim would have the same name for every model.
+        let shim = Path::new(env!("CARGO_MANIFEST_DIR")).join("cpp/shim.cpp");
+        build.file(joined(&made, "fast", fast.iter().chain([&shim]))?);
         build.try_compile(&format!("bartizan_rtl_{name}")).map_err(|error| error.to_string())?;
         let mut build = compiler(true)?;
-        build.include(&made).file(joined(&made, "slow", &slow)?);
+        build.include(&made).file(joined(&made, "slow", slow.iter())?);
         build.try_compile(&format!("bartizan_rtl_{name}_once")).map_err(|error| error.to_string())
     }
 
     /// A file that includes others: most of the time for one goes into its headers, which are the same in
     /// all.
-    fn joined(made: &Path, name: &str, sources: &[PathBuf]) -> Result<PathBuf, String> {
-        let lines: String = sources.iter().map(|path| format!("#include \"{}\"\n", path.display())).collect();
+    fn joined<'s>(
+        made: &Path,
+        name: &str,
+        sources: impl Iterator<Item = &'s PathBuf>,
+    ) -> Result<PathBuf, String> {
+        let lines: String = sources.map(|path| format!("#include \"{}\"\n", path.display())).collect();
         let file = made.join(format!("{name}.cc"));
         std::fs::write(&file, lines).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(file)

@@ -107,7 +107,7 @@ pub fn policy(random: &mut Random, count: usize) -> Policy {
     let mut policy = Policy::default();
     for _ in 0..count {
         let v6 = random.percent(40);
-        let any = random.percent(15);
+        let any = random.percent(4);
         let rule = HeaderRule {
             tenant: random.percent(30).then(|| TenantId(*random.pick(&[0, 5, 6, 0x1234]))),
             link: random.percent(20).then(|| LinkId(random.below(2) as u16)),
@@ -118,10 +118,13 @@ pub fn policy(random: &mut Random, count: usize) -> Policy {
             destination_ports: ports(random),
             ..HeaderRule::default()
         };
-        let path = *random.pick(&[1 << PFW, 1 << PFW, 1 << PFW, 1 << PFW | 1 << IDS, 0, 1 << IDS]);
-        let verdict = *random.pick(&[Verdict::Continue, Verdict::Continue, Verdict::Drop, Verdict::Reject]);
+        let path = *random.pick(&[1 << PFW, 1 << PFW, 1 << PFW, 1 << PFW, 1 << PFW | 1 << IDS, 0, 1 << IDS]);
+        let verdict = *random.pick(&[Verdict::Continue, Verdict::Drop, Verdict::Drop, Verdict::Reject]);
         policy.rules.push(PolicyRule { rule, path: Path(path), verdict });
     }
+    // The default of a policy: it forwards most of what is left, so that packets of both ends are met.
+    let rest = HeaderRule { destination_ports: Range { first: 0, last: 0x7fff }, ..HeaderRule::default() };
+    policy.rules.push(PolicyRule { rule: rest, path: Path(1 << PFW), verdict: Verdict::Continue });
     policy.tenants = vec![
         TenantEntry { vni: Some(7), tenant: 5, ..TenantEntry::default() },
         TenantEntry { vlan: Some(9), tenant: 6, ..TenantEntry::default() },
@@ -133,10 +136,10 @@ pub fn policy(random: &mut Random, count: usize) -> Policy {
 /// A frame of the kinds that the device knows, and of some that it does not; `number` is in its first bytes,
 /// which are no part of any decision.
 pub fn frame(random: &mut Random, number: u64, v6: bool) -> Vec<u8> {
-    let mut frame = plain(random, v6, 600);
+    let mut frame = plain(random, v6, 300);
     if random.percent(15) {
         let (outer6, ends) = (v6 && random.percent(30), random.percent(90));
-        let mut inside = plain(random, v6, 300);
+        let mut inside = plain(random, v6, 200);
         if random.percent(5) {
             inside = layers::tagged(9, inside);
         }
@@ -146,10 +149,10 @@ pub fn frame(random: &mut Random, number: u64, v6: bool) -> Vec<u8> {
         let port = if ends { VXLAN_PORT } else { 6081 };
         frame = Packet { ip, layer: Layer::Udp(Datagram::new((40_000, port), &load)), piece: None }.frame();
     }
-    for _ in 0..*random.pick(&[0, 0, 0, 0, 1, 1, 2, 2, 3, 4]) {
+    for _ in 0..*random.pick(&[0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4]) {
         frame = layers::tagged(*random.pick(&[9u16, 10, 11, 0xf009]), frame);
     }
-    match random.below(12) {
+    match random.below(20) {
         // What is broken is broken somewhere in the headers.
         0 | 1 => {
             let at = 12 + random.below(frame.len().min(120) - 12);
@@ -178,7 +181,8 @@ pub fn number(frame: &[u8]) -> Option<u64> {
 fn plain(random: &mut Random, v6: bool, most: usize) -> Vec<u8> {
     let v6 = v6 && random.percent(45);
     let (from, to) = (address(random, v6), address(random, v6));
-    let ports = (*random.pick(&[1023, 1024, 40_000]), *random.pick(&[53, 80, 85, 91, 443, 3544, 4789]));
+    let ports =
+        (*random.pick(&[1023, 1024, 40_000]), *random.pick(&[53, 80, 85, 91, 443, 53, 80, 443, 3544, 4789]));
     let count = random.below(most);
     let load = random.bytes(count);
     let mut ip = Ip::new(from, to, 6);
@@ -193,6 +197,10 @@ fn plain(random: &mut Random, v6: bool, most: usize) -> Vec<u8> {
                 .pick(&[
                     vec![],
                     vec![],
+                    vec![],
+                    vec![],
+                    vec![1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2],
+                    vec![1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2],
                     vec![1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2],
                     vec![2, 4, 5, 0xb4],
                     vec![8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1],

@@ -146,7 +146,7 @@ fn run(configuration: Configuration, seed: u64, count: usize, paces: &[StreamPac
         simulation.set_pace(*pace);
         for _ in 0..count {
             let number = ledger.frames.len();
-            let frame = common::frame(&mut random, number as u64, true);
+            let frame = common::frame(&mut random, number as u64, ipv6 || number % 8 == 0);
             let expected = reference.judge(ingress(number), &frame);
             simulation.send(ingress(number), frame.clone());
             ledger.add(frame, expected);
@@ -172,11 +172,13 @@ const PACES: [StreamPace; 5] = [
     StreamPace { idle: 60, cpu_busy: 60, port_busy: 200 },
 ];
 
+/// Runs of several seeds; BARTIZAN_RTL_SEEDS sets how many.
 fn all(configuration: Configuration) {
-    for seed in 1..=4 {
-        let [to_port, dropped, up] = run(configuration, seed, 1_000, &PACES);
+    let seeds = std::env::var("BARTIZAN_RTL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    for seed in 1..=seeds {
+        let [to_port, dropped, up] = run(configuration, seed, 300, &PACES);
         println!("{configuration:?}, seed {seed}: to ports {to_port:.3}, refused {dropped:.3}, up {up:.3}");
-        assert!(to_port > 0.02 && dropped > 0.005, "the policy is one by which something happens");
+        assert!(to_port > 0.05 && dropped > 0.02, "the policy is one by which something happens");
     }
 }
 

@@ -12,7 +12,7 @@ use bartizan_rtl::simulation::FrameOut;
 use bartizan_testkit::packet;
 
 /// Frames of one size in a row.
-const ROW: usize = 6;
+const ROW: usize = 3;
 
 fn device(configuration: Configuration, verdict: Verdict) -> Device {
     let rule = PolicyRule { rule: HeaderRule::default(), path: Path(1 << PFW), verdict };
