@@ -107,7 +107,7 @@ impl LogicCapabilities {
 pub struct EntryClass {
     /// Flow class.
     pub fid: Fid,
-    /// ModelFunctions that its packets visit.
+    /// Functions that its packets visit.
     pub path: Path,
     /// Low 8 bits of the generation.
     pub generation: u8,

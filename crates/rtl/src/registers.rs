@@ -119,7 +119,7 @@ dispositions! {
     UpReject, "UP_REJECT";
     /// A rule sends a packet in a tunnel to another port.
     UpRedirect, "UP_REDIRECT";
-    /// ModelFunctions without a half on the device are left on its path.
+    /// Functions without a half on the device are left on its path.
     UpPath, "UP_PATH";
     /// A packet of a tunnel is refused.
     UpTunnelRefused, "UP_TUNNEL_REFUSED";

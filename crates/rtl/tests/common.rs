@@ -94,10 +94,11 @@ fn net(random: &mut Random, v6: bool) -> Option<Net> {
 }
 
 fn ports(random: &mut Random) -> Range {
-    match random.below(4) {
-        0 => Range::ANY,
-        1 => Range::one(*random.pick(&[53, 80, 443])),
-        2 => Range { first: 1024, last: 65_535 },
+    // Ranges take several entries: few, so that a policy fits into 64.
+    match random.below(10) {
+        0..5 => Range::ANY,
+        5..8 => Range::one(*random.pick(&[53, 80, 443])),
+        8 => Range { first: 1024, last: 65_535 },
         _ => Range { first: 80, last: 90 },
     }
 }
