@@ -89,8 +89,8 @@ fn address(random: &mut Random, v6: bool) -> IpAddr {
 }
 
 fn net(random: &mut Random, v6: bool) -> Option<Net> {
-    let lengths: &[u8] = if v6 { &[0, 32, 41, 48, 127, 128] } else { &[0, 8, 9, 16, 31, 32] };
-    random.percent(70).then(|| Net { address: address(random, v6), length: *random.pick(lengths) })
+    let lengths: &[u8] = if v6 { &[0, 41, 48, 127, 128] } else { &[0, 9, 16, 31, 32] };
+    random.percent(90).then(|| Net { address: address(random, v6), length: *random.pick(lengths) })
 }
 
 fn ports(random: &mut Random) -> Range {
@@ -120,7 +120,7 @@ pub fn policy(random: &mut Random, count: usize) -> Policy {
             ..HeaderRule::default()
         };
         let path = *random.pick(&[1 << PFW, 1 << PFW, 1 << PFW, 1 << PFW, 1 << PFW | 1 << IDS, 0, 1 << IDS]);
-        let verdict = *random.pick(&[Verdict::Continue, Verdict::Drop, Verdict::Drop, Verdict::Reject]);
+        let verdict = *random.pick(&[Verdict::Drop, Verdict::Drop, Verdict::Continue, Verdict::Reject]);
         policy.rules.push(PolicyRule { rule, path: Path(path), verdict });
     }
     // The default of a policy: it forwards most of what is left, so that packets of both ends are met.

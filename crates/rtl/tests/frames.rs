@@ -157,6 +157,9 @@ fn run(configuration: Configuration, seed: u64, count: usize, paces: &[StreamPac
     }
     ledger.check(&out);
     ledger.check_counters(&mut device);
+    let mut ends: Vec<(u64, String)> = ledger.ends.iter().map(|(end, n)| (*n, format!("{end:?}"))).collect();
+    ends.sort_unstable_by(|a, b| b.cmp(a));
+    println!("{configuration:?}: {ends:?}");
     [
         ledger.share(|end| *end == End::ToPort),
         ledger.share(|end| matches!(end, End::Drop(_))),
