@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The SmartNIC's logic: lint, the model against the crates of the host, proofs, mutations, and what it takes of an FPGA.
+# The SmartNIC's logic: lint, the model against the crates of the host, proofs, mutations, and what it takes
+# of an FPGA.
 #
 #   scripts/rtl.sh quick      lint and differential tests (what `.ci/run` is to have: four minutes of processor time)
 #   scripts/rtl.sh            these, a million packets, the proofs, the mutations and the counts
