@@ -2,7 +2,7 @@
 # `make help` says what there is. Each target is a script in scripts/ that can be run by itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test good attack bench profile conservation controller clients readers schemathesis faults fuzz docs clean
+.PHONY: help run check test rtl good attack bench profile conservation controller clients readers schemathesis faults fuzz docs clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/' | expand -t 16
@@ -15,6 +15,10 @@ check: ## between two edits: format, rules of the house, lints, unit tests; says
 
 test: ## format, lints, tests, and the suites: compatibility, differential, good traffic, receivers (installs what is missing, saying what)
 	@scripts/test.sh
+
+rtl: ## the SmartNIC's logic: lint, the model against the host's crates, proofs, mutations, counts; ARGS=quick for the first two
+	@scripts/needs.sh build rtl
+	@scripts/rtl.sh $(ARGS)
 
 good: ## good traffic of real programs passes unchanged and in time, all chains; ARGS='--cases http' and others for tests/good-traffic/run
 	@scripts/good.sh $(ARGS)

@@ -3,7 +3,7 @@
 # What a bare Debian 12 with Rust lacks. Installs it as root, saying what and why; without root it says what
 # is needed.
 #
-#   scripts/needs.sh PURPOSE...     purposes: build, test, run, bench, good, attack, faults
+#   scripts/needs.sh PURPOSE...     purposes: build, test, run, bench, good, attack, faults, rtl
 #
 # Exit 1 when something is missing without which the purpose cannot be served.
 set -euo pipefail
@@ -46,6 +46,10 @@ attack|useful|program nft|nftables|makes the hop before the receivers, which dro
 faults|needed|program ip|iproute2|makes the links between which the agents lie
 faults|needed|program ethtool|ethtool|switches offloads off on them
 faults|needed|program python3|python3|kills, cuts, fills disks, sends traffic and changes
+rtl|needed|program verilator|verilator|makes the model of the SmartNIC's logic, and reads it strictly
+rtl|needed|program g++|g++|compiles the model
+rtl|needed|program yosys|yosys|counts what the logic takes of an FPGA, and makes its proofs
+rtl|needed|program z3|z3|decides the proofs
 run|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
 run|useful|program ip|iproute2|makes client, server and middle host as network namespaces
 run|useful|program ethtool|ethtool|switches offloads off on their interfaces

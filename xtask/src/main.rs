@@ -40,6 +40,7 @@ const GENERATED: &[(&str, &str, &str)] = &[
     ("bartizan-packet", "metadata_headers", "the_committed_headers_are_those_of_the_description"),
     ("bartizan-packet", "table_headers", "the_committed_headers_are_those_of_the_description"),
     ("bartizan-packet", "slot_headers", "the_committed_header_is_that_of_the_description"),
+    ("bartizan-rtl", "package", "the_committed_package_is_that_of_the_declarations"),
     ("bartizan-functions", "reference_page", "the_committed_page_is_that_of_the_specifications"),
     (
         "bartizan-functions",

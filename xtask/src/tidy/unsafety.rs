@@ -20,6 +20,7 @@ pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/ports/src/lib.rs", "ffi_pcap", "libpcap is a C library, looked up at run time"),
     ("crates/ports/src/lib.rs", "ring", "memory shared with the kernel"),
     ("crates/ports/src/lib.rs", "sys", "system calls"),
+    ("crates/rtl/src/lib.rs", "model", "the model of the SmartNIC's logic is C++"),
     ("crates/xdp/src/lib.rs", "memory", "memory shared with the kernel"),
     ("crates/xdp/src/lib.rs", "sys", "system calls"),
     ("crates/runtime/src/lib.rs", "allocator", "options of the allocator, a C library"),
