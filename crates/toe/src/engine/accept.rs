@@ -5,7 +5,7 @@ use super::pipe::Pipe;
 use super::slab::StreamKey;
 use super::stream::{ConnectionState, Stream};
 use super::{Engine, EventSource};
-use crate::descriptor::{StreamHandle, Transport};
+use crate::descriptor::StreamHandle;
 use crate::inspect::{Admission, StreamId, StreamInfo};
 use crate::layout::state;
 use crate::reason::StreamRefusal;
@@ -69,7 +69,6 @@ impl Engine {
             guest,
             process,
             handle,
-            transport: Transport::Tcp,
             v6,
             segments,
             token,

@@ -86,7 +86,6 @@ struct TableEntry {
 /// A guest.
 #[derive(Debug)]
 pub(crate) struct Guest {
-    pub(crate) number: u16,
     pub(crate) spec: GuestSpec,
     /// The engine's end of the descriptor that the guest was started with.
     pub(crate) socket: OwnedFd,
@@ -114,7 +113,6 @@ impl Guest {
         let segments = Arc::new(Segments::create(layout)?);
         let free = TableEntry { generation: 0, stream: None };
         let guest = Guest {
-            number,
             socket,
             segments,
             table: vec![free; layout.slots as usize],

@@ -4,7 +4,7 @@
 use super::guest::Segments;
 use super::pipe::Pipe;
 use super::slab::StreamKey;
-use crate::descriptor::{StreamHandle, Transport};
+use crate::descriptor::StreamHandle;
 use crate::inspect::{StreamId, StreamInfo};
 use crate::layout::{SlotState, shut, state, used, watch};
 use crate::reason::StreamRefusal;
@@ -47,7 +47,6 @@ pub(crate) struct Stream {
     pub(crate) guest: u16,
     pub(crate) process: i32,
     pub(crate) handle: StreamHandle,
-    pub(crate) transport: Transport,
     pub(crate) v6: bool,
     pub(crate) segments: Arc<Segments>,
     /// The engine's end of the program's descriptor: carries tokens, and its hang-up says that the program,

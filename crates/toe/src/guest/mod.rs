@@ -58,6 +58,8 @@ pub struct GuestProcess {
     ring: Mutex<RingWriter>,
     bell: OwnedFd,
     channel: Mutex<OwnedFd>,
+    /// Numbers of the bell and the channel, to be had without a lock.
+    own: [i32; 2],
 }
 
 /// Abstract name of the engine's end of a stream's descriptor. It is how a process finds the stream of a
@@ -154,20 +156,22 @@ impl GuestProcess {
         if !layout.is_valid() || reply.ring >= layout.rings {
             return Err(Errno::PROTO);
         }
+        let (bell, own) = (moved(bell), moved(own));
         Ok(GuestProcess {
+            own: [bell.as_raw_fd(), own.as_raw_fd()],
             control: SharedMemory::map(&control, layout.control_bytes())?,
             data: SharedMemory::map(&data, layout.data_bytes())?,
             layout,
             ring: Mutex::new(RingWriter::new(layout.ring(reply.ring))),
-            bell: moved(bell),
-            channel: Mutex::new(moved(own)),
+            bell,
+            channel: Mutex::new(own),
         })
     }
 
     /// Descriptors of the library itself, which a program must not close.
     #[must_use]
-    pub fn own_descriptors(&self) -> [i32; 2] {
-        [self.bell.as_raw_fd(), locked(&self.channel).as_raw_fd()]
+    pub const fn own_descriptors(&self) -> [i32; 2] {
+        self.own
     }
 
     /// Streams that the guest may have.

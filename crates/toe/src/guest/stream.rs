@@ -102,6 +102,12 @@ impl<'p> GuestStream<'p> {
         used(self.guest().tx_tail.load(Relaxed), head, self.process.layout.buffer()).unwrap_or(0)
     }
 
+    /// Bytes for which there is room now.
+    #[must_use]
+    pub fn space_now(&self) -> usize {
+        self.space() as usize
+    }
+
     pub(super) fn space(&self) -> u32 {
         self.process.layout.buffer() - self.untaken()
     }
