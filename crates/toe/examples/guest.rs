@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs a program as a guest of an engine in this process, whose sockets are in this namespace:
 //!
-//!     guest --library target/debug/libbartizan_sock.so [--block TEXT] [--functions N] -- COMMAND ...
+//!     guest --library target/debug/libbartizan_sock.so [--block TEXT] [--functions N] [--tcp] -- COMMAND ...
 //!
-//! `--block` blocks streams with this text; `--functions` is the number of functions that read all bytes.
+//! `--tcp` has connections to the guest itself go by TCP. `--block` blocks streams with this text; `--functions` is the number of functions that read all bytes.
 //! Afterwards the guest's counters are printed on standard error, and the exit code is the program's.
 
 use bartizan_toe::engine::{Engine, GuestSpec};
@@ -33,21 +33,23 @@ impl PayloadInspector for Functions {
     }
 }
 
+#[derive(Default)]
 struct Arguments {
     library: String,
     blocked: String,
     functions: usize,
+    by_tcp: bool,
     command: Vec<String>,
 }
 
 fn arguments() -> Option<Arguments> {
     let mut given = std::env::args().skip(1);
-    let mut wanted =
-        Arguments { library: String::new(), blocked: String::new(), functions: 0, command: Vec::new() };
+    let mut wanted = Arguments::default();
     while let Some(argument) = given.next() {
         match argument.as_str() {
             "--library" => wanted.library = given.next()?,
             "--block" => wanted.blocked = given.next()?,
+            "--tcp" => wanted.by_tcp = true,
             "--functions" => wanted.functions = given.next()?.parse().ok()?,
             "--" => wanted.command = given.by_ref().collect(),
             _ => return None,
@@ -58,7 +60,7 @@ fn arguments() -> Option<Arguments> {
 
 fn main() -> ExitCode {
     let Some(arguments) = arguments() else {
-        eprintln!("guest --library FILE [--block TEXT] [--functions N] -- COMMAND ...");
+        eprintln!("guest --library FILE [--block TEXT] [--functions N] [--tcp] -- COMMAND ...");
         return ExitCode::from(2);
     };
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -69,7 +71,7 @@ fn main() -> ExitCode {
         engine.run()
     });
     let control = receiver.recv().expect("an engine");
-    let spec = GuestSpec { shares_loopback: true, ..GuestSpec::default() };
+    let spec = GuestSpec { shares_loopback: true, always_tcp: arguments.by_tcp, ..GuestSpec::default() };
     let guest = control.add_guest(spec).expect("a guest");
     // The guest's descriptor stays open over exec, at a number that programs leave alone.
     let number = rustix::io::fcntl_dupfd_cloexec(&guest, 800).expect("a descriptor");

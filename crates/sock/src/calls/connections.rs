@@ -20,6 +20,25 @@ use std::sync::atomic::Ordering::SeqCst;
 /// Bits of a socket's type that are its kind.
 const KIND: c_int = 0xF;
 
+/// Least bytes of an IPv6 address, as in RFC 2133 (without the scope).
+const V6_LEAST: socklen_t = 24;
+
+/// The address of a call on this stream; `Ok(None)`: of no family.
+///
+/// # Safety
+/// The caller's pointer and length.
+unsafe fn address_for(
+    stream: &ProgramStream,
+    at: *const sockaddr,
+    length: socklen_t,
+) -> Result<Option<SocketAddr>, Errno> {
+    // SAFETY: as the caller promises.
+    match unsafe { address(at, length) } {
+        Ok(Some(_)) if stream.has(state::V6) && length < V6_LEAST => Err(Errno::INVAL),
+        other => other,
+    }
+}
+
 /// Gives a new stream to the program, with the flags of `socket` or `accept4`.
 fn give(opened: OpenedStream, flags: c_int) -> Result<c_int, Errno> {
     let process = process().ok_or(Errno::NETDOWN)?;
@@ -100,7 +119,7 @@ fn make_plain(fd: c_int, stream: &ProgramStream) -> Result<(), Errno> {
 unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, length: socklen_t) -> c_int {
     if let Some(stream) = stream(fd) {
         // SAFETY: the caller's pointer and length.
-        let result = match unsafe { address(to, length) } {
+        let result = match unsafe { address_for(&stream, to, length) } {
             Ok(Some(address)) => stream.connect(address),
             Ok(None) => stream.disconnect(),
             Err(error) => Err(error),
@@ -120,7 +139,7 @@ unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, length: socklen_t) 
 unsafe extern "C" fn bind(fd: c_int, to: *const sockaddr, length: socklen_t) -> c_int {
     if let Some(stream) = stream(fd) {
         // SAFETY: the caller's pointer and length.
-        let result = match unsafe { address(to, length) } {
+        let result = match unsafe { address_for(&stream, to, length) } {
             Ok(Some(address)) => stream.bind(address),
             Ok(None) => Err(Errno::AFNOSUPPORT),
             Err(error) => Err(error),

@@ -106,8 +106,10 @@ impl Engine {
         let keeps = self.guest(stream.guest).is_some_and(|guest| {
             guest.keeps(address.ip()) || (!guest.spec.shares_loopback && address.ip().is_unspecified())
         });
+        let by_tcp = self.guest(stream.guest).is_some_and(|guest| guest.spec.always_tcp);
         let has_room = |stream: &mut Stream| stream.pending.len() < stream.backlog;
         if let Some(listener) = listener
+            && !(by_tcp && !keeps)
             && (keeps || self.streams.get_mut(listener).is_some_and(has_room))
         {
             return self.connect_locally(stream, listener, address);
@@ -155,7 +157,9 @@ impl Engine {
             }
             Err(Errno::INPROGRESS | Errno::INTR) => {
                 stream.state = ConnectionState::Connecting;
+                let local = local_address(socket)?;
                 if let Some(slot) = stream.slot() {
+                    slot.local.store(shown_as(local, stream.v6));
                     slot.peer.store(address);
                 }
                 stream.show(state::CONNECTING, 0);

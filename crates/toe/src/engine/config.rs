@@ -56,6 +56,8 @@ pub struct GuestSpec {
     /// Loopback addresses are those of the engine's namespace; else they are the guest's own, and only
     /// streams to its own listeners go through the engine.
     pub shares_loopback: bool,
+    /// Connections to other guests of this engine go by TCP as well.
+    pub always_tcp: bool,
     /// Its limits.
     pub limits: GuestLimits,
 }

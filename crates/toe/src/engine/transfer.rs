@@ -186,6 +186,10 @@ impl Engine {
             return Err(StreamRefusal::Admission.into());
         };
         let mut is_full = false;
+        if stream.is_local && stream.partner.is_none() && (stream.waiting() > 0 || stream.out.len() > 0) {
+            // As a segment to a closed socket, which answers with a RST.
+            return Err(TransferEnd::Broken(Errno::PIPE));
+        }
         for _ in 0..ROUNDS {
             if let Some(slot) = stream.slot() {
                 slot.both.tx_announced.store(0, SeqCst);

@@ -93,6 +93,8 @@ impl GuestStream<'_> {
         self.guest().rx_head.store(index, Release);
         if unread == 0 {
             self.settle_tokens();
+        } else {
+            self.drop_spare_token();
         }
         drop(lock);
         self.open_window();

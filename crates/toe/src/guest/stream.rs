@@ -177,6 +177,15 @@ impl<'p> GuestStream<'p> {
         }
     }
 
+    /// Takes a token out of a descriptor that has several, so that there is room for those of later edges.
+    pub(super) fn drop_spare_token(&self) {
+        let tokens = &self.both().rx_tokens;
+        let counted = tokens.load(SeqCst);
+        if counted > 1 && tokens.compare_exchange(counted, counted - 1, SeqCst, SeqCst).is_ok() {
+            self.take_token();
+        }
+    }
+
     fn take_token(&self) {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut nothing = [0; 1];
