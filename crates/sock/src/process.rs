@@ -43,6 +43,17 @@ fn guest_descriptor() -> Option<i32> {
     unsafe { CStr::from_ptr(value) }.to_str().ok()?.parse().ok()
 }
 
+/// Reads the environment when the library is loaded: programs clear it later, before they fork (nginx).
+extern "C" fn at_load() {
+    GUEST.store(guest_descriptor().unwrap_or(-1), Release);
+}
+
+// SAFETY: the loader calls the functions of this section after the C library is ready; the function only
+// reads the environment and stores a number.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
+
 extern "C" fn after_fork() {
     let before = PROCESS.swap(ptr::null_mut(), AcqRel);
     JOINING.store(false, Release);
@@ -78,9 +89,7 @@ fn join() -> Option<&'static GuestProcess> {
     }
     let before = PROCESS.load(Acquire);
     if before.is_null() && !IS_ALONE.load(Acquire) {
-        let number = guest_descriptor();
-        GUEST.store(number.unwrap_or(-1), Release);
-        match number.and_then(borrow).map(GuestProcess::join) {
+        match borrow(GUEST.load(Acquire)).map(GuestProcess::join) {
             Some(Ok(process)) => {
                 if !HAS_HANDLER.swap(true, AcqRel) {
                     // SAFETY: a function without arguments that is part of this library.
