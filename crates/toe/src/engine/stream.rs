@@ -243,15 +243,13 @@ impl Stream {
             ConnectionState::Dead => true,
             _ => self.waiting() <= self.segments.layout.buffer() / 2,
         };
-        if is_writable && slot.both.tx_token.load(SeqCst) != 0 {
+        // The program puts its record in before it sets the word, so there is one for each change from 0. The
+        // word goes first: a program that is woken by the drain, fills the buffer and finds the word still
+        // set would put in no record, and nothing would wake it again.
+        if is_writable && slot.both.tx_token.load(SeqCst) != 0 && slot.both.tx_token.swap(0, SeqCst) != 0 {
             let mut record = [0; 64];
-            for _ in 0..16 {
-                // A record that is cut off is taken out whole.
-                if recv(&self.token, &mut record, RecvFlags::DONTWAIT | RecvFlags::TRUNC).is_err() {
-                    break;
-                }
-            }
-            slot.both.tx_token.store(0, SeqCst);
+            // A record that is cut off is taken out whole.
+            let _ = recv(&self.token, &mut record, RecvFlags::DONTWAIT | RecvFlags::TRUNC);
         }
     }
 

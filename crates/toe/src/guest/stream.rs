@@ -204,13 +204,22 @@ impl<'p> GuestStream<'p> {
 
     /// Makes the descriptor unwritable while the stream is, for those who wait for it.
     pub(super) fn settle_writability(&self) {
-        if self.guest().watch.load(Relaxed) == watch::NONE || self.is_writable() {
+        if !self.is_writable() {
+            self.make_unwritable();
+        }
+    }
+
+    /// Makes the descriptor unwritable until the engine has looked at the stream.
+    pub(super) fn make_unwritable(&self) {
+        if self.guest().watch.load(Relaxed) == watch::NONE {
             return;
         }
         let token = &self.both().tx_token;
         if token.load(SeqCst) == 0 {
-            let _ = send(self.fd, &BLOCKING_RECORD, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-            token.store(1, SeqCst);
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            if send(self.fd, &BLOCKING_RECORD, flags).is_ok() {
+                token.store(1, SeqCst);
+            }
         }
         if self.is_writable() {
             self.post(Operation::Transmit);

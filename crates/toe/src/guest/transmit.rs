@@ -75,7 +75,10 @@ impl GuestStream<'_> {
                 self.post(Operation::Transmit);
             }
         }
-        if left > 0 || space < self.process.layout.buffer() as usize / 2 {
+        if left > 0 {
+            // Also where there is room again by now: who waits for an edge gets one.
+            self.make_unwritable();
+        } else if space < self.process.layout.buffer() as usize / 2 {
             self.settle_writability();
         }
         Ok(put)
