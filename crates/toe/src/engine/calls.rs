@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a program asks for by descriptors.
+
+use super::accept::{canonical, local_address, shown_as, socket_events};
+use super::slab::StreamKey;
+use super::stream::{ConnectionState, Stream};
+use super::{Engine, EventSource, MemberKey};
+use crate::clock::now;
+use crate::descriptor::{DescriptorWords, Operation, PLAIN_SOCKET, Request};
+use crate::layout::state;
+use crate::reason::StreamRefusal;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with, sockopt};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// A TCP socket of the kernel in the engine's namespace.
+pub(super) fn tcp_socket(v6: bool) -> Result<OwnedFd, Errno> {
+    let family = if v6 { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
+}
+
+impl Engine {
+    /// Carries out a descriptor, the engine's copy of it.
+    pub(super) fn serve_descriptor(&mut self, member: MemberKey, words: &DescriptorWords) {
+        let Ok(request) = Request::parse(words) else {
+            self.count(member.guest, StreamRefusal::Malformed);
+            return;
+        };
+        let key = self.guest(member.guest).and_then(|guest| guest.find(request.handle));
+        let Some(key) = key else {
+            self.count(member.guest, StreamRefusal::StaleHandle);
+            return;
+        };
+        match request.operation {
+            Operation::Transmit => self.pump(key),
+            Operation::Window => self.open_window(key),
+            Operation::Finish => {
+                if let Some(stream) = self.streams.get_mut(key) {
+                    stream.finish = true;
+                }
+                self.pump(key);
+            }
+            Operation::Synchronise => {
+                if let Some(stream) = self.streams.get_mut(key) {
+                    stream.synchronise();
+                    stream.complete(request.sequence, Ok(0));
+                }
+            }
+            operation => self.call(key, request.sequence, operation),
+        }
+        // Whatever a descriptor says: a stream that a process waits for becomes writable again.
+        if request.operation == Operation::Transmit
+            && let Some(stream) = self.streams.get_mut(key)
+        {
+            stream.notify_writable();
+        }
+    }
+
+    /// There is room in a receive buffer: its source goes on.
+    fn open_window(&mut self, key: StreamKey) {
+        let partner = self.streams.get_mut(key).and_then(|stream| stream.partner);
+        self.pump(partner.unwrap_or(key));
+    }
+
+    /// Carries out a call that the guest waits for.
+    fn call(&mut self, key: StreamKey, sequence: u32, operation: Operation) {
+        let Some(mut stream) = self.streams.take(key) else { return };
+        let result = match operation {
+            Operation::Connect(address) => self.connect(&mut stream, address).map(|()| 0),
+            Operation::Disconnect => self.disconnect(&mut stream).map(|()| 0),
+            Operation::Bind(address) => self.bind(&mut stream, address).map(|()| 0),
+            Operation::Listen(backlog) => self.listen(&mut stream, backlog).map(|()| 0),
+            Operation::SetOption(option) => stream.set_option(option).map(|()| 0),
+            Operation::GetOption(option) => stream.option(option),
+            _ => Err(Errno::INVAL),
+        };
+        if result == Err(Errno::NOPROTOOPT) {
+            self.count(stream.guest, StreamRefusal::SocketOption);
+        }
+        stream.complete(sequence, result);
+        self.streams.put(key, stream);
+        if matches!(operation, Operation::Connect(_)) {
+            self.pump(key);
+        }
+    }
+
+    fn connect(&mut self, stream: &mut Stream, address: SocketAddr) -> Result<(), Errno> {
+        match stream.state {
+            ConnectionState::Idle => {}
+            ConnectionState::Connecting => return Err(Errno::ALREADY),
+            ConnectionState::Open | ConnectionState::Listening => return Err(Errno::ISCONN),
+            ConnectionState::Dead => self.renew(stream)?,
+        }
+        if stream.v6 != address.is_ipv6() {
+            return Err(Errno::AFNOSUPPORT);
+        }
+        let time = now();
+        if !self.guest(stream.guest).is_some_and(|guest| guest.may_connect(time)) {
+            self.count(stream.guest, StreamRefusal::ConnectRate);
+            return Err(Errno::NOBUFS);
+        }
+        let listener = self.local_listener(stream.guest, address);
+        let keeps = self.guest(stream.guest).is_some_and(|guest| {
+            guest.keeps(address.ip()) || (!guest.spec.shares_loopback && address.ip().is_unspecified())
+        });
+        let by_tcp = self.guest(stream.guest).is_some_and(|guest| guest.spec.always_tcp);
+        let has_room = |stream: &mut Stream| stream.pending.len() < stream.backlog;
+        if let Some(listener) = listener
+            && !(by_tcp && !keeps)
+            && (keeps || self.streams.get_mut(listener).is_some_and(has_room))
+        {
+            return self.connect_locally(stream, listener, address);
+        }
+        // A listener whose queue is full is connected to by TCP, which waits.
+        if keeps {
+            return Err(PLAIN_SOCKET);
+        }
+        self.connect_by_tcp(stream, address)
+    }
+
+    fn connect_by_tcp(&mut self, stream: &mut Stream, address: SocketAddr) -> Result<(), Errno> {
+        let own = self.guest(stream.guest).map(|guest| guest.spec.addresses.clone()).unwrap_or_default();
+        let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
+        if !stream.is_bound && !own.is_empty() {
+            let peer = canonical(address);
+            let source = own.iter().find(|own| own.is_ipv4() == peer.is_ipv4()).ok_or(Errno::NETUNREACH)?;
+            crate::sys::set_option(
+                std::os::fd::AsFd::as_fd(socket),
+                libc::IPPROTO_IP,
+                libc::IP_BIND_ADDRESS_NO_PORT,
+                &1_i32.to_ne_bytes(),
+            )?;
+            rustix::net::bind(socket, &shown_as(SocketAddr::new(*source, 0), stream.v6))?;
+        }
+        let local = local_address(socket)?;
+        self.admit(stream, local, address, None)?;
+        let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
+        let (key, events) = (stream.key, socket_events());
+        match self.watch(socket, EventSource::Socket(key), events) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error),
+        }
+        let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
+        // The kernel's first answer after an attempt that failed is of that attempt.
+        let connected = match rustix::net::connect(socket, &address) {
+            Err(Errno::CONNABORTED) => rustix::net::connect(socket, &address),
+            other => other,
+        };
+        match connected {
+            Ok(()) => {
+                let local = local_address(socket)?;
+                self.show_open(stream, local, address);
+                Ok(())
+            }
+            Err(Errno::INPROGRESS | Errno::INTR) => {
+                stream.state = ConnectionState::Connecting;
+                let local = local_address(socket)?;
+                if let Some(slot) = stream.slot() {
+                    slot.local.store(shown_as(local, stream.v6));
+                    slot.peer.store(address);
+                }
+                stream.show(state::CONNECTING, 0);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The kernel says how an attempt to connect ended.
+    pub(super) fn finish_connecting(&mut self, key: StreamKey) {
+        let Some(mut stream) = self.streams.take(key) else { return };
+        if let Err(error) = self.judge_connecting(&mut stream) {
+            // A new attempt may follow, as with a socket of the kernel.
+            if let Some(info) = stream.info.take() {
+                self.inspector.close(&info);
+            }
+            stream.state = ConnectionState::Idle;
+            if let Some(slot) = stream.slot() {
+                slot.both.error.store(error.raw_os_error().unsigned_abs(), SeqCst);
+                slot.peer.clear();
+            }
+            stream.show(0, state::CONNECTING);
+            stream.notify_readable();
+            stream.notify_writable();
+        }
+        self.streams.put(key, stream);
+        self.pump(key);
+    }
+
+    fn judge_connecting(&mut self, stream: &mut Stream) -> Result<(), Errno> {
+        let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
+        sockopt::socket_error(socket)??;
+        let peer = match rustix::net::getpeername(socket) {
+            Ok(Some(peer)) => SocketAddr::try_from(peer).map_err(|_| Errno::AFNOSUPPORT)?,
+            // An event of before the attempt.
+            _ => return Ok(()),
+        };
+        let local = local_address(socket)?;
+        self.show_open(stream, local, peer);
+        Ok(())
+    }
+
+    /// A fresh socket for a stream whose connection ended, so that it can connect again.
+    fn renew(&mut self, stream: &mut Stream) -> Result<(), Errno> {
+        stream.socket = Some(tcp_socket(stream.v6)?);
+        if let Some(info) = stream.info.take() {
+            self.inspector.close(&info);
+        }
+        stream.out = super::pipe::Pipe::default();
+        stream.inward = super::pipe::Pipe::default();
+        (stream.readable, stream.writable, stream.hangup) = (false, false, false);
+        (stream.finish, stream.finish_sent, stream.error) = (false, false, None);
+        (stream.partner, stream.is_local, stream.is_bound, stream.accepted) = (None, false, false, false);
+        self.account(stream);
+        stream.state = ConnectionState::Idle;
+        let connection = state::CONNECTED | state::CONNECTING | state::LISTENING | state::BOUND;
+        stream.show(0, connection | state::PEER_ENDED | state::DEAD | state::BLOCKED);
+        if let Some(slot) = stream.slot() {
+            slot.peer.clear();
+            slot.local.clear();
+        }
+        Ok(())
+    }
+
+    /// Ends the association: the connection is reset, the socket as new. A listener listens no more.
+    fn disconnect(&mut self, stream: &mut Stream) -> Result<(), Errno> {
+        if stream.state == ConnectionState::Open {
+            stream.reset_on_close();
+        }
+        if let Some(address) = stream.listens_at.take() {
+            self.listeners.remove(&address);
+        }
+        for pending in std::mem::take(&mut stream.pending) {
+            self.end_partner(pending);
+            self.remove(pending);
+        }
+        if let Some(other) = stream.partner.take().and_then(|partner| self.streams.get_mut(partner)) {
+            other.partner = None;
+            other.die(Errno::CONNRESET, 0);
+        }
+        self.renew(stream)
+    }
+
+    fn bind(&mut self, stream: &mut Stream, address: SocketAddr) -> Result<(), Errno> {
+        if stream.is_bound || stream.state != ConnectionState::Idle {
+            return Err(Errno::INVAL);
+        }
+        if stream.v6 != address.is_ipv6() {
+            return Err(Errno::AFNOSUPPORT);
+        }
+        let guest = self.guest(stream.guest).ok_or(Errno::NETDOWN)?;
+        if guest.keeps(address.ip()) {
+            return Err(PLAIN_SOCKET);
+        }
+        let wanted = guest.local_address(address).inspect_err(|_| guest.refuse(StreamRefusal::Address))?;
+        let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
+        rustix::net::bind(socket, &wanted)?;
+        stream.is_bound = true;
+        let bound = local_address(socket)?;
+        if let Some(slot) = stream.slot() {
+            slot.local.store(SocketAddr::new(address.ip(), bound.port()));
+        }
+        stream.show(state::BOUND, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Processes of guests: joining, their channels, their end.
+
+use super::guest::Member;
+use super::{Engine, EventSource, MemberKey};
+use crate::descriptor::{
+    DESCRIPTOR_BYTES, DescriptorError, Message, Reply, StreamHandle, Transport, from_bytes, to_bytes,
+};
+use crate::reason::StreamRefusal;
+use crate::ring::RingReader;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketType, recvmsg, sendmsg, sockopt,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Messages taken from a descriptor at once.
+const MESSAGES: usize = 16;
+
+/// A message as it came.
+struct Arrival {
+    message: Result<Message, DescriptorError>,
+    descriptor: Option<OwnedFd>,
+}
+
+/// Receives a message; `None`: there is none. `Err`: the other side is gone.
+fn receive(fd: BorrowedFd<'_>) -> Result<Option<Arrival>, Errno> {
+    // One byte more than a message, so that a longer one is not taken for it.
+    let mut bytes = [0; DESCRIPTOR_BYTES + 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = match recvmsg(fd, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+        Err(error) => return Err(error),
+        Ok(received) if received.bytes == 0 => return Err(Errno::PIPE),
+        Ok(received) => received.bytes,
+    };
+    let mut descriptor = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            // Further ones are closed here.
+            descriptor = descriptors.into_iter().next();
+        }
+    }
+    let words = bytes.get(..received).and_then(from_bytes);
+    let message = words.map_or(Err(DescriptorError::Reserved), |words| Message::parse(&words));
+    Ok(Some(Arrival { message, descriptor }))
+}
+
+fn send_reply(channel: BorrowedFd<'_>, reply: &Reply, descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let bytes = to_bytes(&reply.words());
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::INVAL);
+    }
+    sendmsg(channel, &[IoSlice::new(&bytes)], &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+        .map(|_| ())
+}
+
+fn refuse(channel: BorrowedFd<'_>, error: Errno) -> Result<(), Errno> {
+    let reply = Reply { error: error.raw_os_error().unsigned_abs(), ..Reply::default() };
+    send_reply(channel, &reply, &[])
+}
+
+impl Engine {
+    /// Messages over the descriptor that a guest was started with: processes that join.
+    pub(super) fn serve_guest(&mut self, number: u16, flags: epoll::EventFlags) {
+        for _ in 0..MESSAGES {
+            let Some(guest) = self.guest(number) else { return };
+            match receive(guest.socket.as_fd()) {
+                Ok(Some(Arrival { message: Ok(Message::Join), descriptor: Some(channel) })) => {
+                    if let Err(reason) = self.join(number, channel)
+                        && let Some(guest) = self.guest(number)
+                    {
+                        guest.refuse(reason);
+                    }
+                }
+                Ok(Some(_)) => guest.refuse(StreamRefusal::Malformed),
+                Ok(None) => break,
+                Err(_) => {
+                    // No process has the guest's descriptor any more: none can join.
+                    let _ = epoll::delete(&self.epoll, self.guests_socket(number));
+                    return;
+                }
+            }
+        }
+        if flags.contains(epoll::EventFlags::ERR)
+            && let Some(guest) = self.guest(number)
+        {
+            guest.refuse(StreamRefusal::Resources);
+        }
+    }
+
+    fn guests_socket(&self, number: u16) -> BorrowedFd<'_> {
+        let guest = self.guests.get(usize::from(number)).and_then(Option::as_ref);
+        guest.map_or(self.epoll.as_fd(), |guest| guest.socket.as_fd())
+    }
+
+    /// A process joins with its channel.
+    fn join(&mut self, number: u16, channel: OwnedFd) -> Result<(), StreamRefusal> {
+        let is_channel = sockopt::socket_domain(&channel) == Ok(AddressFamily::UNIX)
+            && sockopt::socket_type(&channel) == Ok(SocketType::SEQPACKET);
+        let process = sockopt::socket_peercred(&channel).map(|peer| peer.pid.as_raw_nonzero().get());
+        let (true, Ok(process)) = (is_channel, process) else { return Err(StreamRefusal::Malformed) };
+        let guest = self.guest(number).ok_or(StreamRefusal::Malformed)?;
+        let Some(index) = guest.members.iter().position(Option::is_none) else {
+            let _ = refuse(channel.as_fd(), Errno::AGAIN);
+            return Err(StreamRefusal::Processes);
+        };
+        let layout = guest.segments.layout;
+        let ring_index = u16::try_from(index).map_err(|_| StreamRefusal::Processes)?;
+        let place = layout.ring(u32::from(ring_index));
+        let ring = RingReader::begin(&guest.segments.control, place).ok_or(StreamRefusal::Resources)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|_| StreamRefusal::Resources)?;
+        let reply = Reply {
+            ring: ring_index.into(),
+            slots: layout.slots,
+            rings: u16::try_from(layout.rings).unwrap_or(u16::MAX),
+            buffer_shift: layout.buffer_shift,
+            ..Reply::default()
+        };
+        let [control, data] = guest.segment_descriptors();
+        send_reply(channel.as_fd(), &reply, &[control, data, bell.as_fd()])
+            .map_err(|_| StreamRefusal::Resources)?;
+        let key = MemberKey { guest: number, ring: ring_index };
+        let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        let level = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+        self.watch(&bell, EventSource::Bell(key), edge).map_err(|_| StreamRefusal::Resources)?;
+        self.watch(&channel, EventSource::Channel(key), level).map_err(|_| StreamRefusal::Resources)?;
+        let member = Member { channel, bell, ring, is_active: false, process };
+        if let Some(place) = self.guest(number).and_then(|guest| guest.members.get_mut(index)) {
+            *place = Some(member);
+        }
+        // What the process put in before its bell was watched.
+        self.activate(key);
+        Ok(())
+    }
+
+    /// Messages over a process's channel.
+    pub(super) fn serve_channel(&mut self, key: MemberKey, _: epoll::EventFlags) {
+        for _ in 0..MESSAGES {
+            let Some(guest) = self.guest(key.guest) else { return };
+            let Some(member) = guest.members.get(usize::from(key.ring)).and_then(Option::as_ref) else {
+                return;
+            };
+            match receive(member.channel.as_fd()) {
+                Ok(Some(arrival)) => {
+                    if self.answer(key, &arrival).is_err() {
+                        self.remove_member(key);
+                        return;
+                    }
+                }
+                Ok(None) => return,
+                Err(_) => {
+                    self.remove_member(key);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Answers a message; an error means that the process does not take answers and is cut off.
+    fn answer(&mut self, key: MemberKey, arrival: &Arrival) -> Result<(), Errno> {
+        let opened = match &arrival.message {
+            Ok(Message::Open { v6, transport }) => self.open(key, *v6, *transport),
+            Ok(Message::Accept(listener)) => self.give_connection(key.guest, *listener),
+            Ok(Message::Join) => {
+                self.count(key.guest, StreamRefusal::SecondJoin);
+                Err(Errno::ALREADY)
+            }
+            Err(_) => {
+                self.count(key.guest, StreamRefusal::Malformed);
+                Err(Errno::PROTO)
+            }
+        };
+        let member = self.guest(key.guest).and_then(|guest| guest.members.get(usize::from(key.ring)));
+        let Some(Some(member)) = member else { return Err(Errno::PIPE) };
+        match opened {
+            Ok((handle, descriptor)) => {
+                let reply = Reply { handle, ..Reply::default() };
+                send_reply(member.channel.as_fd(), &reply, &[descriptor.as_fd()])
+            }
+            Err(error) => refuse(member.channel.as_fd(), error),
+        }
+    }
+
+    pub(super) fn count(&mut self, guest: u16, reason: StreamRefusal) {
+        if let Some(guest) = self.guest(guest) {
+            guest.refuse(reason);
+        }
+    }
+
+    fn open(
+        &mut self,
+        key: MemberKey,
+        v6: bool,
+        transport: Transport,
+    ) -> Result<(StreamHandle, OwnedFd), Errno> {
+        if transport == Transport::Udp {
+            // Datagrams go to plain sockets.
+            return Err(crate::descriptor::PLAIN_SOCKET);
+        }
+        let process = self
+            .guest(key.guest)
+            .and_then(|guest| guest.members.get(usize::from(key.ring))?.as_ref())
+            .map_or(0, |member| member.process);
+        let socket = super::calls::tcp_socket(v6)?;
+        let stream = self.make_stream(key.guest, process, v6, socket)?;
+        let taken = self.streams.get_mut(stream).and_then(|stream| {
+            Some((stream.handle, stream.programs_end.take()?))
+        });
+        taken.ok_or(Errno::NOBUFS)
+    }
+
+    /// A process is gone, or is cut off. Its streams live as long as a process has their descriptors; what
+    /// it may have left unannounced is moved.
+    pub(super) fn remove_member(&mut self, key: MemberKey) {
+        self.active.retain(|active| *active != key);
+        let Some(guest) = self.guest(key.guest) else { return };
+        let Some(place) = guest.members.get_mut(usize::from(key.ring)) else { return };
+        let Some(member) = place.take() else { return };
+        let streams: Vec<_> = guest.streams().collect();
+        let _ = epoll::delete(&self.epoll, &member.channel);
+        let _ = epoll::delete(&self.epoll, &member.bell);
+        for stream in streams {
+            self.queue(stream);
+        }
+    }
+
+    /// Segments of a guest.
+    pub(super) fn segments(&mut self, guest: u16) -> Option<Arc<super::guest::Segments>> {
+        self.guest(guest).map(|guest| Arc::clone(&guest.segments))
+    }
+}
+

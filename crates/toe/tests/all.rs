@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tests of the stream path without the socket library: the engine in a thread, guests in others.
+
+mod common;
+mod hostile;
+mod limits;
+mod rings;
+mod streams;
+mod verdicts;
