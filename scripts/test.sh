@@ -137,6 +137,18 @@ strangers() {
     fi
 }
 
+# Staged policies and empty chains over a capture of many protocols.
+staged() {
+    local capture=../shared/data/captures/mix.pcap.gz
+    if [ ! -f "$capture" ]; then
+        echo "== staged: not run, $capture is not there"
+    elif ! command -v python3 >/dev/null 2>&1; then
+        echo "== staged: not run, python3 is not installed"
+    else
+        step staged idle tests/staged/run --program "$program" --capture "$capture"
+    fi
+}
+
 # Faults over all planes, each once, the revocation of flows below, and changes under traffic; the whole suite
 # is `make faults`.
 faults() {
@@ -157,6 +169,7 @@ suites() {
     beside receivers receivers
     compatibility
     strangers
+    staged
     faults
     step differential idle scripts/differential.sh
 }

@@ -72,10 +72,18 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
             _ => None,
         })
         .collect();
+    // Packets that only one program has dropped, for a known reason.
+    let dropped: Vec<DroppedPacket> = read
+        .iter()
+        .zip(&reasons)
+        .filter(|(_, reason)| reason.is_some())
+        .filter_map(|(finding, _)| DroppedPacket::of(&case, finding.as_ref()?))
+        .collect();
     let comes_of_it = |finding: &Option<Finding>| {
         finding.as_ref().is_some_and(|finding| {
             (ips || matches!(finding.what, What::Alert(_)))
                 && blocks.iter().any(|refused| refused.brings(&case.passage, finding))
+                || dropped.iter().any(|packet| packet.brings(finding))
                 || sets.iter().any(|(alert, _)| crate::times::hangs_on(&case, finding, alert))
                 || sets.iter().any(|(alert, more)| was_counted(&case, finding, alert, *more))
         })
@@ -156,6 +164,40 @@ impl<'a> Refused<'a> {
                     && (finding.more != ours || name.starts_with("flow:"))
             }
         }
+    }
+}
+
+/// A packet that one program has dropped and the other has not.
+struct DroppedPacket {
+    flow: FlowKey,
+    to_server: bool,
+    frame: u32,
+    ours: bool,
+}
+
+impl DroppedPacket {
+    fn of(case: &Case<'_>, finding: &Finding) -> Option<Self> {
+        let What::Drop(Some(frame), _) = &finding.what else { return None };
+        let (_, packet) = case.passage.packet(*frame)?;
+        Some(DroppedPacket {
+            flow: key(packet),
+            to_server: packet.to_server,
+            frame: *frame,
+            ours: finding.more,
+        })
+    }
+
+    /// Whether a finding follows from the drop: an alert on this packet by the program that inspected it, or
+    /// a later alert of the other program on the same side, whose data lacks the packet's.
+    fn brings(&self, finding: &Finding) -> bool {
+        let What::Alert(alert) = &finding.what else { return false };
+        let lacks = finding.more == self.ours;
+        alert.flow == self.flow
+            && if lacks {
+                alert.place() > self.frame && alert.to_server == self.to_server
+            } else {
+                alert.place() == self.frame
+            }
     }
 }
 
@@ -266,6 +308,27 @@ mod tests {
         assert_eq!(left_of(105, 754, true, &ours, &["3@9<1.0:allowed"]), ["-3@9<1.0:allowed"]);
         let allowed = ["0@->1.0:allowed", "drop@-:rules"];
         assert_eq!(left_of(105, 754, true, &allowed, &[]), ["+drop@-:rules"]);
+    }
+
+    #[test]
+    fn alerts_on_a_packet_that_one_program_drops_with_a_reason_follow() {
+        // Suricata's parser of DNS fails at packet 11, and it drops the flow.
+        let with = |alert| [alert, "anomaly:malformed_data", "dns*6"];
+        let theirs =
+            ["dns*3", "drop@11:applayer.error", "drop@15:exception.policy.flow.drop", "flow:TCP:dns"];
+        let left =
+            |alert| left_of(5101, 3220, true, &[&with(alert)[..], &["flow:TCP:dns"]].concat(), &theirs);
+        assert!(left("2@11<1.0:allowed").is_empty() && left("2@15<1.0:allowed").is_empty());
+        assert_eq!(left("2@6<1.0:allowed"), ["+2@6<1.0:allowed"], "before");
+        assert_eq!(left("2@13<1.0:allowed"), ["+2@13<1.0:allowed"], "not dropped");
+        assert_eq!(left_of(5101, 3220, true, &["2@11<1.0:allowed"], &[]), ["+2@11<1.0:allowed"], "no drop");
+        // This program drops the second response: the first one's side shows no body until its end.
+        let ours = ["2@-<1.0:allowed", "drop@10:defrag.error"];
+        assert!(left_of(5102, 3468, true, &ours, &["fileinfo"]).is_empty());
+        let other = ["1@->1.0:allowed", "drop@10:defrag.error"];
+        assert_eq!(left_of(5102, 3468, true, &other, &["fileinfo"]), ["+1@->1.0:allowed"], "the other side");
+        let before = ["2@8<1.0:allowed", "drop@10:defrag.error"];
+        assert_eq!(left_of(5102, 3468, true, &before, &["fileinfo"]), ["+2@8<1.0:allowed"]);
     }
 
     #[test]
