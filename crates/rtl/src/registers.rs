@@ -179,6 +179,6 @@ mod tests {
     #[test]
     fn dispositions_and_reasons_have_counters_of_their_own() {
         assert!(FrameDisposition::ALL.len() <= usize::from(DISPOSITION_DROP));
-        assert!(DISPOSITIONS <= 128);
+        const { assert!(DISPOSITIONS <= 128) };
     }
 }

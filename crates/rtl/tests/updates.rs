@@ -218,7 +218,7 @@ fn a_differential_run() {
             sent += 1;
         }
         // A place that changes holds a rule narrower than one behind it, with that one's outcome.
-        let place = next_change % places & !1;
+        let place = (next_change % places) & !1;
         next_change += 2;
         driver.clear_entry(place).unwrap();
         let behind = rules[place + 1].0;
