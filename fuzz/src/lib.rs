@@ -25,6 +25,7 @@ pub mod rules;
 pub mod settings;
 pub mod southbound;
 pub mod split;
+pub mod stream;
 pub mod take;
 pub mod tcp;
 pub mod worker;
@@ -51,6 +52,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("settings", settings::run),
     ("southbound", southbound::run),
     ("split", split::run),
+    ("stream", stream::run),
     ("tcp", tcp::run),
     ("worker", worker::run),
 ];

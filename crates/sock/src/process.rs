@@ -160,4 +160,3 @@ fn recognise(fd: i32) -> Option<ProgramStream> {
     remember(fd, stream.map(|stream| stream.handle()));
     stream
 }
-

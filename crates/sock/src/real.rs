@@ -5,8 +5,8 @@
 //! name is that of a C function with these; a function that does not exist fails with `ENOSYS`.
 
 use crate::answer::{CResult, fail};
-use libc::{c_char, c_int, c_uint, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, pollfd};
 use libc::{FILE, off64_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval};
+use libc::{c_char, c_int, c_uint, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, pollfd};
 use rustix::io::Errno;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;

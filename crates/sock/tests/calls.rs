@@ -30,7 +30,8 @@ fn calls_return_as_with_plain_sockets() {
     for (number, always_tcp) in [(0, false), (1, true)] {
         let guest = host.guest(number, always_tcp);
         let streams = results(guest.command("python3"));
-        let differing: Vec<_> = plain.iter().zip(&streams).filter(|(plain, stream)| plain != stream).collect();
+        let differing: Vec<_> =
+            plain.iter().zip(&streams).filter(|(plain, stream)| plain != stream).collect();
         assert!(differing.is_empty(), "(plain, stream), by TCP {always_tcp}: {differing:#?}");
         assert_eq!(plain.len(), streams.len());
         let report = host.wait_until_empty(&guest);

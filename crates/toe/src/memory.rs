@@ -76,9 +76,8 @@ impl SharedMemory {
         }
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: a new map at an address that the kernel chooses replaces no memory of this process.
-        let base = unsafe {
-            mmap(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, flags, fd, 0)?
-        };
+        let base =
+            unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, flags, fd, 0)? };
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         Ok(SharedMemory { base, length })
     }

@@ -18,9 +18,9 @@ use std::io::{IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// A process of a guest without the guest's side of the library: it may write anything.
@@ -184,7 +184,9 @@ fn random_writes_and_descriptors_disturb_nobody_else() {
                 }
                 let handle = match dice.next() % 4 {
                     0 => StreamHandle { slot: dice.word() as u32, generation: dice.word() as u32 },
-                    _ => open.get(dice.below(open.len().max(1))).map(|(handle, _)| *handle).unwrap_or_default(),
+                    _ => {
+                        open.get(dice.below(open.len().max(1))).map(|(handle, _)| *handle).unwrap_or_default()
+                    }
                 };
                 let operation = match dice.next() % 8 {
                     0 => Operation::Connect(server),

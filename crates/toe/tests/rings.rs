@@ -16,15 +16,19 @@ const LAYOUT: Layout = Layout { slots: 4, rings: 2, buffer_shift: 12 };
 
 fn address() -> impl Strategy<Value = SocketAddr> {
     prop_oneof![
-        (any::<u32>(), any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(IpAddr::from(ip.to_be_bytes()), port)),
+        (any::<u32>(), any::<u16>())
+            .prop_map(|(ip, port)| SocketAddr::new(IpAddr::from(ip.to_be_bytes()), port)),
         (any::<u128>(), any::<u16>(), any::<u32>())
             .prop_map(|(ip, port, scope)| SocketAddr::V6(SocketAddrV6::new(ip.into(), port, 0, scope))),
     ]
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
-    let option = (any::<u32>(), any::<u32>(), 0_u16..=256)
-        .prop_map(|(level, name, length)| OptionName { level, name, length });
+    let option = (any::<u32>(), any::<u32>(), 0_u16..=256).prop_map(|(level, name, length)| OptionName {
+        level,
+        name,
+        length,
+    });
     prop_oneof![
         Just(Operation::Transmit),
         Just(Operation::Window),

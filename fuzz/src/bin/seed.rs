@@ -100,6 +100,9 @@ fn main() {
     for request in REQUESTS {
         corpus.add("request", request.as_bytes());
     }
+    for words in bartizan_fuzz::stream::seeds() {
+        corpus.add("stream", &words);
+    }
     let mut targets: Vec<_> = corpus.numbers.iter().collect();
     targets.sort();
     for (target, number) in targets {

@@ -24,6 +24,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
     ("crates/events/src/sink/patience/tests.rs", "the same, measured"),
     ("crates/ports/src/sys.rs", "a live port is where the packet clock comes from"),
+    ("crates/toe/src/clock.rs", "the stream path is a port: time-outs of calls, of holding and of lingering"),
     ("crates/ports/src/wait.rs", "how long to look before sleeping; no packet gets this time"),
     (
         "crates/xdp/src/sys.rs",
@@ -73,7 +74,8 @@ mod tests {
             ("crates/flow/src/lib.rs", text),
             ("crates/flow/examples/x.rs", text),
             ("crates/ports/Cargo.toml", ""),
-            ("crates/ports/src/wait.rs", text),
+            ("crates/toe/src/clock.rs", "the stream path is a port: time-outs of calls, of holding and of lingering"),
+    ("crates/ports/src/wait.rs", text),
             ("crates/agent/Cargo.toml", ""),
             ("crates/agent/src/lib.rs", text),
         ]);

@@ -177,12 +177,7 @@ unsafe extern "C" fn accept(fd: c_int, from: *mut sockaddr, length: *mut socklen
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn accept4(
-    fd: c_int,
-    from: *mut sockaddr,
-    length: *mut socklen_t,
-    flags: c_int,
-) -> c_int {
+unsafe extern "C" fn accept4(fd: c_int, from: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
     let Some(stream) = stream(fd) else {
         // SAFETY: the caller's call.
         let fd = unsafe { real::accept4(fd, from, length, flags) };

@@ -152,9 +152,8 @@ unsafe extern "C" fn write_cookie(cookie: *mut c_void, from: *const c_char, size
     let mut written = 0;
     while written < size {
         // SAFETY: the C library's buffer, from what was written on.
-        let count = unsafe {
-            super::transfer::write(of_cookie(cookie), from.add(written).cast(), size - written)
-        };
+        let count =
+            unsafe { super::transfer::write(of_cookie(cookie), from.add(written).cast(), size - written) };
         match usize::try_from(count) {
             Ok(count) if count > 0 => written += count,
             _ => break,

@@ -26,7 +26,12 @@ fn milliseconds(time: timeval) -> Result<u32, Errno> {
 }
 
 /// Sets an option of the program's side; `None`: it is the engine's.
-fn set_own(stream: &ProgramStream, name: c_int, at: *const c_void, length: usize) -> Option<Result<(), Errno>> {
+fn set_own(
+    stream: &ProgramStream,
+    name: c_int,
+    at: *const c_void,
+    length: usize,
+) -> Option<Result<(), Errno>> {
     let guest = &stream.shown().guest;
     let time = |word: &std::sync::atomic::AtomicU32| {
         // SAFETY: the caller's pointer and length.

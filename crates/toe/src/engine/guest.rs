@@ -33,7 +33,8 @@ pub(crate) struct Segments {
 
 impl Segments {
     fn create(layout: Layout) -> Result<Segments, EngineError> {
-        let make = |name: &str, bytes| SharedMemory::create(name, bytes).map_err(system("make a guest's segments"));
+        let make =
+            |name: &str, bytes| SharedMemory::create(name, bytes).map_err(system("make a guest's segments"));
         let (control_fd, control) = make("bartizan-control", layout.control_bytes())?;
         let (data_fd, data) = make("bartizan-data", layout.data_bytes())?;
         Ok(Segments { layout, control, data, control_fd, data_fd })
@@ -103,13 +104,18 @@ pub(crate) struct Guest {
 
 impl Guest {
     /// Makes a guest; returns the descriptor to start its first process with.
-    pub(crate) fn create(number: u16, spec: GuestSpec, now: Instant) -> Result<(Guest, OwnedFd), EngineError> {
+    pub(crate) fn create(
+        number: u16,
+        spec: GuestSpec,
+        now: Instant,
+    ) -> Result<(Guest, OwnedFd), EngineError> {
         let layout = spec.layout();
         if !layout.is_valid() {
             return Err(EngineError::Limits);
         }
-        let (socket, guests) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .map_err(system("make a guest's descriptor"))?;
+        let (socket, guests) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(system("make a guest's descriptor"))?;
         let segments = Arc::new(Segments::create(layout)?);
         let free = TableEntry { generation: 0, stream: None };
         let guest = Guest {

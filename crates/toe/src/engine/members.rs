@@ -214,9 +214,10 @@ impl Engine {
             .map_or(0, |member| member.process);
         let socket = super::calls::tcp_socket(v6)?;
         let stream = self.make_stream(key.guest, process, v6, socket)?;
-        let taken = self.streams.get_mut(stream).and_then(|stream| {
-            Some((stream.handle, stream.programs_end.take()?))
-        });
+        let taken = self
+            .streams
+            .get_mut(stream)
+            .and_then(|stream| Some((stream.handle, stream.programs_end.take()?)));
         taken.ok_or(Errno::NOBUFS)
     }
 
@@ -240,4 +241,3 @@ impl Engine {
         self.guest(guest).map(|guest| Arc::clone(&guest.segments))
     }
 }
-

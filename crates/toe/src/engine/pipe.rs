@@ -289,11 +289,8 @@ mod tests {
         pipe.ended = true;
         run(&mut pipe, &mut script, LIMITS).unwrap();
         run(&mut pipe, &mut script, LIMITS).unwrap();
-        let expected = [
-            (0, b"abc".to_vec(), 0, false),
-            (0, b"abcde".to_vec(), 3, false),
-            (5, b"".to_vec(), 0, true),
-        ];
+        let expected =
+            [(0, b"abc".to_vec(), 0, false), (0, b"abcde".to_vec(), 3, false), (5, b"".to_vec(), 0, true)];
         assert_eq!(script.seen, expected);
         assert!(pipe.is_done());
     }

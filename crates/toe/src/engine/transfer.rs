@@ -2,10 +2,10 @@
 //! Moving payload: from the program's buffer through the inspector to the socket or the other guest, and
 //! from the socket through the inspector to the program's buffer.
 
+use super::Engine;
 use super::pipe::{HoldLimits, PipeStage};
 use super::slab::StreamKey;
 use super::stream::{ConnectionState, Stream};
-use super::Engine;
 use crate::clock::now;
 use crate::inspect::PayloadDirection::{Incoming, Outgoing};
 use crate::layout::state;

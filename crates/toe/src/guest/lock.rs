@@ -63,7 +63,8 @@ impl<'s> SharedLock<'s> {
                 }
                 continue;
             }
-            if held & SLEEPERS == 0 && word.compare_exchange(held, held | SLEEPERS, Relaxed, Relaxed).is_err() {
+            if held & SLEEPERS == 0 && word.compare_exchange(held, held | SLEEPERS, Relaxed, Relaxed).is_err()
+            {
                 continue;
             }
             let pause = futex::Timespec { tv_sec: 0, tv_nsec: LOOK };

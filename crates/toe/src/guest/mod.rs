@@ -277,9 +277,8 @@ impl GuestProcess {
 
     /// Ends all streams after the engine's death.
     fn end_streams(&self) {
-        let slots = (0..self.layout.slots).filter_map(|index| {
-            self.control.at::<SlotState>(self.layout.slot(index))
-        });
+        let slots =
+            (0..self.layout.slots).filter_map(|index| self.control.at::<SlotState>(self.layout.slot(index)));
         for slot in slots.filter(|slot| slot.engine.generation.load(Acquire) % 2 == 1) {
             let engine = &slot.engine;
             if engine.state.fetch_or(state::DEAD, AcqRel) & state::DEAD == 0 {
