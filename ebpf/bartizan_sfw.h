@@ -38,7 +38,7 @@
 #define BARTIZAN_SFW_KIND_FIN 5
 
 /* How a segment that is taken lies in the state before it. */
-#define BARTIZAN_SFW_PLACE_OFFLOAD_DENIED 0
+#define BARTIZAN_SFW_PLACE_UNCHANGED 0
 #define BARTIZAN_SFW_PLACE_EXPECTED 1
 #define BARTIZAN_SFW_PLACE_MOVES 2
 

@@ -34,7 +34,7 @@ package bartizan_sfw_pkg;
   localparam logic [2:0] KIND_FIN = 3'd5;
 
   // How a segment that is taken lies in the state before it.
-  localparam logic [1:0] PLACE_OFFLOAD_DENIED = 2'd0;
+  localparam logic [1:0] PLACE_UNCHANGED = 2'd0;
   localparam logic [1:0] PLACE_EXPECTED = 2'd1;
   localparam logic [1:0] PLACE_MOVES = 2'd2;
 

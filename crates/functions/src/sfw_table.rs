@@ -109,7 +109,7 @@ pub static KINDS: [SegmentKind; 16] = {
 #[repr(u8)]
 pub enum SegmentPosition {
     /// The state stays, and the segment has no special position.
-    OffloadDenied = 0,
+    Unchanged = 0,
     /// The state stays, and the state allows the segment: a reply without data to a SYN (of a server that has
     /// an older connection of these ports), a segment of a one-sided connection, or a segment that an ended
     /// connection had in flight.
@@ -121,7 +121,7 @@ pub enum SegmentPosition {
 impl SegmentPosition {
     /// All, in the order of their numbers.
     pub const ALL: [SegmentPosition; 3] =
-        [SegmentPosition::OffloadDenied, SegmentPosition::Expected, SegmentPosition::Moves];
+        [SegmentPosition::Unchanged, SegmentPosition::Expected, SegmentPosition::Moves];
 }
 
 /// Class of a segment: a number below [`SegmentClass::COUNT`]. Segments that a check has decided have one of
@@ -198,17 +198,17 @@ const REFUSED: &[TransitionRule] = &[
     TransitionRule {
         state: TcpState::SynSent,
         kinds: &[SegmentKind::Ack, SegmentKind::Fin],
-        places: &[SegmentPosition::OffloadDenied],
+        places: &[SegmentPosition::Unchanged],
     },
     TransitionRule {
         state: TcpState::Closed,
         kinds: &[SegmentKind::Ack, SegmentKind::Fin],
-        places: &[SegmentPosition::OffloadDenied],
+        places: &[SegmentPosition::Unchanged],
     },
     TransitionRule {
         state: TcpState::Closed,
         kinds: &[SegmentKind::Syn, SegmentKind::SynAck],
-        places: &[SegmentPosition::OffloadDenied, SegmentPosition::Expected],
+        places: &[SegmentPosition::Unchanged, SegmentPosition::Expected],
     },
 ];
 
@@ -326,7 +326,7 @@ const fn taken(
         refused = rest;
     }
     let next = match place {
-        SegmentPosition::OffloadDenied | SegmentPosition::Expected => Some(state),
+        SegmentPosition::Unchanged | SegmentPosition::Expected => Some(state),
         SegmentPosition::Moves => moved(state, kind, direction),
     };
     cell(next, SfwAction::Admit, None)
@@ -355,7 +355,7 @@ const fn cell_of(state: TcpState, class: u8) -> Transition {
         _ => return named(SegmentClass(class)),
     };
     let place = match class >> 1 & 3 {
-        0 => SegmentPosition::OffloadDenied,
+        0 => SegmentPosition::Unchanged,
         1 => SegmentPosition::Expected,
         2 => SegmentPosition::Moves,
         _ => return named(SegmentClass::BROKEN),

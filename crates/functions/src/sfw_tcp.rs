@@ -118,7 +118,7 @@ impl Tracked<'_> {
 
 /// The class of plain segments.
 pub(crate) const fn plain(direction: Direction) -> SegmentClass {
-    SegmentClass::taken(SegmentKind::Ack, SegmentPosition::OffloadDenied, direction)
+    SegmentClass::taken(SegmentKind::Ack, SegmentPosition::Unchanged, direction)
 }
 
 /// The kind of a segment by its flags.
@@ -214,7 +214,7 @@ impl SegmentInputs {
             TcpState::Closed => has(Facts::REST),
             _ => false,
         };
-        if expected { SegmentPosition::Expected } else { SegmentPosition::OffloadDenied }
+        if expected { SegmentPosition::Expected } else { SegmentPosition::Unchanged }
     }
 }
 

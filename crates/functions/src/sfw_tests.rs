@@ -243,7 +243,7 @@ fn the_cells_are_where_their_numbers_say() {
     }
     let window = sfw_table::transition(TcpState::Established, SegmentClass::OUT_OF_WINDOW);
     assert_eq!(window.bytes(), [NONE, 2, Reason::SfwWindow as u8, NONE]);
-    let data = SegmentClass::taken(SegmentKind::Ack, SegmentPosition::OffloadDenied, Direction::ToClient);
+    let data = SegmentClass::taken(SegmentKind::Ack, SegmentPosition::Unchanged, Direction::ToClient);
     let on = sfw_table::transition(TcpState::Established, data);
     assert_eq!(on.bytes(), [TcpState::Established as u8, 0, NONE, Timeout::Established as u8]);
     // Undefined numbers fail closed.

@@ -74,8 +74,11 @@ mod tests {
             ("crates/flow/src/lib.rs", text),
             ("crates/flow/examples/x.rs", text),
             ("crates/ports/Cargo.toml", ""),
-            ("crates/toe/src/clock.rs", "the stream path is a port: time-outs of calls, of holding and of lingering"),
-    ("crates/ports/src/wait.rs", text),
+            (
+                "crates/toe/src/clock.rs",
+                "the stream path is a port: time-outs of calls, of holding and of lingering",
+            ),
+            ("crates/ports/src/wait.rs", text),
             ("crates/agent/Cargo.toml", ""),
             ("crates/agent/src/lib.rs", text),
         ]);
