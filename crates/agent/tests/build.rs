@@ -385,7 +385,7 @@ fn errors_say_where_and_what_to_do() {
             "{name: a, chain: [ids, sfw]}",
             "3:15: these functions run in another order; write `chain: [sfw, ids]`",
         ),
-        ("{name: a, chain: [ids, ids]}", "3:28: `ids` stands in the chain twice; remove one"),
+        ("{name: a, chain: [ids, ids]}", "3:28: the chain has `ids` twice; remove one"),
         ("{name: a, chain: [], link: wam}", "3:32: the host file has no link `wam`; did you mean `wan`?"),
         ("{name: a, chain: [pfw]}", "3:15: pfw: the key `default` is missing; add it"),
         (

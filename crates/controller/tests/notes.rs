@@ -44,7 +44,7 @@ fn a_removed_policy_says_whose_traffic_gets_what() {
     world.device("core", &json!({ "tenants": ["*"], "follow": "manual" }));
     world.do_it("PUT", "/v1/settings/default", &json!({ "action": "allow" }));
     world.do_it("PUT", "/v1/tenants/acme/policies/mail", &policy());
-    let then = "what it matched goes to the tenant's other policy, and what that does not match gets the default (let through)";
+    let then = "its traffic goes to the tenant's other policy, and traffic that this one does not match gets the default (let through)";
     let expected = [
         format!("policy `acme/web` is removed on device `edge`: {then}"),
         format!(

@@ -38,7 +38,7 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
         (
             policy,
             json!({ "policy": { "chain": ["pfw", "pfw"], "pfw": { "default": "drop" } } }),
-            vec!["/policy/chain/1: `pfw` stands in the chain twice; remove one"],
+            vec!["/policy/chain/1: the chain has `pfw` twice; remove one"],
         ),
         (
             policy,

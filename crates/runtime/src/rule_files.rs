@@ -63,25 +63,33 @@ fn matcher(name: &str) -> Option<GlobMatcher> {
     if !name.contains(['*', '?', '[']) {
         return None;
     }
-    let plain_braces = name.replace('{', "[{]").replace('}', "[}]");
+    let parsed = |text: &str| {
+        let mut builder = GlobBuilder::new(text);
+        builder.literal_separator(true).backslash_escape(true).build()
+    };
     // A bracket without its end is an ordinary character.
-    let parsed = GlobBuilder::new(&plain_braces).literal_separator(true).build();
-    parsed
-        .or_else(|_| GlobBuilder::new(&plain_brackets(name)).build())
-        .ok()
-        .map(|glob| glob.compile_matcher())
+    let glob = parsed(&quoted(name, "{}")).or_else(|_| parsed(&quoted(name, "{}[]")));
+    glob.ok().map(|glob| glob.compile_matcher())
 }
 
-/// The pattern with only `*` and `?` as special characters.
-fn plain_brackets(name: &str) -> String {
-    name.chars().map(|c| if "[]{}!".contains(c) { format!("[{c}]") } else { c.to_string() }).collect()
+/// The pattern with these characters as ordinary ones.
+fn quoted(name: &str, ordinary: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for c in name.chars() {
+        if ordinary.contains(c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
 }
 
 /// The paths of the next part of a pattern below a folder.
 fn step(base: PathBuf, part: &Path, like: Option<&GlobMatcher>, finds_hidden: bool) -> Vec<PathBuf> {
     let literal = base.join(part);
     // A file may have brackets in its name.
-    let Some(like) = like.filter(|_| !literal.exists()) else { return vec![literal] };
+    let is_named = !part.to_string_lossy().contains(['*', '?']) && literal.exists();
+    let Some(like) = like.filter(|_| !is_named) else { return vec![literal] };
     let folder = if base.as_os_str().is_empty() { Path::new(".") } else { &base };
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let fits = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -118,7 +126,9 @@ mod tests {
             ("[a.rules", "[a*", true),
             ("a.rules", "[a*", false),
             ("a", "**", true),
-            ("gro\u{df}.rules", "gro?.rules", true),
+            ("a!b[c", "a!b[?", true),
+            ("a*b", "a\\*?", true),
+            ("aXb", "a\\*?", false),
         ] {
             assert_eq!(matcher(pattern).unwrap().is_match(name), fits, "{name} {pattern}");
         }
