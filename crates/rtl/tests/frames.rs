@@ -146,7 +146,7 @@ fn run(configuration: Configuration, seed: u64, count: usize, paces: &[StreamPac
         simulation.set_pace(*pace);
         for _ in 0..count {
             let number = ledger.frames.len();
-            let frame = common::frame(&mut random, number as u64, ipv6 || number % 8 == 0);
+            let frame = common::frame(&mut random, number as u64, ipv6 || number.is_multiple_of(8));
             let expected = reference.judge(ingress(number), &frame);
             simulation.send(ingress(number), frame.clone());
             ledger.add(frame, expected);
