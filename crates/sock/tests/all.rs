@@ -3,4 +3,5 @@
 
 mod calls;
 mod common;
+mod deaths;
 mod programs;

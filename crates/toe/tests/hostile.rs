@@ -106,6 +106,10 @@ impl Dice {
         self.0
     }
 
+    fn one_in(&mut self, count: u64) -> bool {
+        self.next().is_multiple_of(count)
+    }
+
     fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
@@ -160,11 +164,11 @@ fn random_writes_and_descriptors_disturb_nobody_else() {
             let mut dice = Dice(11);
             while Instant::now() < end {
                 for _ in 0..200 {
-                    let memory = if dice.next() % 8 == 0 { &raw.data } else { &raw.control };
+                    let memory = if dice.one_in(8) { &raw.data } else { &raw.control };
                     // The ring's own head is left to the other thread, which knows where it is.
-                    let from = if dice.next() % 2 == 0 { raw.layout.slot(0) } else { raw.layout.ring(1) };
+                    let from = if dice.one_in(2) { raw.layout.slot(0) } else { raw.layout.ring(1) };
                     let from = if std::ptr::eq(memory, &raw.data) { 0 } else { from };
-                    let place = from + dice.below(memory.length() - from) & !7;
+                    let place = (from + dice.below(memory.length() - from)) & !7;
                     memory.at::<AtomicU64>(place).unwrap().store(dice.word(), Relaxed);
                 }
             }
@@ -174,7 +178,7 @@ fn random_writes_and_descriptors_disturb_nobody_else() {
             let mut open = Vec::new();
             let mut raw = RawProcess::join(descriptor.as_fd());
             while Instant::now() < end {
-                if dice.next() % 64 == 0 && open.len() > 4 {
+                if dice.one_in(64) && open.len() > 4 {
                     open.remove(dice.below(open.len()));
                 }
                 if open.len() < 12
@@ -199,11 +203,11 @@ fn random_writes_and_descriptors_disturb_nobody_else() {
                     _ => Operation::Transmit,
                 };
                 let mut words = Request { handle, sequence: dice.word() as u32, operation }.words();
-                if dice.next() % 4 == 0 {
+                if dice.one_in(4) {
                     words[dice.below(8)] = dice.word();
                 }
                 let head = raw.head();
-                if dice.next() % 500 == 0 {
+                if dice.one_in(500) {
                     // Breaks the ring: the engine cuts this process off, and it joins again.
                     raw.put(head, &words, head.wrapping_add(dice.word() as u32));
                     raw = RawProcess::join(descriptor.as_fd());

@@ -46,9 +46,10 @@ fn receive(stream: &ProgramStream, parts: &mut [IoSliceMut<'_>], flags: c_int) -
 #[unsafe(no_mangle)]
 unsafe extern "C" fn send(fd: c_int, from: *const c_void, length: size_t, flags: c_int) -> ssize_t {
     match stream(fd) {
-        // SAFETY: the caller's pointer and length.
         Some(stream) => {
-            answer(unsafe { bytes(from, length) }.and_then(|bytes| transmit(&stream, &[bytes], flags)))
+            // SAFETY: the caller's pointer and length.
+            let bytes = unsafe { bytes(from, length) };
+            answer(bytes.and_then(|bytes| transmit(&stream, &[bytes], flags)))
         }
         // SAFETY: the caller's call.
         None => unsafe { real::send(fd, from, length, flags) },
@@ -107,9 +108,10 @@ unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn recv(fd: c_int, at: *mut c_void, length: size_t, flags: c_int) -> ssize_t {
     match stream(fd) {
-        // SAFETY: the caller's pointer and length.
         Some(stream) => {
-            answer(unsafe { room(at, length) }.and_then(|room| receive(&stream, &mut [room], flags)))
+            // SAFETY: the caller's pointer and length.
+            let room = unsafe { room(at, length) };
+            answer(room.and_then(|room| receive(&stream, &mut [room], flags)))
         }
         // SAFETY: the caller's call.
         None => unsafe { real::recv(fd, at, length, flags) },

@@ -109,7 +109,7 @@ impl Engine {
         let by_tcp = self.guest(stream.guest).is_some_and(|guest| guest.spec.always_tcp);
         let has_room = |stream: &mut Stream| stream.pending.len() < stream.backlog;
         if let Some(listener) = listener
-            && !(by_tcp && !keeps)
+            && (!by_tcp || keeps)
             && (keeps || self.streams.get_mut(listener).is_some_and(has_room))
         {
             return self.connect_locally(stream, listener, address);
