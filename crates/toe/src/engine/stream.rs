@@ -224,7 +224,7 @@ impl Stream {
         let readable = match self.state {
             ConnectionState::Listening => !self.pending.is_empty(),
             ConnectionState::Dead => true,
-            _ => self.has_unread() || self.end_shown,
+            _ => self.has_unread() || self.end_shown || slot.both.error.load(SeqCst) != 0,
         };
         if slot.guest.shut.load(SeqCst) & shut::READ != 0 {
             let _ = rustix::net::shutdown(&self.token, rustix::net::Shutdown::Write);
