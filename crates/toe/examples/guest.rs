@@ -3,7 +3,8 @@
 //!
 //!     guest --library target/debug/libbartizan_sock.so [--block TEXT] [--functions N] [--tcp] -- COMMAND ...
 //!
-//! `--tcp` has connections to the guest itself go by TCP. `--block` blocks streams with this text; `--functions` is the number of functions that read all bytes.
+//! `--tcp` has connections to the guest itself go by TCP. `--block` blocks streams with this text;
+//! `--functions` is the number of functions that read all bytes.
 //! Afterwards the guest's counters are printed on standard error, and the exit code is the program's.
 
 use bartizan_toe::engine::{Engine, GuestSpec};

@@ -3,7 +3,7 @@
 
 use super::pipe::Pipe;
 use super::slab::StreamKey;
-use super::stream::{ConnectionState, Stream};
+use super::stream::{ConnectionState, EngineStream};
 use super::{Engine, EventSource};
 use crate::descriptor::StreamHandle;
 use crate::inspect::{Admission, StreamId, StreamInfo};
@@ -63,7 +63,7 @@ impl Engine {
         let key = self.streams.reserve().ok_or(Errno::NFILE)?;
         let events = epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         let watched = self.watch(&token, EventSource::Token(key), events);
-        let stream = Stream {
+        let stream = EngineStream {
             key,
             id: self.next_id(),
             guest,
@@ -196,7 +196,7 @@ impl Engine {
         Ok(())
     }
 
-    fn open_accepted(&mut self, stream: &mut Stream) -> Result<(), Errno> {
+    fn open_accepted(&mut self, stream: &mut EngineStream) -> Result<(), Errno> {
         let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
         let local = local_address(socket)?;
         let peer = rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)?;
@@ -251,7 +251,7 @@ impl Engine {
     /// Asks the inspector whether a stream may be.
     pub(super) fn admit(
         &mut self,
-        stream: &mut Stream,
+        stream: &mut EngineStream,
         local: SocketAddr,
         peer: SocketAddr,
         partner: Option<StreamId>,
@@ -280,7 +280,7 @@ impl Engine {
     }
 
     /// A connection stands: shows its addresses.
-    pub(super) fn show_open(&mut self, stream: &mut Stream, local: SocketAddr, peer: SocketAddr) {
+    pub(super) fn show_open(&mut self, stream: &mut EngineStream, local: SocketAddr, peer: SocketAddr) {
         stream.state = ConnectionState::Open;
         (stream.readable, stream.writable) = (true, true);
         if let Some(slot) = stream.slot() {
@@ -322,7 +322,7 @@ impl Engine {
     /// Connects a stream to a listener of a guest: chains run, no TCP.
     pub(super) fn connect_locally(
         &mut self,
-        stream: &mut Stream,
+        stream: &mut EngineStream,
         listener: StreamKey,
         peer: SocketAddr,
     ) -> Result<(), Errno> {
@@ -372,7 +372,7 @@ impl Engine {
     }
 
     /// Makes a listener of a bound stream.
-    pub(super) fn listen(&mut self, stream: &mut Stream, backlog: u32) -> Result<(), Errno> {
+    pub(super) fn listen(&mut self, stream: &mut EngineStream, backlog: u32) -> Result<(), Errno> {
         let backlog = usize::try_from(backlog).unwrap_or(BACKLOG_MOST).clamp(1, BACKLOG_MOST);
         match stream.state {
             ConnectionState::Idle => {}
@@ -410,7 +410,7 @@ pub(super) fn socket_events() -> epoll::EventFlags {
     epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET
 }
 
-fn show_pending(stream: &Stream) {
+fn show_pending(stream: &EngineStream) {
     if let Some(slot) = stream.slot() {
         slot.engine.pending.store(u32::try_from(stream.pending.len()).unwrap_or(u32::MAX), SeqCst);
     }

@@ -3,7 +3,7 @@
 
 use super::accept::{canonical, local_address, shown_as, socket_events};
 use super::slab::StreamKey;
-use super::stream::{ConnectionState, Stream};
+use super::stream::{ConnectionState, EngineStream};
 use super::{Engine, EventSource, MemberKey};
 use crate::clock::now;
 use crate::descriptor::{DescriptorWords, Operation, PLAIN_SOCKET, Request};
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    fn connect(&mut self, stream: &mut Stream, address: SocketAddr) -> Result<(), Errno> {
+    fn connect(&mut self, stream: &mut EngineStream, address: SocketAddr) -> Result<(), Errno> {
         match stream.state {
             ConnectionState::Idle => {}
             ConnectionState::Connecting => return Err(Errno::ALREADY),
@@ -107,7 +107,7 @@ impl Engine {
             guest.keeps(address.ip()) || (!guest.spec.shares_loopback && address.ip().is_unspecified())
         });
         let by_tcp = self.guest(stream.guest).is_some_and(|guest| guest.spec.always_tcp);
-        let has_room = |stream: &mut Stream| stream.pending.len() < stream.backlog;
+        let has_room = |stream: &mut EngineStream| stream.pending.len() < stream.backlog;
         if let Some(listener) = listener
             && (!by_tcp || keeps)
             && (keeps || self.streams.get_mut(listener).is_some_and(has_room))
@@ -121,7 +121,7 @@ impl Engine {
         self.connect_by_tcp(stream, address)
     }
 
-    fn connect_by_tcp(&mut self, stream: &mut Stream, address: SocketAddr) -> Result<(), Errno> {
+    fn connect_by_tcp(&mut self, stream: &mut EngineStream, address: SocketAddr) -> Result<(), Errno> {
         let own = self.guest(stream.guest).map(|guest| guest.spec.addresses.clone()).unwrap_or_default();
         let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
         if !stream.is_bound && !own.is_empty() {
@@ -190,7 +190,7 @@ impl Engine {
         self.pump(key);
     }
 
-    fn judge_connecting(&mut self, stream: &mut Stream) -> Result<(), Errno> {
+    fn judge_connecting(&mut self, stream: &mut EngineStream) -> Result<(), Errno> {
         let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
         sockopt::socket_error(socket)??;
         let peer = match rustix::net::getpeername(socket) {
@@ -204,7 +204,7 @@ impl Engine {
     }
 
     /// A fresh socket for a stream whose connection ended, so that it can connect again.
-    fn renew(&mut self, stream: &mut Stream) -> Result<(), Errno> {
+    fn renew(&mut self, stream: &mut EngineStream) -> Result<(), Errno> {
         stream.socket = Some(tcp_socket(stream.v6)?);
         if let Some(info) = stream.info.take() {
             self.inspector.close(&info);
@@ -226,7 +226,7 @@ impl Engine {
     }
 
     /// Ends the association: the connection is reset, the socket as new. A listener listens no more.
-    fn disconnect(&mut self, stream: &mut Stream) -> Result<(), Errno> {
+    fn disconnect(&mut self, stream: &mut EngineStream) -> Result<(), Errno> {
         if stream.state == ConnectionState::Open {
             stream.reset_on_close();
         }
@@ -244,7 +244,7 @@ impl Engine {
         self.renew(stream)
     }
 
-    fn bind(&mut self, stream: &mut Stream, address: SocketAddr) -> Result<(), Errno> {
+    fn bind(&mut self, stream: &mut EngineStream, address: SocketAddr) -> Result<(), Errno> {
         if stream.is_bound || stream.state != ConnectionState::Idle {
             return Err(Errno::INVAL);
         }

@@ -23,7 +23,7 @@ const KEPT_BYTES: u64 = 8192;
 
 /// The two segments of a guest.
 #[derive(Debug)]
-pub(crate) struct Segments {
+pub(crate) struct GuestSegments {
     pub(crate) layout: Layout,
     pub(crate) control: SharedMemory,
     pub(crate) data: SharedMemory,
@@ -31,13 +31,13 @@ pub(crate) struct Segments {
     pub(crate) data_fd: OwnedFd,
 }
 
-impl Segments {
-    fn create(layout: Layout) -> Result<Segments, EngineError> {
+impl GuestSegments {
+    fn create(layout: Layout) -> Result<GuestSegments, EngineError> {
         let make =
             |name: &str, bytes| SharedMemory::create(name, bytes).map_err(system("make a guest's segments"));
         let (control_fd, control) = make("bartizan-control", layout.control_bytes())?;
         let (data_fd, data) = make("bartizan-data", layout.data_bytes())?;
-        Ok(Segments { layout, control, data, control_fd, data_fd })
+        Ok(GuestSegments { layout, control, data, control_fd, data_fd })
     }
 
     /// The shown state of a slot.
@@ -90,7 +90,7 @@ pub(crate) struct Guest {
     pub(crate) spec: GuestSpec,
     /// The engine's end of the descriptor that the guest was started with.
     pub(crate) socket: OwnedFd,
-    pub(crate) segments: Arc<Segments>,
+    pub(crate) segments: Arc<GuestSegments>,
     table: Vec<TableEntry>,
     free: VecDeque<u32>,
     pub(crate) members: Vec<Option<Member>>,
@@ -116,7 +116,7 @@ impl Guest {
         let (socket, guests) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(system("make a guest's descriptor"))?;
-        let segments = Arc::new(Segments::create(layout)?);
+        let segments = Arc::new(GuestSegments::create(layout)?);
         let free = TableEntry { generation: 0, stream: None };
         let guest = Guest {
             socket,

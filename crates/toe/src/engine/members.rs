@@ -23,13 +23,13 @@ use std::sync::Arc;
 const MESSAGES: usize = 16;
 
 /// A message as it came.
-struct Arrival {
+struct ProcessMessage {
     message: Result<Message, DescriptorError>,
     descriptor: Option<OwnedFd>,
 }
 
 /// Receives a message; `None`: there is none. `Err`: the other side is gone.
-fn receive(fd: BorrowedFd<'_>) -> Result<Option<Arrival>, Errno> {
+fn receive(fd: BorrowedFd<'_>) -> Result<Option<ProcessMessage>, Errno> {
     // One byte more than a message, so that a longer one is not taken for it.
     let mut bytes = [0; DESCRIPTOR_BYTES + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -50,7 +50,7 @@ fn receive(fd: BorrowedFd<'_>) -> Result<Option<Arrival>, Errno> {
     }
     let words = bytes.get(..received).and_then(from_bytes);
     let message = words.map_or(Err(DescriptorError::Reserved), |words| Message::parse(&words));
-    Ok(Some(Arrival { message, descriptor }))
+    Ok(Some(ProcessMessage { message, descriptor }))
 }
 
 fn send_reply(channel: BorrowedFd<'_>, reply: &Reply, descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
@@ -75,7 +75,7 @@ impl Engine {
         for _ in 0..MESSAGES {
             let Some(guest) = self.guest(number) else { return };
             match receive(guest.socket.as_fd()) {
-                Ok(Some(Arrival { message: Ok(Message::Join), descriptor: Some(channel) })) => {
+                Ok(Some(ProcessMessage { message: Ok(Message::Join), descriptor: Some(channel) })) => {
                     if let Err(reason) = self.join(number, channel)
                         && let Some(guest) = self.guest(number)
                     {
@@ -168,7 +168,7 @@ impl Engine {
     }
 
     /// Answers a message; an error means that the process does not take answers and is cut off.
-    fn answer(&mut self, key: MemberKey, arrival: &Arrival) -> Result<(), Errno> {
+    fn answer(&mut self, key: MemberKey, arrival: &ProcessMessage) -> Result<(), Errno> {
         let opened = match &arrival.message {
             Ok(Message::Open { v6, transport }) => self.open(key, *v6, *transport),
             Ok(Message::Accept(listener)) => self.give_connection(key.guest, *listener),
@@ -236,8 +236,8 @@ impl Engine {
         }
     }
 
-    /// Segments of a guest.
-    pub(super) fn segments(&mut self, guest: u16) -> Option<Arc<super::guest::Segments>> {
+    /// GuestSegments of a guest.
+    pub(super) fn segments(&mut self, guest: u16) -> Option<Arc<super::guest::GuestSegments>> {
         self.guest(guest).map(|guest| Arc::clone(&guest.segments))
     }
 }

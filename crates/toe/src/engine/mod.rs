@@ -39,7 +39,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stream::Stream;
+use stream::EngineStream;
 
 /// Events taken from epoll at once.
 const EVENTS: usize = 128;
@@ -293,7 +293,7 @@ impl Engine {
     }
 
     /// Sets or clears the time at which a stream is looked at again.
-    fn set_deadline(&mut self, stream: &mut Stream, deadline: Option<Instant>) {
+    fn set_deadline(&mut self, stream: &mut EngineStream, deadline: Option<Instant>) {
         if let Some(old) = stream.deadline.take() {
             self.deadlines.remove(&(old, stream.key));
         }

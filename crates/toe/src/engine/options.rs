@@ -2,7 +2,7 @@
 //! Socket options that a guest may set and read. What is on no list is refused: options that need rights of
 //! the engine, or that let packets go round it, are not the guest's.
 
-use super::stream::Stream;
+use super::stream::EngineStream;
 use crate::descriptor::OptionName;
 use rustix::io::Errno;
 use std::os::fd::AsFd;
@@ -57,7 +57,7 @@ fn permitted(option: OptionName, lists: &[&[(i32, i32)]]) -> Result<(i32, i32), 
     if is_listed { Ok((level, name)) } else { Err(Errno::NOPROTOOPT) }
 }
 
-impl Stream {
+impl EngineStream {
     /// Sets an option of the kernel's socket.
     pub(super) fn set_option(&self, option: OptionName) -> Result<(), Errno> {
         let (level, name) = permitted(option, &[SETTABLE])?;

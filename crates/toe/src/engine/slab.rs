@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All streams of the engine, by keys that are not used again soon.
 
-use super::stream::Stream;
+use super::stream::EngineStream;
 
 /// Name of a stream within the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,7 +14,7 @@ pub(crate) struct StreamKey {
 #[derive(Debug, Default)]
 struct StreamPlace {
     serial: u32,
-    stream: Option<Box<Stream>>,
+    stream: Option<Box<EngineStream>>,
 }
 
 /// The streams.
@@ -41,20 +41,20 @@ impl StreamSlab {
     }
 
     /// Puts a stream under its key.
-    pub(crate) fn put(&mut self, key: StreamKey, stream: Box<Stream>) {
+    pub(crate) fn put(&mut self, key: StreamKey, stream: Box<EngineStream>) {
         if let Some(place) = self.places.get_mut(key.index as usize) {
             place.stream = Some(stream);
         }
     }
 
     /// Takes a stream out, to be put back or removed.
-    pub(crate) fn take(&mut self, key: StreamKey) -> Option<Box<Stream>> {
+    pub(crate) fn take(&mut self, key: StreamKey) -> Option<Box<EngineStream>> {
         let place = self.places.get_mut(key.index as usize)?;
         if place.serial == key.serial { place.stream.take() } else { None }
     }
 
     /// A stream in its place.
-    pub(crate) fn get_mut(&mut self, key: StreamKey) -> Option<&mut Stream> {
+    pub(crate) fn get_mut(&mut self, key: StreamKey) -> Option<&mut EngineStream> {
         let place = self.places.get_mut(key.index as usize)?;
         if place.serial == key.serial { place.stream.as_deref_mut() } else { None }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A stream in the engine: its own record of the shared buffers' indices, and what it shows to the guest.
 
-use super::guest::Segments;
+use super::guest::GuestSegments;
 use super::pipe::Pipe;
 use super::slab::StreamKey;
 use crate::descriptor::StreamHandle;
@@ -41,14 +41,14 @@ pub(crate) enum ConnectionState {
 
 /// A stream.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct EngineStream {
     pub(crate) key: StreamKey,
     pub(crate) id: StreamId,
     pub(crate) guest: u16,
     pub(crate) process: i32,
     pub(crate) handle: StreamHandle,
     pub(crate) v6: bool,
-    pub(crate) segments: Arc<Segments>,
+    pub(crate) segments: Arc<GuestSegments>,
     /// The engine's end of the program's descriptor: carries tokens, and its hang-up says that the program,
     /// and whoever got the descriptor from it, closed it.
     pub(crate) token: OwnedFd,
@@ -104,7 +104,7 @@ fn wake(event: &AtomicU32, sleepers: &AtomicU32) {
     }
 }
 
-impl Stream {
+impl EngineStream {
     /// The state that both sides show. The slot is within the segment by construction.
     pub(crate) fn slot(&self) -> Option<&SlotState> {
         self.segments.slot(self.handle.slot)
@@ -224,7 +224,7 @@ impl Stream {
         let readable = match self.state {
             ConnectionState::Listening => !self.pending.is_empty(),
             ConnectionState::Dead => true,
-            _ => self.has_unread() || self.end_shown,
+            _ => self.has_unread() || self.end_shown || slot.both.error.load(SeqCst) != 0,
         };
         if slot.guest.shut.load(SeqCst) & shut::READ != 0 {
             let _ = rustix::net::shutdown(&self.token, rustix::net::Shutdown::Write);

@@ -5,7 +5,7 @@
 use super::Engine;
 use super::pipe::{HoldLimits, PipeStage};
 use super::slab::StreamKey;
-use super::stream::{ConnectionState, Stream};
+use super::stream::{ConnectionState, EngineStream};
 use crate::clock::now;
 use crate::inspect::PayloadDirection::{Incoming, Outgoing};
 use crate::layout::state;
@@ -125,7 +125,7 @@ impl Engine {
     }
 
     /// Ends the stream if its payload ended in an error.
-    fn settle(&mut self, stream: &mut Stream, moved: Result<MoreToMove, TransferEnd>) -> MoreToMove {
+    fn settle(&mut self, stream: &mut EngineStream, moved: Result<MoreToMove, TransferEnd>) -> MoreToMove {
         match moved {
             Ok(more) => more,
             Err(TransferEnd::Broken(error)) => {
@@ -140,7 +140,7 @@ impl Engine {
     }
 
     /// Blocks a stream: the program gets `EACCES`, the peer a RST.
-    pub(super) fn block(&mut self, stream: &mut Stream, reason: StreamRefusal) {
+    pub(super) fn block(&mut self, stream: &mut EngineStream, reason: StreamRefusal) {
         self.count(stream.guest, reason);
         self.set_deadline(stream, None);
         if reason == StreamRefusal::IndexBounds {
@@ -162,7 +162,7 @@ impl Engine {
     }
 
     /// Bytes that a direction may take in now.
-    fn room_for(&mut self, stream: &Stream, pending: usize, released: usize, held: usize) -> usize {
+    fn room_for(&mut self, stream: &EngineStream, pending: usize, released: usize, held: usize) -> usize {
         if released >= PENDING_MOST {
             return 0;
         }
@@ -178,7 +178,7 @@ impl Engine {
         room.min(left)
     }
 
-    fn move_outward(&mut self, stream: &mut Stream) -> Result<MoreToMove, TransferEnd> {
+    fn move_outward(&mut self, stream: &mut EngineStream) -> Result<MoreToMove, TransferEnd> {
         let limits = self.hold_limits(stream.guest);
         let own = stream.info;
         let partner = stream.partner.and_then(|key| self.streams.get_mut(key)).and_then(|other| other.info);
@@ -231,7 +231,7 @@ impl Engine {
     }
 
     /// Sends what passed all stages; returns the bytes that left.
-    fn send_released(&mut self, stream: &mut Stream, stages: usize) -> Result<usize, TransferEnd> {
+    fn send_released(&mut self, stream: &mut EngineStream, stages: usize) -> Result<usize, TransferEnd> {
         let mut sent = 0;
         while !stream.out.released(stages).is_empty() {
             let bytes = stream.out.released(stages);
@@ -285,7 +285,7 @@ impl Engine {
         Ok(sent)
     }
 
-    fn move_inward(&mut self, stream: &mut Stream) -> Result<MoreToMove, TransferEnd> {
+    fn move_inward(&mut self, stream: &mut EngineStream) -> Result<MoreToMove, TransferEnd> {
         let limits = self.hold_limits(stream.guest);
         let Some(own) = stream.info else { return Err(StreamRefusal::Admission.into()) };
         let mut full = false;
@@ -320,7 +320,7 @@ impl Engine {
     }
 
     /// Reads of the socket into the inward pipe.
-    fn receive(&mut self, stream: &mut Stream, room: usize) {
+    fn receive(&mut self, stream: &mut EngineStream, room: usize) {
         let Some(socket) = &stream.socket else { return };
         let tail = stream.inward.tail();
         tail.reserve(room);
@@ -340,7 +340,7 @@ impl Engine {
     }
 
     /// Delivers what passed to the program's buffer; `false`: there is no room for all.
-    fn deliver_released(&mut self, stream: &mut Stream) -> Result<bool, TransferEnd> {
+    fn deliver_released(&mut self, stream: &mut EngineStream) -> Result<bool, TransferEnd> {
         let mut inward = std::mem::take(&mut stream.inward);
         let count = inward.released(1).len();
         let delivered = if count == 0 || stream.closed { Ok(0) } else { stream.deliver(inward.released(1)) };
@@ -356,7 +356,7 @@ impl Engine {
     }
 
     /// Brings the guest's account up to date, and lets streams go on that waited for room in it.
-    pub(super) fn account(&mut self, stream: &mut Stream) {
+    pub(super) fn account(&mut self, stream: &mut EngineStream) {
         let bytes = stream.out.len() + stream.inward.len();
         if bytes == stream.accounted {
             return;
@@ -378,7 +378,7 @@ impl Engine {
     }
 
     /// Starts or ends the time for which functions may hold bytes of this stream.
-    fn watch_holding(&mut self, stream: &mut Stream) {
+    fn watch_holding(&mut self, stream: &mut EngineStream) {
         if stream.closed && stream.state == ConnectionState::Open {
             return; // the time of lingering runs
         }

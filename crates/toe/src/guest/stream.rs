@@ -121,6 +121,7 @@ impl<'p> GuestStream<'p> {
         }
         self.unread() > 0
             || bits & (state::PEER_ENDED | state::DEAD) != 0
+            || self.both().error.load(SeqCst) != 0
             || self.guest().shut.load(Relaxed) & shut::READ != 0
     }
 
@@ -146,7 +147,9 @@ impl<'p> GuestStream<'p> {
         if self.both().error.load(Relaxed) == 0 {
             return None;
         }
-        match self.both().error.swap(0, SeqCst) {
+        let error = self.both().error.swap(0, SeqCst);
+        self.settle_tokens();
+        match error {
             0 => None,
             error => Some(Errno::from_raw_os_error(i32::try_from(error).unwrap_or(libc::EIO))),
         }
