@@ -168,7 +168,7 @@ fn a_test_says_what_a_run_would_say() {
     says(
         &ended,
         &[
-            "a rule with gid 1 and sid 1 stands earlier",
+            "an earlier rule has gid 1 and sid 1",
             "p.yaml: 1 malformed line is in the rule files of this policy",
             "not valid",
         ],
@@ -454,7 +454,7 @@ fn findings_mark_what_they_name() {
     }
     // As Suricata 8.0.8: what it takes is taken, what it refuses is refused.
     assert!([5, 6, 7].iter().all(|line| of_line(*line).is_empty()), "{}", ended.stdout);
-    assert!(of_line(8)[0].1.contains("need 6 bytes, and `bsize` asks for 5"), "{:?}", of_line(8));
+    assert!(of_line(8)[0].1.contains("need 6 bytes, and `bsize` allows 5"), "{:?}", of_line(8));
 }
 
 #[test]

@@ -218,7 +218,7 @@ fn rules() {
         rule("alert tcp 2001:db8::1::2 any -> any any (sid:1;)", "r.rules:1:11"),
         rule("alert tcp any 70000 -> any any (sid:1;)", "ports go up to 65535"),
         rule("alert tcp any any <- any any (sid:1;)", "exchange the two sides"),
-        rule("alert tcp any any -> any any (sid:99;)", "a rule with gid 1 and sid 99 stands earlier"),
+        rule("alert tcp any any -> any any (sid:99;)", "an earlier rule has gid 1 and sid 99"),
         rule("alert tcp any any -> any any", "the rule has no options"),
         rule("alert tcp any any -> any any (flow:to_servr; sid:1;)", "unknown option `to_servr` of `flow`"),
         rule("alert tcp any any -> any any (sid:abc;)", "sid is a number"),
@@ -302,7 +302,7 @@ fn policies() {
         ),
         (b"policies:\n\t- name: a\n", &["p.yaml:2:2: not YAML: tabs"]),
         (b"policies: [\n", &["p.yaml:2:1: not YAML"]),
-        (b"policies: &a [*a]\n", &["p.yaml:1:15: not YAML: an alias stands before its anchor"]),
+        (b"policies: &a [*a]\n", &["p.yaml:1:15: not YAML: an alias precedes its anchor"]),
         (b"a: *x\n", &["p.yaml:1:4: not YAML", "anchor"]),
         (bomb.as_bytes(), &["not YAML: with its aliases the document has more than 1048576 nodes"]),
         (deep.as_bytes(), &["not YAML"]),
@@ -319,7 +319,7 @@ fn policies() {
         (b"default: {action: dorp}\n", &["p.yaml:1:19: `dorp` is not known here; did you mean `drop`?"]),
         (
             b"policies:\n  - {name: a, from: 10.0.0.1/8, to: any, chain: [sfw]}\ndefault: {action: drop}\n",
-            &["p.yaml:2:21: `10.0.0.1/8` has bits set behind the prefix; write `10.0.0.0/8`"],
+            &["p.yaml:2:21: `10.0.0.1/8` has bits set after the prefix; write `10.0.0.0/8`"],
         ),
         (
             b"policies:\n  - {name: a, from: srvers, to: any, chain: [sfw]}\ndefault: {action: drop}\n",
@@ -430,11 +430,7 @@ fn suricata_settings() {
         (b"include: s.yaml\n", 1, &["included more than 16 levels deep; does a file include itself?"]),
         (b"stream: {memcap: many}\n", 1, &["setting `stream.memcap`: `many` is not a size"]),
         (b"stream: {midstream: maybe}\n", 1, &["setting `stream.midstream`: `maybe` is not yes or no"]),
-        (
-            b"stream: {memcap: 1mb}\nstream: {inline: no}\n",
-            0,
-            &["s.yaml:2:1: the key `stream` is given again"],
-        ),
+        (b"stream: {memcap: 1mb}\nstream: {inline: no}\n", 0, &["s.yaml:2:1: the key `stream` occurs again"]),
         (
             b"stream: {memcapp: 1mb}\n",
             0,

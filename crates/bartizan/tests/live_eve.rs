@@ -182,7 +182,7 @@ fn a_tap_with_a_snap_length_counts_what_was_on_the_wire() {
         for filter in filters.into_iter().filter(|filter| filter.is_none() || has_pcap) {
             for (workers, snap) in [
                 ("1", ("128", "128 bytes of each frame")),
-                ("2", ("layer4+64", "the headers up to layer4 and 64 bytes behind them of each frame")),
+                ("2", ("layer4+64", "the headers up to layer4 and 64 bytes after them of each frame")),
             ] {
                 snap_length(NAME, workers, snap, filter);
             }

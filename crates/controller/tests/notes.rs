@@ -63,7 +63,7 @@ fn a_removed_policy_says_whose_traffic_gets_what() {
     let tenant = gone("/v1/tenants/acme");
     assert!(
         tenant[0]
-            .starts_with("tenant `acme` is removed on device `edge`: its traffic is that of another tenant"),
+            .starts_with("tenant `acme` is removed on device `edge`: its traffic belongs to another tenant"),
         "{tenant:?}"
     );
     let device = gone("/v1/devices/edge");
@@ -73,7 +73,7 @@ fn a_removed_policy_says_whose_traffic_gets_what() {
     );
     let less = world.do_it("PUT", "/v1/devices/edge", &json!({ "tenants": ["other"] }));
     assert!(
-        notes(&less)[0].starts_with("device `edge` does not serve tenant `acme` any more: their traffic"),
+        notes(&less)[0].starts_with("device `edge` no longer serves tenant `acme`: their traffic"),
         "{less}"
     );
     assert_eq!(

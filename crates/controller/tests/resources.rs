@@ -119,7 +119,7 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
             "/v1/tenants/b",
             json!({ "select": { "vni": [2, 1] } }),
             vec![
-                "/select: a packet can fit this tenant and `acme`; choose what they do not share, or give one of them another \
+                "/select: a packet can match this tenant and `acme`; choose selectors that do not overlap, or give one of them another \
              `order`: the lower is tried first",
             ],
         ),

@@ -83,6 +83,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let engines = Engines::new(&plan, &builder, &built)?;
     let stores = Stores::open(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
     stores.handles().give(&mut recorder);
+    let every = stats::interval(builder.settings())?;
     check_unread(&plan, &builder)?;
     let refuses_midstream = refuses_midstream(&plan, &settings) && built.chains.enforces_something();
     let mut of_links = links.open(stacks_of(&plan, settings, &engines), &mut warnings)?;
@@ -96,7 +97,6 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let server = listener.map(|listener| metrics::serve(listener, Arc::clone(&source))).transpose()?;
     server.iter().for_each(|server| info!("metrics: http://{}/metrics", server.address()));
     let control = Arc::new(Control::for_workers(plan.workers()).map_err(Failure::stopped)?);
-    let every = stats::interval(builder.settings())?;
     let statistics = statistics_of(&plan, &recorder, every, &report, board.clone());
     let statistics = Arc::new(Mutex::new(statistics.with_level(below.counters())));
     let (channel, inbox) = channel::open(requests);

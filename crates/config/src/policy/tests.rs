@@ -201,7 +201,7 @@ fn every_error_has_its_place_and_says_what_to_do() {
         ),
         (
             "default: {action: drop}\npolicies: [{name: a, chain: [], from: 10.0.0.1/8}]",
-            "2:39: `10.0.0.1/8` has bits set behind the prefix; write `10.0.0.0/8` for the network",
+            "2:39: `10.0.0.1/8` has bits set after the prefix; write `10.0.0.0/8` for the network",
         ),
         (
             "default: {action: drop}\npolicies: [{name: a, chain: [], to: [10.0.0.0/8, 10.0.0.0/40]}]",
@@ -344,10 +344,7 @@ default: {action: drop}
 ";
     let warnings = parse("policy.yaml", text, &["pfw"]).expect("it is right").warnings();
     let expected = [
-        (
-            3,
-            "tenant `a` selects nothing: `nobody` has no members; it selects what they are once there are some",
-        ),
+        (3, "tenant `a` selects nothing: `nobody` has no members; it selects them once there are some"),
         (4, "this service level selects nothing: `nobody` has no members"),
         (6, "policy `p` selects nothing: `nobody` has no members"),
         (6, "this rule selects nothing: `nobody` has no members"),
