@@ -143,7 +143,6 @@ mod tests {
         let of = |text: &str| check_functions(&Tree::of(&[("crates/a/src/a.rs", text)])).len();
         assert_eq!([of(&long), of(&short), of(&call)], [1, 0, 0]);
         assert_eq!(check_functions(&Tree::of(&[("crates/a/tests/a.rs", &*long)])), []);
-        assert_eq!(check_functions(&Tree::of(&[("crates/stages/src/a.rs", &*long)])), []);
     }
 
     #[test]

@@ -8,13 +8,9 @@
 
 use super::rust::{code, tests_begin};
 use super::{Finding, Tree};
-use std::collections::BTreeMap;
 
-/// Parameters that may be tuples, in all crates that are done.
+/// Parameters that may be tuples, in all crates.
 const TUPLES_MOST: usize = 10;
-
-/// Crates that are not done yet, with the count that they may have: lower it with each that goes.
-const PENDING: &[(&str, usize)] = &[];
 
 /// A parameter that is a tuple.
 struct TupleParameter {
@@ -26,38 +22,27 @@ struct TupleParameter {
 /// Finds tuples among the parameters of functions, once there are more than may be.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let mut by_area: BTreeMap<&str, Vec<TupleParameter>> = BTreeMap::new();
     let sources = tree.rust().filter(|file| {
         file.path.starts_with("crates/") && file.path.contains("/src/") && !file.path.ends_with("tests.rs")
     });
+    let mut all: Vec<TupleParameter> = Vec::new();
     for file in sources {
-        let area = PENDING
-            .iter()
-            .find(|(area, _)| file.path.strip_prefix(area).is_some_and(|rest| rest.starts_with('/')))
-            .map_or("", |(area, _)| area);
         let end = tests_begin(&file.text);
         let found = tuples(&code(&file.text)).into_iter().filter(|(line, _)| *line < end);
-        by_area.entry(area).or_default().extend(found.map(|(line, function)| TupleParameter {
-            path: file.path.clone(),
-            line,
-            function,
-        }));
+        all.extend(found.map(|(line, function)| TupleParameter { path: file.path.clone(), line, function }));
     }
-    let mut findings = Vec::new();
-    for (area, found) in by_area {
-        let most = PENDING.iter().find(|(name, _)| *name == area).map_or(TUPLES_MOST, |(_, most)| *most);
-        if found.len() > most {
-            findings.extend(found.iter().map(|one| {
-                let message = format!(
-                    "`{}` takes a tuple, one of {} (limit {most}); make it a struct with names, or two parameters",
-                    one.function,
-                    found.len()
-                );
-                Finding::new(&one.path, one.line, message)
-            }));
-        }
+    if all.len() <= TUPLES_MOST {
+        return Vec::new();
     }
-    findings
+    let finding = |one: &TupleParameter| {
+        let message = format!(
+            "`{}` takes a tuple, one of {} (limit {TUPLES_MOST}); make it a struct with names, or two parameters",
+            one.function,
+            all.len()
+        );
+        Finding::new(&one.path, one.line, message)
+    };
+    all.iter().map(finding).collect()
 }
 
 /// Functions of a text without comments and strings that take a tuple: line and name, once for each tuple.
@@ -187,9 +172,5 @@ mod tests {
         assert_eq!(found("crates/a/src/a.rs", many.split_once('\n').unwrap().1), 0);
         assert_eq!(found("crates/a/tests/a.rs", &many), 0);
         assert_eq!(found("crates/a/src/a.rs", &format!("#[cfg(test)]\nmod tests {{\n{many}}}\n")), 0);
-        let (area, most) = PENDING[0];
-        let path = format!("{area}/src/a.rs");
-        assert_eq!(found(&path, &"fn f(a: (u8, u8)) {}\n".repeat(most)), 0);
-        assert_eq!(found(&path, &"fn f(a: (u8, u8)) {}\n".repeat(most + 1)), most + 1);
     }
 }
