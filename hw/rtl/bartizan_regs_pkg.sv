@@ -11,13 +11,13 @@ package bartizan_regs_pkg;
   localparam logic [23:0] ID = 24'h000000;
   // Version of this map.
   localparam logic [23:0] VERSION = 24'h000004;
-  // Bytes of a beat [7:0], bits of a stride [15:8], entries of the classifier [31:16].
+  // Bytes of a beat (7:0), bits of a stride (15:8), entries of the classifier (31:16).
   localparam logic [23:0] CAPABILITY = 24'h000008;
-  // Whether IPv6 is read [0], entries of the tenant table [15:8].
+  // Whether IPv6 is read (0), entries of the tenant table (15:8).
   localparam logic [23:0] CAPABILITY_MORE = 24'h00000c;
-  // Enabled [0]: while it is not, every frame goes up. Software reset [1]: set to begin one, set while it lasts.
+  // Enabled (0): while it is not, every frame goes up. Software reset (1): set to begin one, set while it lasts.
   localparam logic [23:0] CONTROL = 24'h000010;
-  // Frames inside [15:0], counters are being cleared [31].
+  // Frames inside (15:0), counters are being cleared (31).
   localparam logic [23:0] STATUS = 24'h000014;
   // Low 8 bits of the generation; entries of another one send packets up.
   localparam logic [23:0] GENERATION = 24'h000018;
@@ -27,7 +27,7 @@ package bartizan_regs_pkg;
   localparam logic [23:0] TUNNEL_PORTS_LOW = 24'h000020;
   // Two more.
   localparam logic [23:0] TUNNEL_PORTS_HIGH = 24'h000024;
-  // Number of the packet filter in paths [4:0].
+  // Number of the packet filter in paths (4:0).
   localparam logic [23:0] FUNCTION_BITS = 24'h000028;
   // Frames that have begun, low word; reading it keeps the high one.
   localparam logic [23:0] FRAMES_LOW = 24'h000030;
@@ -35,7 +35,7 @@ package bartizan_regs_pkg;
   localparam logic [23:0] FRAMES_HIGH = 24'h000034;
   // Frames by disposition, 8 bytes each.
   localparam logic [23:0] COUNT_BASE = 24'h010000;
-  // Classifier: class, path, generation [17:10] with place of the outcome [9:0]; 16 bytes each.
+  // Classifier: class, path, generation (17:10) with place of the outcome (9:0); 16 bytes each.
   localparam logic [23:0] ENTRY_BASE = 24'h020000;
   // Packet filter: rule entries, 16 bytes each; word 3 first, word 2 puts both in place.
   localparam logic [23:0] OUTCOME_BASE = 24'h030000;
@@ -45,7 +45,7 @@ package bartizan_regs_pkg;
   localparam logic [23:0] TENANT_BASE = 24'h050000;
   // Flags of the classifier's entries, 32 a word.
   localparam logic [23:0] VALID_BASE = 24'h060000;
-  // Classifier: rows, by stride [22:16], value [15:7] and word [6:2].
+  // Classifier: rows, by stride (22:16), value (15:7) and word (6:2).
   localparam logic [23:0] ROW_BASE = 24'h800000;
 
   localparam logic [31:0] ID_VALUE = 32'h425a5254;

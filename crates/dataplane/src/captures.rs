@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Captures for several workers: one reader, and a source of its own for each worker ([`RoundSource`]), whose
+//! Captures for several workers: one reader, and a source of its own for each worker (`RoundSource`), whose
 //! loop is that of live workers ([`crate::driver`]).
 //!
 //! The reader decodes each frame once and reassembles fragments, so the order of the capture holds for all
@@ -10,7 +10,7 @@
 //! flow records are the same.
 //!
 //! A round carries its generation: all workers swap between the same two frames, and a round without frames
-//! brings a swap to idle workers. [`PoolControl::running`] returns a worker's generation.
+//! brings a swap to idle workers. [`Control::running_in`] returns a worker's generation.
 //!
 //! Results equal those of one worker for everything that depends on one flow, and for state that flows of
 //! different workers change together (thresholds, `xbits`, `hostbits`, data sets, quotas of flows, values per

@@ -4,8 +4,8 @@
 //! The logic itself is SystemVerilog, in `hw/rtl`. [`registers`] declares its address map, from which the
 //! logic's package is generated. [`entries`] makes entries of the classifier from header rules, and
 //! [`TableDriver`] writes them, over whatever reaches the registers ([`RegisterBus`]). With the feature
-//! `verilator`, [`model`] has the logic cycle by cycle: packets and register writes in; packets, metadata and
-//! counters out.
+//! `verilator`, module `model` has the logic cycle by cycle: packets and register writes in; packets,
+//! metadata and counters out.
 //!
 //! Not done: the level driver of crate `offload` over this. [`TableDriver`] has what its device needs of
 //! tables, counters and generations; flows have no table in the logic yet.

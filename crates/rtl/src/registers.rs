@@ -31,24 +31,24 @@ macro_rules! registers {
 registers! {
     ID @ 0x00_0000, "Constant by which the device is recognised.";
     VERSION @ 0x00_0004, "Version of this map.";
-    CAPABILITY @ 0x00_0008, "Bytes of a beat [7:0], bits of a stride [15:8], entries of the classifier [31:16].";
-    CAPABILITY_MORE @ 0x00_000c, "Whether IPv6 is read [0], entries of the tenant table [15:8].";
-    CONTROL @ 0x00_0010, "Enabled [0]: while it is not, every frame goes up. Software reset [1]: set to begin one, set while it lasts.";
-    STATUS @ 0x00_0014, "Frames inside [15:0], counters are being cleared [31].";
+    CAPABILITY @ 0x00_0008, "Bytes of a beat (7:0), bits of a stride (15:8), entries of the classifier (31:16).";
+    CAPABILITY_MORE @ 0x00_000c, "Whether IPv6 is read (0), entries of the tenant table (15:8).";
+    CONTROL @ 0x00_0010, "Enabled (0): while it is not, every frame goes up. Software reset (1): set to begin one, set while it lasts.";
+    STATUS @ 0x00_0014, "Frames inside (15:0), counters are being cleared (31).";
     GENERATION @ 0x00_0018, "Low 8 bits of the generation; entries of another one send packets up.";
     VXLAN_PORT @ 0x00_001c, "UDP destination port of VXLAN; 0: none.";
     TUNNEL_PORTS_LOW @ 0x00_0020, "UDP ports of tunnels that the device does not read, two of them; 0: none.";
     TUNNEL_PORTS_HIGH @ 0x00_0024, "Two more.";
-    FUNCTION_BITS @ 0x00_0028, "Number of the packet filter in paths [4:0].";
+    FUNCTION_BITS @ 0x00_0028, "Number of the packet filter in paths (4:0).";
     FRAMES_LOW @ 0x00_0030, "Frames that have begun, low word; reading it keeps the high one.";
     FRAMES_HIGH @ 0x00_0034, "The high word that belongs to the low one.";
     COUNT_BASE @ 0x01_0000, "Frames by disposition, 8 bytes each.";
-    ENTRY_BASE @ 0x02_0000, "Classifier: class, path, generation [17:10] with place of the outcome [9:0]; 16 bytes each.";
+    ENTRY_BASE @ 0x02_0000, "Classifier: class, path, generation (17:10) with place of the outcome (9:0); 16 bytes each.";
     OUTCOME_BASE @ 0x03_0000, "Packet filter: rule entries, 16 bytes each; word 3 first, word 2 puts both in place.";
     RULE_COUNT_BASE @ 0x04_0000, "Packets by outcome, 8 bytes each.";
     TENANT_BASE @ 0x05_0000, "Tenant table, 16 bytes an entry; written while the device is not enabled.";
     VALID_BASE @ 0x06_0000, "Flags of the classifier's entries, 32 a word.";
-    ROW_BASE @ 0x80_0000, "Classifier: rows, by stride [22:16], value [15:7] and word [6:2].";
+    ROW_BASE @ 0x80_0000, "Classifier: rows, by stride (22:16), value (15:7) and word (6:2).";
 }
 
 /// Content of [`ID`].

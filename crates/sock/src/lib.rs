@@ -4,7 +4,7 @@
 //!
 //! A stream is a kernel descriptor, one end of a socket pair, so that `poll`, `epoll`, `dup`, `fork`, `exec`
 //! and `SCM_RIGHTS` are the kernel's business. The other end has a name, by which a descriptor is
-//! recognised wherever it came from. The table here ([`table`]) only remembers that.
+//! recognised wherever it came from. The table here (module `table`) only remembers that.
 //!
 //! The library is no boundary: a program may go round it. The boundary is the guest's namespace.
 //!

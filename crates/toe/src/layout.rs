@@ -58,7 +58,7 @@ pub struct RingHead {
 #[repr(C, align(64))]
 pub struct RingEntry(pub [AtomicU64; 8]);
 
-/// Bits of [`SlotState::state`].
+/// Bits of `SlotState::state`.
 pub mod state {
     /// A connection is being opened.
     pub const CONNECTING: u32 = 1;
@@ -80,7 +80,7 @@ pub mod state {
     pub const DATAGRAMS: u32 = 256;
 }
 
-/// Bits of [`SlotState::shut`].
+/// Bits of `SlotState::shut`.
 pub mod shut {
     /// `shutdown(SHUT_RD)`.
     pub const READ: u32 = 1;
@@ -88,7 +88,7 @@ pub mod shut {
     pub const WRITE: u32 = 2;
 }
 
-/// Values of [`SlotState::watch`].
+/// Values of `SlotState::watch`.
 pub mod watch {
     /// No process waits for the descriptor: payload wakes sleepers of calls only.
     pub const NONE: u32 = 0;

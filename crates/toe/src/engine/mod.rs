@@ -5,11 +5,11 @@
 //! streams that they name, and sleeps in epoll when there is none left. A ring that the engine does not look
 //! at says so; its process then rings its bell.
 //!
-//! * [`pipe`]: one direction of a stream: private bytes, verdicts.
-//! * [`transfer`]: from the program's buffer to the socket, and back.
-//! * [`calls`], [`options`]: what a program asks for by descriptors.
-//! * [`accept`]: listeners, and connections between guests of this engine.
-//! * [`members`]: processes that join, and their channels.
+//! * `pipe`: one direction of a stream: private bytes, verdicts.
+//! * `transfer`: from the program's buffer to the socket, and back.
+//! * `calls`, `options`: what a program asks for by descriptors.
+//! * `accept`: listeners, and connections between guests of this engine.
+//! * `members`: processes that join, and their channels.
 
 mod accept;
 mod calls;
