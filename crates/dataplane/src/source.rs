@@ -17,7 +17,7 @@
 //!     |--- flush ------>|
 //! ```
 //!
-//! What arrives is frames, or bytes of connections in order ([`ByteFlow`]).
+//! A source delivers frames, or bytes of connections in order ([`ByteFlow`]).
 //!
 //! The sources: [`InlineSource`] (two ports that forward to each other), [`TapSource`] (one watched port),
 //! [`MergedSource`] (several ports watched as one). A [`Slot`] supplies a worker with another source when the

@@ -22,7 +22,7 @@ const RULES: &str = "\
     drop http any any -> any any (http.uri; content:\"/forbidden\"; sid:4;)\n\
     alert tcp any any -> any any (flow:established,to_client; content:\"220 ready\"; startswith; sid:5;)\n";
 
-/// What a side says: the server, if `true`.
+/// Bytes that a side sends: the server, if `true`.
 type Said<'s> = (bool, &'s [u8]);
 
 fn live(_: &mut EngineSettings) {}
@@ -72,7 +72,7 @@ impl Run {
         reasons
     }
 
-    /// The same, as bytes in order.
+    /// As [`Run::packets`], with bytes in order.
     fn bytes(&mut self, ends: [SocketAddr; 2], said: &[Said<'_>]) -> Vec<Option<Reason>> {
         let mut flow = ByteFlow::new(ends[0], ends[1], LinkId(0));
         let now = self.now();
@@ -104,7 +104,7 @@ fn ends(v6: bool, port: u16) -> [SocketAddr; 2] {
     [SocketAddr::new(address(v6, 1), port), SocketAddr::new(address(v6, 2), 80)]
 }
 
-/// What events say of payloads and flows: without what only packets have.
+/// The fields of events about payloads and flows, without those that only packets have.
 fn gist(all: &[Value]) -> Vec<Value> {
     let mut told: Vec<Value> = all
         .iter()

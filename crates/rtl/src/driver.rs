@@ -48,9 +48,9 @@ pub enum DriverError {
         "identity {id:#010x}, version {version}: this driver knows version 1 of 0x425a5254; load the logic that belongs to this program"
     )]
     Unknown {
-        /// What it gives as its identity.
+        /// Its identity register.
         id: u32,
-        /// What it gives as its version.
+        /// Its version register.
         version: u32,
     },
     /// A place beyond a table.
@@ -71,7 +71,7 @@ pub enum DriverError {
     },
 }
 
-/// What a device was built with.
+/// Configuration of the logic, from its capability registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogicCapabilities {
     /// Bytes of a beat.
@@ -102,7 +102,7 @@ impl LogicCapabilities {
     }
 }
 
-/// What an entry of the classifier leads to.
+/// Result of an entry of the classifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryClass {
     /// Flow class.
@@ -174,7 +174,7 @@ impl<B: RegisterBus> TableDriver<B> {
         Ok(driver)
     }
 
-    /// What the device was built with.
+    /// Configuration of the logic.
     #[must_use]
     pub const fn capabilities(&self) -> &LogicCapabilities {
         &self.capabilities

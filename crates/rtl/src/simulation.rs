@@ -42,7 +42,7 @@ pub enum FrameOut {
     },
 }
 
-/// How often the world around the device is not ready, of 256 cycles.
+/// Cycles of 256 in which the surroundings of the device are not ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamPace {
     /// No beat is offered.

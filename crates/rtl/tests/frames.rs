@@ -12,7 +12,7 @@ use bartizan_rtl::simulation::{FrameOut, StreamPace};
 use bartizan_testkit::random::Random;
 use std::collections::HashMap;
 
-/// What has to come out, by the numbers in the frames.
+/// Expected frames, by the numbers in them.
 pub struct Ledger {
     pub frames: Vec<Vec<u8>>,
     pub expected: Vec<Expected>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the device has to do with a frame, by the host's decoder and the linear search.
+//! The expected result for a frame, by the host's decoder and the linear search.
 //!
 //! A frame that the device decides has to be one that the decoder finds nothing wrong with; and a frame that
 //! the declared limits of the device let it decide has to be decided.
@@ -35,7 +35,7 @@ pub struct Policy {
     pub tenants: Vec<TenantSelector>,
 }
 
-/// What becomes of a frame.
+/// Result for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
     /// It leaves by the other port.
@@ -48,7 +48,7 @@ pub enum End {
     UpSomehow,
 }
 
-/// What is expected of a frame.
+/// Expected result for a frame.
 #[derive(Clone, Debug)]
 pub struct Expected {
     pub end: End,
@@ -69,7 +69,7 @@ pub struct Reference {
     ipv6: bool,
 }
 
-/// What is decided of one packet.
+/// Decision on one packet.
 #[derive(Clone, Copy, Debug)]
 struct PacketDecision {
     up: Option<FrameDisposition>,
@@ -144,7 +144,7 @@ impl Reference {
         decision
     }
 
-    /// What the device has to do with a frame.
+    /// The expected result for a frame.
     pub fn judge(&mut self, ingress: u8, frame: &[u8]) -> Expected {
         let mut out = std::mem::take(&mut self.out);
         self.decoder.decode(LinkType::ETHERNET, frame, frame.len() as u32, &mut out);

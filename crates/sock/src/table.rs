@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of a descriptor's number. A cache: what it has of a stream is compared with the stream's
-//! slot, and what it does not have is found by the name of the descriptor's other end.
+//! Cache from descriptor numbers to streams. An entry is compared with the stream's slot; a missing one is
+//! found by the name of the descriptor's other end.
 
 use bartizan_toe::descriptor::StreamHandle;
 use std::sync::atomic::AtomicU64;
@@ -16,7 +16,7 @@ const OTHER: u64 = 1;
 
 static TABLE: [AtomicU64; NUMBERS] = [const { AtomicU64::new(UNKNOWN) }; NUMBERS];
 
-/// What is remembered.
+/// Entry of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remembered {
     /// Nothing.

@@ -2,8 +2,8 @@
 //! Parameters of functions: a tuple among them is a struct that has no name yet (CONTRIBUTING.md,
 //! "Language").
 //!
-//! Of the crates only: what tests and their kits call with pairs of ports and numbers is left out, and so are
-//! closures. A tuple inside another type (`&[(A, B)]`,
+//! Only sources of the crates count: tests, which pass pairs of ports and numbers, and closures are left out.
+//! A tuple inside another type (`&[(A, B)]`,
 //! `Option<(A, B)>`) is none of these: it is a list or a value that has its own name.
 
 use super::rust::{code, tests_begin};

@@ -28,7 +28,7 @@ const SLACK_MAX: u32 = 1 << 29;
 /// The error for a segment that a receiver may read in another way than it would be inspected.
 struct Differs;
 
-/// What was found of a segment before the session's states see it.
+/// Result of the checks of a segment before the session's states see it.
 struct Entrance {
     /// It has data at another beginning than the current one.
     foreign: bool,

@@ -30,7 +30,7 @@ struct Reading {
     first: bool,
 }
 
-/// What the functions of a path see in one round.
+/// Input of a path's functions in one round.
 struct InspectionRound<'r> {
     app: Option<&'r AppLayer>,
     transactions: &'r TransactionRound,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a program asks for by descriptors.
+//! Requests of a program, which arrive as descriptors.
 
 use super::accept::{canonical, local_address, shown_as, socket_events};
 use super::slab::StreamKey;
