@@ -171,24 +171,35 @@ struct DroppedPacket {
     to_server: bool,
     frame: u32,
     ours: bool,
+    /// Its flow is dropped from here on.
+    with_flow: bool,
 }
 
 impl DroppedPacket {
     fn of(case: &Case<'_>, finding: &Finding) -> Option<Self> {
-        let What::Drop(Some(frame), _) = &finding.what else { return None };
+        let What::Drop(Some(frame), reason) = &finding.what else { return None };
         let (_, packet) = case.passage.packet(*frame)?;
         Some(DroppedPacket {
             flow: key(packet),
             to_server: packet.to_server,
             frame: *frame,
             ours: finding.more,
+            with_flow: reason == "flow.drop",
         })
     }
 
-    /// Whether a finding follows from the drop: an alert on this packet by the program that inspected it, or
-    /// a later alert of the other program on the same side, whose data lacks the packet's.
+    /// Whether a finding follows from the drop: an alert on this packet by the program that inspected it, a
+    /// later alert of the other program on the same side, whose data lacks the packet's, or a record of the
+    /// other program, where the rest of the flow is dropped.
     fn brings(&self, finding: &Finding) -> bool {
-        let What::Alert(alert) = &finding.what else { return false };
+        let alert = match &finding.what {
+            What::Alert(alert) => alert,
+            What::Record(_) => {
+                let of_flow = finding.flow.is_none_or(|flow| flow == self.flow);
+                return self.with_flow && of_flow && finding.more != self.ours;
+            }
+            What::Drop(..) => return false,
+        };
         let lacks = finding.more == self.ours;
         alert.flow == self.flow
             && if lacks {
