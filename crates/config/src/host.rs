@@ -18,7 +18,7 @@ pub use ports::{NAMED_PORTS, NamedPort};
 pub use snap::{Snap, SnapAfter, SnapLayer};
 
 use crate::policy::read;
-use crate::policy::values::{OneOrMany, Seconds, Share, Size};
+use crate::policy::values::{EMPTY_LIST, OneOrMany, Seconds, Share, Size};
 use crate::policy::{ConfigProblem, PolicyError};
 use crate::yaml;
 use address::read_listen_address;
@@ -114,8 +114,9 @@ pub struct Inline {
     pub fix_offloads: bool,
     /// Frames in each worker's and interface's receive ring, 16 to 1,048,576; 4,096 unless given.
     pub frames: Option<u32>,
-    /// A level below the host, which handles flows that are fully decided; none unless given.
-    pub offload: Option<OffloadSection>,
+    /// A level below the host, which handles flows that are fully decided, or a list of them, the nearest to
+    /// the wire first: a flow that one cannot hold goes to the next. None unless given.
+    pub offload: Option<OneOrMany<OffloadSection>>,
 }
 
 /// A level below the host.
@@ -149,6 +150,24 @@ pub struct OffloadSection {
     /// (`drop-samples`).
     #[serde(default)]
     pub early_drop: bool,
+}
+
+impl Inline {
+    /// The levels below the host, the nearest to the wire first.
+    #[must_use]
+    pub fn levels(&self) -> &[OffloadSection] {
+        self.offload.as_deref().unwrap_or_default()
+    }
+
+    /// Path of a key of a level from the link on.
+    #[must_use]
+    pub fn level_path(&self, number: usize, key: &str) -> String {
+        // The path of a single section has no number.
+        match self.levels().len() {
+            0 | 1 => format!("inline/offload/{key}"),
+            _ => format!("inline/offload/{number}/{key}"),
+        }
+    }
 }
 
 impl OffloadSection {
@@ -419,6 +438,7 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     }
     workers(&file, &mut problem);
     rings(&file, &mut problem);
+    levels(&file, &mut problem);
     taps(&file, &mut problem);
     snap::check(&file, &mut problem);
     for (index, link) in file.links.iter().enumerate().filter(|(_, link)| link.filter.is_some()) {
@@ -493,6 +513,40 @@ fn workers(file: &HostFile, problem: &mut impl FnMut(String, String)) {
     }
 }
 
+/// A link's levels with their numbers.
+fn levels_of(link: &Link) -> impl Iterator<Item = (&Inline, usize, &OffloadSection)> {
+    let of = |inline| Inline::levels(inline).iter().enumerate().map(move |(n, level)| (inline, n, level));
+    link.inline.iter().flat_map(of)
+}
+
+/// Checks the names of levels, and their sampling.
+fn levels(file: &HostFile, problem: &mut impl FnMut(String, String)) {
+    for (index, link) in file.links.iter().enumerate() {
+        let name = &link.name;
+        if link.inline.as_ref().and_then(|inline| inline.offload.as_ref()).is_some_and(OneOrMany::is_none) {
+            problem(format!("links/{index}/inline/offload"), format!("link `{name}`: {EMPTY_LIST}"));
+        }
+        let mut seen = HashSet::new();
+        for (inline, number, section) in levels_of(link) {
+            let mut wrong = |key, message| {
+                problem(format!("links/{index}/{}", inline.level_path(number, key)), message);
+            };
+            if !seen.insert(&section.level) {
+                let level = &section.level;
+                wrong("level", format!("link `{name}` has level `{level}` twice; give each level once"));
+            }
+            let fits = |n: &u32| *n == 0 || n.is_power_of_two() && *n <= OFFLOAD_DROP_SAMPLES;
+            if let Some(samples) = section.drop_samples.filter(|samples| !fits(samples)) {
+                let near = samples.clamp(1, OFFLOAD_DROP_SAMPLES).next_power_of_two();
+                let message = format!(
+                    "link `{name}`: one of {samples} packets cannot be; give a power of two up to {OFFLOAD_DROP_SAMPLES}, for instance {near}, or 0 for none"
+                );
+                wrong("drop-samples", message);
+            }
+        }
+    }
+}
+
 /// Checks the sizes of rings.
 fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
     for (index, link) in file.links.iter().enumerate() {
@@ -507,25 +561,16 @@ fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
                 }
             };
         number("inline/frames", link.inline.as_ref().and_then(|inline| inline.frames), RING_FRAMES, "frames");
-        let entries = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()?.entries);
-        number("inline/offload/entries", entries, OFFLOAD_ENTRIES, "entries");
-        let stale = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()?.stale);
-        let stale = stale.map(|Seconds(seconds)| u32::try_from(seconds).unwrap_or(u32::MAX));
-        number("inline/offload/stale", stale, OFFLOAD_STALE, "seconds");
+        for (inline, level, section) in levels_of(link) {
+            let path = |key| inline.level_path(level, key);
+            number(&path("entries"), section.entries, OFFLOAD_ENTRIES, "entries");
+            let stale = section.stale.map(|Seconds(seconds)| u32::try_from(seconds).unwrap_or(u32::MAX));
+            number(&path("stale"), stale, OFFLOAD_STALE, "seconds");
+        }
         let tap = link.tap.as_ref();
         let window = tap.and_then(|tap| tap.duplicate_window);
         number("tap/duplicate-window", window, DUPLICATE_WINDOW, "milliseconds");
         number("tap/merge-wait", tap.and_then(|tap| tap.merge_wait), MERGE_WAIT, "milliseconds");
-        let samples = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()?.drop_samples);
-        if let Some(samples) =
-            samples.filter(|n| *n != 0 && !(n.is_power_of_two() && *n <= OFFLOAD_DROP_SAMPLES))
-        {
-            let near = samples.clamp(1, OFFLOAD_DROP_SAMPLES).next_power_of_two();
-            let message = format!(
-                "link `{name}`: one of {samples} packets cannot be; give a power of two up to {OFFLOAD_DROP_SAMPLES}, for instance {near}, or 0 for none"
-            );
-            problem(format!("links/{index}/inline/offload/drop-samples"), message);
-        }
         let (range, block) = RING_BYTES;
         let fits = |ring: &Size| range.contains(&ring.0) && ring.0.is_multiple_of(block);
         if let Some(ring) = tap.and_then(|tap| tap.ring).filter(|ring| !fits(ring)) {

@@ -316,7 +316,7 @@ impl WatchedLink {
             plan::LinkPorts::Inline { a, b, fix_offloads } => {
                 let usual = InlineOptions::default();
                 let frames = self.plan.receive.frames.map_or(usual.frames, |frames| frames as usize);
-                let for_level = self.plan.offload.is_some();
+                let for_level = !self.plan.levels.is_empty();
                 let options = InlineOptions { fix_offloads: *fix_offloads, for_level, frames, ..usual };
                 let (pairs, more) = InlinePair::open_group(a, b, &options, &self.spread, false)?;
                 warnings.extend(more.iter().map(ToString::to_string));

@@ -124,8 +124,8 @@ pub struct LinkPlan {
     pub filter: Option<FilterExpression>,
     /// Receive options.
     pub receive: Receive,
-    /// A level below, for decided flows.
-    pub offload: Option<OffloadSection>,
+    /// Levels below, for decided flows, the nearest to the wire first.
+    pub levels: Vec<OffloadSection>,
 }
 
 /// Receive options of a link; absent ones have the ports' defaults.
@@ -176,16 +176,20 @@ impl RunPlan {
 }
 
 impl LinkPlan {
-    /// Whether the link's level may refuse packets without a flow. Not where refusals are only reported.
-    pub fn drops_early(&self) -> bool {
-        self.prevention && self.offload.as_ref().is_some_and(|offload| offload.early_drop)
+    /// Its settings for a level of this name, if it has that level.
+    pub fn level(&self, name: &str) -> Option<&OffloadSection> {
+        self.levels.iter().find(|level| level.level == name)
     }
 
-    /// Whether the link's level has the rules that refuse packets without a flow: to refuse those early, or
+    /// Whether one of its levels may refuse packets without a flow. Not where refusals are only reported.
+    pub const fn drops_early(&self, level: &OffloadSection) -> bool {
+        self.prevention && level.early_drop
+    }
+
+    /// Whether one of its levels has the rules that refuse packets without a flow: to refuse those early, or
     /// while the link is open.
-    pub fn knows_refusals(&self) -> bool {
-        let open = |offload: &OffloadSection| offload.fail == OffloadFail::Open;
-        self.drops_early() || self.prevention && self.offload.as_ref().is_some_and(open)
+    pub fn knows_refusals(&self, level: &OffloadSection) -> bool {
+        self.drops_early(level) || self.prevention && level.fail == OffloadFail::Open
     }
 
     /// Whether frames leave by the link.
@@ -272,7 +276,7 @@ pub fn plan(given: &RunOptions) -> Result<RunPlan, Failure> {
     let exits = file.as_ref().map(|file| file.ports.clone()).unwrap_or_default();
     options.ports = Some(exits.iter().map(|port| port.name.clone()).collect());
     options.inline = links.iter().any(|link| link.prevention);
-    options.early = links.iter().any(LinkPlan::knows_refusals);
+    options.early = links.iter().any(|link| link.levels.iter().any(|level| link.knows_refusals(level)));
     let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
     Ok(RunPlan {
         awake: links.iter().any(LinkPlan::is_inline)
@@ -307,11 +311,14 @@ fn read_noting(path: &Path, levels: &Levels, contents: &mut Contents) -> Result<
     input::is_no_other(path, &text, FileKind::Host)?;
     let mut file = host::parse(&path.display().to_string(), &text).map_err(Failure::input)?;
     for (index, link) in file.links.iter().enumerate() {
-        let Some(offload) = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()) else { continue };
-        levels.of_name(&offload.level).map_err(|why| {
-            let place = place_in(path, &text, &format!("links/{index}/inline/offload/level"));
-            Failure::input(format!("{place}: link `{}`: {why}", link.name))
-        })?;
+        let Some(inline) = &link.inline else { continue };
+        for (number, offload) in inline.levels().iter().enumerate() {
+            levels.of_name(&offload.level).map_err(|why| {
+                let key = inline.level_path(number, "level");
+                let place = place_in(path, &text, &format!("links/{index}/{key}"));
+                Failure::input(format!("{place}: link `{}`: {why}", link.name))
+            })?;
+        }
     }
     file.relative_to(path.parent().unwrap_or(Path::new("")));
     Ok(file)
@@ -365,8 +372,8 @@ fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, F
         let workers = given.workers.or(of_file).unwrap_or(1);
         let receive = Receive { snap_length: given.snap_length, ..Receive::default() };
         let filter = given_filter.clone();
-        let offload = given.offload.as_deref().map(OffloadSection::usual);
-        Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive, offload }])
+        let levels = given.offload.as_deref().map(OffloadSection::usual).into_iter().collect();
+        Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive, levels }])
     };
     if let Some(pair) = &given.inline {
         let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
@@ -408,8 +415,8 @@ fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, F
         let place = || place_in_file(given.config.as_deref(), &format!("links/{index}/filter"));
         let filter = link.filter.clone().map(|expression| FilterExpression { expression, place: place() });
         let (name, receive) = (link.name.clone(), Receive::of(link));
-        let offload = link.inline.as_ref().and_then(|inline| inline.offload.clone());
-        Ok(LinkPlan { name, ports, workers, prevention: false, filter, receive, offload })
+        let levels = link.inline.as_ref().map_or_else(Vec::new, |inline| inline.levels().to_vec());
+        Ok(LinkPlan { name, ports, workers, prevention: false, filter, receive, levels })
     });
     made.collect()
 }
@@ -512,7 +519,7 @@ cache: none
             prevention: false,
             filter: None,
             receive,
-            offload: None,
+            levels: Vec::new(),
         };
         assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], true));
         assert_eq!((plan.spin, plan.metrics.unwrap().port()), (Some(Duration::from_micros(7)), 9100));
@@ -604,7 +611,7 @@ cache: none
             prevention: false,
             filter: None,
             receive,
-            offload: None,
+            levels: Vec::new(),
         };
         assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], false));
         assert_eq!(plan.out.as_deref(), Some(Path::new("elsewhere")));
@@ -643,7 +650,7 @@ cache: none
             format!("links: [{{name: w, inline: {{a: e0, b: e1, offload: {{level: {level}}}}}}}]\n")
         };
         let plan = with("level", &link("xdp"), |_| {}).unwrap();
-        assert_eq!(plan.links[0].offload, Some(OffloadSection::usual("xdp")));
+        assert_eq!(plan.links[0].levels, [OffloadSection::usual("xdp")]);
         let error = with("no-level", &link("nic"), |_| {}).err().unwrap().to_string();
         assert!(
             error.contains("bartizan.yaml:1:59: link `w`: there is no level `nic`")

@@ -98,7 +98,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     server.iter().for_each(|server| info!("metrics: http://{}/metrics", server.address()));
     let control = Arc::new(Control::for_workers(plan.workers()).map_err(Failure::stopped)?);
     let statistics = statistics_of(&plan, &recorder, every, &report, board.clone());
-    let statistics = Arc::new(Mutex::new(statistics.with_level(below.counters())));
+    let statistics = Arc::new(Mutex::new(statistics.with_levels(below.counters())));
     let (channel, inbox) = channel::open(requests);
     let in_force = in_force_of(&builder, &inventory, &contents);
     let view = view_of(&plan, &control, &source, &statistics, &in_force);
@@ -339,10 +339,10 @@ fn source_of(
     board: &Board,
     recorder: &EveRecorder,
     functions: Vec<&'static str>,
-    level: Option<LevelPortCounters>,
+    levels: Vec<LevelPortCounters>,
 ) -> Arc<MetricsSource> {
     let names = plan.links.iter().flat_map(|link| vec![link.name.clone(); link.workers.into()]);
-    Arc::new(MetricsSource::new(board.clone(), names.collect(), recorder.watches(), functions, level))
+    Arc::new(MetricsSource::new(board.clone(), names.collect(), recorder.watches(), functions, levels))
 }
 
 /// Logs the first generation, in the form of a reload.
