@@ -214,7 +214,7 @@ fn a_link_has_several_levels_each_once() {
         ("[{level: xdp}, {level: xdp}]", "1:74: link `a` has level `xdp` twice; give each level once"),
         ("[{level: rtl}, {level: xdp, entries: 1}]", "1:88: link `a`: 1 entries are out of range"),
         ("[{level: rtl}, {level: xdp, drop-samples: 3}]", "1:93: link `a`: one of 3 packets cannot be"),
-        ("[]", "1:51: link `a`: this list is empty, so it selects nothing"),
+        ("[]", "1:42: link `a`: this list is empty, so it selects nothing"),
     ] {
         let error = links(offload).unwrap_err();
         assert!(error.contains(expected), "{error}");

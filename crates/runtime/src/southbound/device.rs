@@ -47,8 +47,6 @@ pub struct Workers {
 /// A link, the number of a worker on the link, and its number among the workers of all links.
 type WorkerLocation<'w> = (&'w str, u16, WorkerId);
 
-/// Name of the level below in messages to controllers.
-
 impl Workers {
     /// The workers of a run's links.
     pub fn new(control: &Arc<Control>, in_force: &Arc<InForce>, plan: &RunPlan, levels: LevelsStand) -> Self {
