@@ -51,6 +51,8 @@ pub struct AppCounted {
 pub struct FlowExt {
     /// Number of the flow in events, unique in a run.
     pub event_id: u64,
+    /// Number in events of the flow that announced this one.
+    pub parent: Option<u64>,
     /// Place in the run of the flow's first packet; the same with any number of workers.
     pub began: u64,
     /// TCP state; plain data.

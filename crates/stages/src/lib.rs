@@ -61,6 +61,7 @@ pub mod context;
 pub mod counts;
 pub mod early;
 pub mod enough;
+pub mod expectations;
 pub mod flow_ext;
 pub mod flows;
 pub mod frame;

@@ -178,7 +178,7 @@ pub(super) fn head<'a>(
     Common {
         timestamp: occasion.now,
         flow_id: flow.map(|f| f.ext.event_id),
-        parent_id: None,
+        parent_id: flow.and_then(|f| f.ext.parent),
         in_iface: run.interface.as_deref(),
         pcap_cnt: occasion.number,
         vlan: match (packet, flow) {
