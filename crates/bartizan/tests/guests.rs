@@ -6,9 +6,10 @@ use crate::common;
 use crate::namespace;
 
 use bartizan_testkit_worker::events;
-use common::{Ended, Folder, PROGRAM, Running};
-use namespace::{in_namespace, ip};
+use common::{Ended, Folder, PROGRAM, Running, until};
+use namespace::{in_namespace, ip, veth};
 use serde_json::Value;
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -34,9 +35,7 @@ default: {action: drop}
 ";
 
 const RULES: &str = "\
-drop http any any -> any any (msg:\"attack\"; http.uri; content:\"/attack\"; sid:1;)\n\
-drop tcp any any -> any any (msg:\"changed\"; content:\"harmful\"; replace:\"harmles\"; sid:2;)\n\
-";
+drop http any any -> any any (msg:\"attack\"; http.uri; content:\"/attack\"; sid:1;)\n";
 
 /// Tries to get each URL, and prints its status, or the error's number.
 const CLIENT: &str = "\
@@ -60,9 +59,11 @@ fn library() -> PathBuf {
 }
 
 fn network() {
+    for which in ["all", "default"] {
+        std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "0").unwrap();
+    }
     ip("link set dev lo up");
-    ip("link add g0 type dummy");
-    ip("link set dev g0 up");
+    veth("g0", "g1", 1500);
     for host in 1..=3 {
         ip(&format!("addr add 192.0.2.{host}/24 dev g0"));
         ip(&format!("addr add 2001:db8::{host}/64 dev g0 nodad"));
@@ -188,12 +189,12 @@ fn check_records(folder: &Folder, server: &str) {
         assert!(program["pid"].as_u64() > Some(1) && program["cgroup"].as_str().is_some(), "{event}");
         assert_eq!((&own["link"], &program["peer_guest"]), (&"client".into(), &"server".into()), "{event}");
     }
+    let server: std::net::IpAddr = server.parse().unwrap();
     for flow in flows {
-        assert_eq!(
-            (&flow["dest_ip"], &flow["dest_port"], &flow["app_proto"]),
-            (&server.into(), &8000.into(), &"http".into())
-        );
+        let to: std::net::IpAddr = flow["dest_ip"].as_str().unwrap().parse().unwrap();
+        assert_eq!((to, &flow["dest_port"], &flow["app_proto"]), (server, &8000.into(), &"http".into()));
     }
+}
 }
 
 #[test]
@@ -266,4 +267,151 @@ fn a_guest_that_cannot_be_is_refused_with_what_to_do() {
     let ended =
         common::run(&folder.0, &["guest", "run", "--library", &library().to_string_lossy(), "--", "true"]);
     assert!(ended.code == Some(2) && ended.stderr.contains("--link NAME"), "{ended:?}");
+}
+
+/// Attempts to go round the library, each with the error's number or `OK`.
+const ATTEMPTS: &str = "\
+import os, socket, sys
+def attempt(name, work):
+    try: print(name, 'OK', work() or '', flush=True)
+    except OSError as error: print(name, error.errno, flush=True)
+def exchange(family, address, request):
+    with socket.socket(family, socket.SOCK_STREAM) as s:
+        s.settimeout(60)
+        s.connect((address, 8000))
+        assert s.getpeername()[:2] == (address, 8000), s.getpeername()
+        s.sendall(request)
+        text = b''
+        while True:
+            part = s.recv(65536)
+            if not part: return text.split(b' ')[1].decode()
+            text += part
+good = b'GET /good.txt HTTP/1.0\\r\\n\\r\\n'
+bad = b'GET /attack.txt HTTP/1.0\\r\\n\\r\\n'
+four, six = socket.AF_INET, socket.AF_INET6
+attempt('good', lambda: exchange(four, '192.0.2.3', good))
+attempt('good6', lambda: exchange(six, '2001:db8::3', good))
+attempt('mapped', lambda: exchange(six, '::ffff:192.0.2.3', good))
+attempt('attack', lambda: exchange(four, '192.0.2.3', bad))
+attempt('attack6', lambda: exchange(six, '2001:db8::3', bad))
+attempt('udp', lambda: socket.socket(four, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.3', 9)) and None)
+attempt('udp6', lambda: socket.socket(six, socket.SOCK_DGRAM).sendto(b'x', ('2001:db8::3', 9)) and None)
+attempt('udp-connect', lambda: socket.socket(four, socket.SOCK_DGRAM).connect(('192.0.2.3', 9)))
+attempt('raw', lambda: socket.socket(four, socket.SOCK_RAW, 1) and None)
+attempt('packet', lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) and None)
+attempt('inherited', lambda: os.fstat(int(sys.argv[1])) and None)
+def leave():
+    for line in open('/proc/mounts'):
+        at, kind = line.split(' ')[1:3]
+        if kind == 'cgroup2': open(at + '/cgroup.procs', 'w').write('0')
+    socket.create_connection(('192.0.2.3', 8000), 60)
+attempt('leave', leave)
+attempt('namespace', lambda: os.setns(os.open('/proc/%d/ns/net' % os.getppid(), os.O_RDONLY), 0))
+";
+
+#[test]
+fn programs_that_go_round_the_library_reach_nothing_but_the_engine() {
+    in_namespace(|| {
+        network();
+        let folder = Folder::new();
+        let running = begin(&folder);
+        let servers = [web_server(&folder, None, "192.0.2.3"), web_server(&folder, None, "2001:db8::3")];
+        let mut command = Command::new(PROGRAM);
+        command.args(["guest", "run", "--confine", "--socket"]).arg(folder.path("client.socket"));
+        command.arg("--library").arg(library()).args([
+            "--",
+            "env",
+            "-u",
+            "LD_PRELOAD",
+            "python3",
+            "-c",
+            ATTEMPTS,
+        ]);
+        // A socket of the outer namespace, open over exec.
+        let outer = std::net::UdpSocket::bind("192.0.2.1:0").unwrap();
+        rustix::io::fcntl_setfd(&outer, rustix::io::FdFlags::empty()).unwrap();
+        command.arg(std::os::fd::AsRawFd::as_raw_fd(&outer).to_string());
+        let ended = Running::start(command.current_dir(&folder.0)).wait();
+        let lines: Vec<&str> = ended.stdout.lines().map(str::trim_end).collect();
+        // 104: ECONNRESET, 1: EPERM, 9: EBADF, 101: ENETUNREACH.
+        let expected = [
+            "good OK 200",
+            "good6 OK 200",
+            "mapped OK 200",
+            "attack 104",
+            "attack6 104",
+            "udp 1",
+            "udp6 1",
+            "udp-connect 1",
+            "raw 1",
+            "packet 1",
+            "inherited 9",
+        ];
+        assert_eq!(lines.get(..expected.len()), Some(&expected[..]), "{ended:?}");
+        // Who leaves the control group has no route; who may not, is where he was.
+        assert!(["leave 101", "leave 13", "leave 1"].contains(&lines[expected.len()]), "{ended:?}");
+        assert!(["namespace 1", "namespace 13"].contains(&lines[expected.len() + 1]), "{ended:?}");
+        assert!(
+            ended.stderr.contains("5 connects were relayed, 1 connects and 2 datagrams were refused"),
+            "{ended:?}"
+        );
+        drop(outer);
+        for server in servers {
+            let server = server.stop();
+            assert!(server.stderr.contains("/good.txt") && !server.stderr.contains("/attack"), "{server:?}");
+        }
+        assert_eq!(running.stop().code, Some(0));
+    });
+}
+
+/// Connects, sends some bytes, prints what it gets or the error's number.
+const WAITER: &str = "\
+import socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 60)
+s.settimeout(None)
+s.sendall(b'it is harmless')
+print('sent', flush=True)
+try:
+    while True:
+        part = s.recv(100)
+        print('got', part.decode(), flush=True)
+        if not part: break
+except OSError as error: print('error', error.errno, flush=True)
+";
+
+#[test]
+fn an_engine_that_is_killed_resets_its_streams_and_new_ones_flow() {
+    in_namespace(|| {
+        network();
+        let folder = Folder::new();
+        let running = begin(&folder);
+        let listener = std::net::TcpListener::bind("192.0.2.3:0").unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        let words = ["python3", "-c", WAITER, "192.0.2.3", &port];
+        let waiter = Running::start(&mut guest(&folder, "client", &words));
+        let (mut connection, _) = listener.accept().unwrap();
+        let mut text = [0; 14];
+        connection.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"it is harmless");
+        waiter.until_on_stdout("sent");
+        running.signal("KILL");
+        let ended = waiter.wait();
+        assert!(ended.stdout.contains("error 104"), "{ended:?}");
+        assert!(connection.read(&mut text).map_or(true, |count| count == 0), "the peer sees the end");
+        drop(running);
+        // The sockets of the killed run are replaced.
+        let running = begin(&folder);
+        let waiter = Running::start(&mut guest(&folder, "client", &words));
+        let (mut connection, _) = listener.accept().unwrap();
+        connection.read_exact(&mut text).unwrap();
+        waiter.until_on_stdout("sent");
+        // A guest that is ended leaves nothing, and its peer sees it. 143: 128 and SIGTERM.
+        assert_eq!(waiter.stop().code, Some(143));
+        assert!(connection.read(&mut text).map_or(true, |count| count == 0));
+        until("the streams are gone", || {
+            let client = query(&folder, &["list"])["message"]["guests"][0].clone();
+            client["streams"] == 0 && client["processes"] == 0 && client["bytes"]["held"] == 0
+        });
+        assert_eq!(running.stop().code, Some(0));
+    });
 }

@@ -121,5 +121,7 @@ impl Drop for Boundary {
         // A group that still has processes stays, and with it a namespace without routes.
         let _ = hooks::join(&self.outside);
         let _ = std::fs::remove_dir(&self.group);
+        // The folder of all guests goes with the last of them.
+        let _ = self.group.parent().map(std::fs::remove_dir);
     }
 }

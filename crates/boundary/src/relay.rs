@@ -184,10 +184,11 @@ impl RelayState {
     }
 }
 
-/// Has a connection reset when it is closed, and ends it now.
+/// Has a connection reset when its last descriptor is closed; who reads of it stops now. Shutting its other
+/// half as well would send an end before the reset.
 fn reset(connection: &TcpStream) {
     let _ = sockopt::set_socket_linger(connection, Some(Duration::ZERO));
-    let _ = connection.shutdown(std::net::Shutdown::Both);
+    let _ = connection.shutdown(std::net::Shutdown::Read);
 }
 
 /// Waits until the engine is gone, then ends all streams of the guest, so that programs which sleep in calls

@@ -292,7 +292,7 @@ pub fn plan(given: &RunOptions) -> Result<RunPlan, Failure> {
     options.links = links.iter().map(|link| link.name.clone()).collect();
     let exits = file.as_ref().map(|file| file.ports.clone()).unwrap_or_default();
     options.ports = Some(exits.iter().map(|port| port.name.clone()).collect());
-    options.inline = links.iter().any(|link| link.prevention);
+    options.inline = links.iter().any(|link| link.prevention && link.is_inline());
     options.early = links.iter().any(LinkPlan::knows_refusals);
     let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
     Ok(RunPlan {

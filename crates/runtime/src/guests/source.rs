@@ -2,7 +2,7 @@
 //! The engine of the stream path as a source of connections in order.
 //!
 //! Each stream is a flow of its guest's link, and each chunk of payload is judged by the chain of the flow's
-//! policy before it leaves the engine: it passes, is replaced, or the stream is blocked. A connection between
+//! policy before it leaves the engine: it passes, or the stream is blocked. A connection between
 //! two guests of one tenant is one flow, which enters by the client's link. Guests of two tenants have a flow
 //! each, since tenants never meet: the server's policy sees what the client's has passed.
 
@@ -193,14 +193,7 @@ impl PayloadInspector for ChainInspector<'_, '_> {
             self.note_blocked(stream, &decision);
             return PayloadVerdict::Drop;
         }
-        let worker = self.arrivals.worker_mut();
-        let Some(mut change) = worker.take_rewrite() else { return PayloadVerdict::Pass(usize::MAX) };
-        let with = std::mem::take(&mut change.bytes);
-        worker.reuse_rewrite(change);
-        if with.len() != window.bytes.len() || window.bytes.is_empty() {
-            return PayloadVerdict::Pass(usize::MAX);
-        }
-        PayloadVerdict::Replace { range: 0..with.len(), with }
+        PayloadVerdict::Pass(usize::MAX)
     }
 
     fn close(&mut self, stream: &StreamInfo) {
