@@ -195,7 +195,6 @@ fn check_records(folder: &Folder, server: &str) {
         assert_eq!((to, &flow["dest_port"], &flow["app_proto"]), (server, &8000.into(), &"http".into()));
     }
 }
-}
 
 #[test]
 fn what_a_policy_refuses_of_a_guest_is_refused_before_the_first_packet() {
