@@ -6,6 +6,7 @@
 
 mod address;
 mod controller;
+mod guests;
 mod ports;
 mod snap;
 
@@ -14,6 +15,7 @@ pub use controller::{
     ControllerSection, HERE_AGENTS, HERE_DEVICE, HERE_LISTEN, Here, STATISTICS_EVERY, STATISTICS_EVERY_USUAL,
 };
 
+pub use guests::{GUEST_CONNECTS, GUEST_MEMORY_MIN, GUEST_PROCESSES, GUEST_STREAMS, GuestSection};
 pub use ports::{NAMED_PORTS, NamedPort};
 pub use snap::{Snap, SnapAfter, SnapLayer};
 
@@ -83,7 +85,7 @@ pub struct HostFile {
     pub controller: Option<ControllerSection>,
 }
 
-/// A link: exactly one of `inline`, `tap` and `capture`.
+/// A link: exactly one of `inline`, `tap`, `capture` and `guest`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Link {
@@ -95,6 +97,8 @@ pub struct Link {
     pub tap: Option<Tap>,
     /// Capture files to read.
     pub capture: Option<OneOrMany<PathBuf>>,
+    /// Programs of this host, by the stream path: prevention.
+    pub guest: Option<GuestSection>,
     /// Worker threads of this link; unless given, its share of those of all links.
     pub workers: Option<u16>,
     /// Filter of a tap (pcap-filter(7)): `not port 22`. The kernel drops other packets.
@@ -291,16 +295,19 @@ pub enum LinkKind<'l> {
     Tap(&'l Tap),
     /// Capture files.
     Capture(&'l [PathBuf]),
+    /// Programs of this host.
+    Guest(&'l GuestSection),
 }
 
 impl Link {
     /// The kind; `None` unless exactly one is given, which [`parse`] has checked.
     #[must_use]
     pub fn kind(&self) -> Option<LinkKind<'_>> {
-        match (&self.inline, &self.tap, &self.capture) {
-            (Some(inline), None, None) => Some(LinkKind::Inline(inline)),
-            (None, Some(tap), None) => Some(LinkKind::Tap(tap)),
-            (None, None, Some(files)) => Some(LinkKind::Capture(files)),
+        match (&self.inline, &self.tap, &self.capture, &self.guest) {
+            (Some(inline), None, None, None) => Some(LinkKind::Inline(inline)),
+            (None, Some(tap), None, None) => Some(LinkKind::Tap(tap)),
+            (None, None, Some(files), None) => Some(LinkKind::Capture(files)),
+            (None, None, None, Some(guest)) => Some(LinkKind::Guest(guest)),
             _ => None,
         }
     }
@@ -441,15 +448,11 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     levels(&file, &mut problem);
     taps(&file, &mut problem);
     snap::check(&file, &mut problem);
+    guests::check(&file, &mut problem);
     for (index, link) in file.links.iter().enumerate().filter(|(_, link)| link.filter.is_some()) {
-        let why = match link.kind() {
-            Some(LinkKind::Inline(_)) => {
-                "is inline: a filter sees no ports in fragments, so a part of a datagram would pass unseen and the rest wait for it; give that traffic a policy with `chain: []`, which only forwards and counts"
-            }
-            Some(LinkKind::Capture(_)) => "is a capture; give the filter to `bartizan inspect --filter`",
-            _ => continue,
-        };
-        problem(format!("links/{index}/filter"), format!("link `{}` {why}", link.name));
+        if let Some(why) = guests::why_no_filter(link) {
+            problem(format!("links/{index}/filter"), format!("link `{}` {why}", link.name));
+        }
     }
     let mut names = HashSet::new();
     let mut interfaces = HashSet::new();
@@ -463,10 +466,12 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
         let used: Vec<&String> = match link.kind() {
             Some(LinkKind::Inline(inline)) => vec![&inline.a, &inline.b],
             Some(LinkKind::Tap(tap)) => tap.interface.iter().collect(),
-            Some(LinkKind::Capture(_)) => Vec::new(),
+            Some(LinkKind::Capture(_) | LinkKind::Guest(_)) => Vec::new(),
             None => {
-                let message =
-                    format!("link `{}` needs exactly one of `inline`, `tap` and `capture`", link.name);
+                let message = format!(
+                    "link `{}` needs exactly one of `inline`, `tap`, `capture` and `guest`",
+                    link.name
+                );
                 problem(format!("links/{index}"), message);
                 Vec::new()
             }
@@ -499,8 +504,9 @@ fn workers(file: &HostFile, problem: &mut impl FnMut(String, String)) {
             problem(path, message);
         }
     }
-    let live = file.links.iter().filter(|link| link.capture.is_none());
-    let least: u32 = live.map(|link| u32::from(link.workers.unwrap_or(1).max(1))).sum();
+    let live = file.links.iter().filter(|link| link.capture.is_none() && link.guest.is_none());
+    let of_guests = u32::from(file.links.iter().any(|link| link.guest.is_some()));
+    let least = of_guests + live.map(|link| u32::from(link.workers.unwrap_or(1).max(1))).sum::<u32>();
     if least > u32::from(WORKERS) {
         let message = format!("the links need {least} workers, and more than {WORKERS} are not supported");
         problem("links".to_owned(), message);
@@ -694,7 +700,10 @@ impl HostFile {
         let eve = self.outputs.eve.as_mut().map(|e| &mut e.dir);
         let rules = self.rules.0.iter_mut();
         let of_controller = self.controller.iter_mut().flat_map(ControllerSection::folders);
-        let captures = self.links.iter_mut().filter_map(|l| l.capture.as_mut()).flat_map(|l| l.0.iter_mut());
+        let captures_and_sockets = self.links.iter_mut().flat_map(|link| {
+            let socket = link.guest.as_mut().and_then(|guest| guest.socket.as_mut());
+            link.capture.as_mut().map(|files| files.0.iter_mut()).into_iter().flatten().chain(socket)
+        });
         let or_none = [&mut self.cache, &mut self.control.socket].into_iter().flatten();
         let or_none = or_none.filter(|path| path.as_os_str() != "none");
         for path in named
@@ -702,7 +711,7 @@ impl HostFile {
             .flatten()
             .chain(eve)
             .chain(rules)
-            .chain(captures)
+            .chain(captures_and_sockets)
             .chain(or_none)
             .chain(of_controller)
         {

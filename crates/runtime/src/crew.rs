@@ -99,6 +99,8 @@ pub struct LinkEnded {
     balance: Balance,
     /// Frames leave by the ports; otherwise they are only watched.
     forwards: bool,
+    /// The link has workers of its own.
+    is_served: bool,
 }
 
 /// Default time to poll for packets before sleeping: zero where workers need all processors.
@@ -169,6 +171,10 @@ fn drivers_of<'r>(
     for (number, link) in (0u16..).zip(links) {
         let OfLink { stack: Stack { settings, engine }, sources, slots, devices, .. } = link;
         let first = u16::try_from(drivers.len()).unwrap_or(u16::MAX);
+        if sources.is_empty() {
+            // A guest, which another guest's worker serves.
+            continue;
+        }
         let numbers = WorkerNumbers { first, count: u16::try_from(sources.len()).unwrap_or(u16::MAX), all };
         let stations =
             stations_of(&settings, &engine, &chains, numbers, PARCELS).map_err(Failure::stopped)?;
@@ -259,7 +265,7 @@ impl WorkerPoolReport {
 
     /// Appends a readable summary of the frames.
     pub fn print(&self, text: &mut String) {
-        for link in &self.links {
+        for link in self.links.iter().filter(|link| link.is_served) {
             if self.links.len() > 1 {
                 let _ = write!(text, "link {}: ", link.name);
             }
@@ -271,6 +277,7 @@ impl WorkerPoolReport {
 impl LinkEnded {
     fn add_driver(&mut self, driver: &mut Driver<&mut EveRecorder>, sum: &mut Sum) {
         self.forwards = driver.forwards();
+        self.is_served = true;
         self.live = self.live.plus(&driver.counters);
         self.hand_over = self.hand_over.plus(driver.station.counters());
         self.counters = self.counters.plus(driver.station.worker().counters());

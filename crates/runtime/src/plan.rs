@@ -10,7 +10,9 @@ use crate::levels::Levels;
 use crate::reload::Terms;
 use crate::{control, input, outputs};
 use bartizan_api::content::{ContentKind, Contents};
-use bartizan_config::host::{self, HostFile, LinkKind, NamedPort, OffloadFail, OffloadSection, Snap};
+use bartizan_config::host::{
+    self, GuestSection, HostFile, LinkKind, NamedPort, OffloadFail, OffloadSection, Snap,
+};
 use bartizan_config::kind::FileKind;
 use bartizan_config::policy::values::Share;
 use bartizan_ports::processors;
@@ -32,6 +34,8 @@ pub struct RunOptions {
     pub inline: Option<Vec<String>>,
     /// Watch one interface; nothing is forwarded or refused.
     pub tap: Option<String>,
+    /// Serve one guest: programs on the stream path (docs/stream.md).
+    pub guest: Option<GuestLink>,
     /// With a tap: inspect only the packets that this filter lets through, in tcpdump's language
     /// (pcap-filter(7)): `--filter 'not port 22'`. Needs libpcap.
     pub filter: Option<String>,
@@ -78,6 +82,15 @@ pub struct RunOptions {
     pub metrics: Option<SocketAddr>,
 }
 
+/// A guest that is a run's only link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestLink {
+    /// Name in policies and events.
+    pub name: String,
+    /// Its settings.
+    pub guest: GuestSection,
+}
+
 /// Interfaces of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkPorts {
@@ -97,6 +110,8 @@ pub enum LinkPorts {
         /// Whether the interfaces' offloads are switched off during the run.
         fix_offloads: bool,
     },
+    /// Programs of this host, by the stream path.
+    Guest(GuestSection),
 }
 
 impl LinkPorts {
@@ -105,6 +120,7 @@ impl LinkPorts {
         match self {
             LinkPorts::Inline { a, b, .. } => vec![a, b],
             LinkPorts::Tap { interfaces, .. } => interfaces.iter().map(String::as_str).collect(),
+            LinkPorts::Guest(_) => Vec::new(),
         }
     }
 }
@@ -192,14 +208,19 @@ impl LinkPlan {
         self.drops_early(level) || self.prevention && level.fail == OffloadFail::Open
     }
 
-    /// Whether frames leave by the link.
+    /// Whether the link is two bridged interfaces.
     pub const fn is_inline(&self) -> bool {
         matches!(self.ports, LinkPorts::Inline { .. })
     }
 
-    /// The link's interfaces in one word: `eth1-eth2`.
+    /// Whether the link is a guest.
+    pub const fn is_guest(&self) -> bool {
+        matches!(self.ports, LinkPorts::Guest(_))
+    }
+
+    /// The link's interfaces in one word: `eth1-eth2`; a guest's name.
     pub fn interface(&self) -> String {
-        self.ports.interfaces().join("-")
+        if self.is_guest() { self.name.clone() } else { self.ports.interfaces().join("-") }
     }
 }
 
@@ -271,11 +292,11 @@ pub fn plan(given: &RunOptions) -> Result<RunPlan, Failure> {
     options.outputs = wanted;
     let mut links = links(given, file.as_ref())?;
     let detect = given.detect || file.as_ref().is_some_and(|f| f.detect);
-    links.iter_mut().for_each(|link| link.prevention = link.is_inline() && !detect);
+    links.iter_mut().for_each(|link| link.prevention = (link.is_inline() || link.is_guest()) && !detect);
     options.links = links.iter().map(|link| link.name.clone()).collect();
     let exits = file.as_ref().map(|file| file.ports.clone()).unwrap_or_default();
     options.ports = Some(exits.iter().map(|port| port.name.clone()).collect());
-    options.inline = links.iter().any(|link| link.prevention);
+    options.inline = links.iter().any(|link| link.prevention && link.is_inline());
     options.early = links.iter().any(|link| link.levels.iter().any(|level| link.knows_refusals(level)));
     let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
     Ok(RunPlan {
@@ -375,6 +396,9 @@ fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, F
         let levels = given.offload.as_deref().map(OffloadSection::usual).into_iter().collect();
         Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive, levels }])
     };
+    if let Some(GuestLink { name, guest }) = &given.guest {
+        return one(LinkPorts::Guest(guest.clone()), name.clone());
+    }
     if let Some(pair) = &given.inline {
         let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
         let ports = LinkPorts::Inline { a: a.clone(), b: b.clone(), fix_offloads: given.fix_offloads };
@@ -399,15 +423,20 @@ fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, F
             "--snap-length is for --tap; a tap of a host file has its own: `snap-length: 128` beside its `interface`",
         ));
     }
-    let own: Vec<Option<u16>> = file.links.iter().map(|link| link.workers).collect();
+    let own = own_workers(file);
+    // All guests share a worker.
+    let least = own.iter().filter(|own| **own != Some(0)).count();
     let workers = match given.workers {
-        Some(all) if usize::from(all) < own.len() => {
+        Some(all) if usize::from(all) < least => {
             return Err(Failure::usage(format!(
-                "--workers {all}: the host file has {} links, and each needs a worker; give as many or more",
-                own.len()
+                "--workers {all}: the host file has {least} links, and each needs a worker; give as many or more"
             )));
         }
-        Some(all) => share_workers(&vec![None; own.len()], all),
+        Some(all) => {
+            let is_guest = file.links.iter().map(|link| link.guest.is_some());
+            let own: Vec<_> = own.iter().zip(is_guest).map(|(own, guest)| own.filter(|_| guest)).collect();
+            share_workers(&own, all)
+        }
         None => share_workers(&own, of_file.unwrap_or(1)),
     };
     let made = file.links.iter().zip(workers).enumerate().map(|(index, (link, workers))| {
@@ -433,6 +462,17 @@ fn place_in(path: &Path, text: &str, key: &str) -> String {
         Some(at) => format!("{}:{}:{}", path.display(), at.line, at.column),
         None => path.display().to_string(),
     }
+}
+
+/// The number of workers that each link names itself: the first guest has the worker of all guests.
+fn own_workers(file: &HostFile) -> Vec<Option<u16>> {
+    let first = file.links.iter().position(|link| link.guest.is_some());
+    let links = file.links.iter().enumerate();
+    let own = |(index, link): (usize, &host::Link)| match &link.guest {
+        Some(_) => Some(u16::from(first == Some(index))),
+        None => link.workers,
+    };
+    links.map(own).collect()
 }
 
 /// Workers of each link: its own number if it has one; the other links share the rest of all, the first ones
@@ -470,6 +510,7 @@ fn ports(link: &host::Link, given: &RunOptions) -> Result<LinkPorts, Failure> {
                 files.join(" ")
             )))
         }
+        Some(LinkKind::Guest(guest)) => Ok(LinkPorts::Guest(guest.clone())),
         None => Err(Failure::input(format!("link `{}` has no kind", link.name))),
     }
 }
@@ -642,6 +683,25 @@ cache: none
         assert!(error.contains("--filter is for --tap"), "{error}");
         let error = with("few", two, |given| given.workers = Some(1)).err().unwrap().to_string();
         assert!(error.contains("2 links, and each needs a worker"), "{error}");
+    }
+
+    #[test]
+    fn guests_share_one_worker() {
+        let file = "links: [{name: e, inline: {a: e0, b: e1}}, {name: a, guest: {}}, {name: b, guest: {streams: 5}}]\nworkers: 4\n";
+        let of = |plan: &RunPlan| plan.links.iter().map(|l| (l.workers, l.prevention)).collect::<Vec<_>>();
+        let plan = with("guests", file, |_| {}).unwrap();
+        assert_eq!(of(&plan), [(3, true), (1, true), (0, true)]);
+        let guest = GuestSection { streams: Some(5), ..GuestSection::default() };
+        assert_eq!(
+            (&plan.links[2].ports, plan.links[2].interface()),
+            (&LinkPorts::Guest(guest), "b".to_owned())
+        );
+        let plan = with("guests-given", file, |given| given.workers = Some(2)).unwrap();
+        assert_eq!(of(&plan), [(1, true), (1, true), (0, true)]);
+        let error = with("guests-few", file, |given| given.workers = Some(1)).err().unwrap().to_string();
+        assert!(error.contains("2 links, and each needs a worker"), "{error}");
+        let plan = with("guests-detect", &format!("{file}detect: true\n"), |_| {}).unwrap();
+        assert!(of(&plan).iter().all(|(_, prevention)| !prevention));
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn says_what_is_wrong_and_where() {
             "links: [{name: a, tap: {interfce: e}}]",
             "1:25: the key `interfce` is not known; did you mean `interface`?",
         ),
-        ("links: [{name: a}]", "1:9: link `a` needs exactly one of `inline`, `tap` and `capture`"),
+        ("links: [{name: a}]", "1:9: link `a` needs exactly one of `inline`, `tap`, `capture` and `guest`"),
         ("workers: 2", "1:1: the key `links` is missing; add it"),
         (
             "links: [{name: a, inline: {a: e0, b: e0}}]",
