@@ -35,7 +35,9 @@ use crate::worker::{ByteArrival, ByteFlow, Frame, Worker};
 use bartizan_base::{Decision, Generation, LinkId, PacketDuration, Timestamp};
 use bartizan_packet::Checksums;
 use bartizan_ports::{PortError, PortStats, Waker, Woke};
+use bartizan_offload::level::FramePath;
 use bartizan_stages::record::Recorder;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use inline::InlineSource;
@@ -55,6 +57,11 @@ pub trait Source: Send {
     /// link's flows end by the clock.
     fn replays(&self) -> bool {
         false
+    }
+
+    /// Shows frames to a level of this process before the worker, where the source can.
+    fn pass_through(&mut self, level: LevelWay) {
+        let _ = level;
     }
 
     /// Prepares for a worker: called once, before anything else. `batch`: most frames of one turn.
@@ -124,6 +131,15 @@ pub trait Source: Send {
     /// # Errors
     /// A port has failed for good.
     fn wait(&mut self, waker: Option<&Waker>, timeout: Duration) -> Result<Woke, PortError>;
+}
+
+/// The way of a link's frames through a level of this process.
+#[derive(Clone)]
+pub struct LevelWay {
+    /// The way.
+    pub path: Arc<dyn FramePath>,
+    /// Numbers of the link's two ports at the level.
+    pub ports: [u8; 2],
 }
 
 /// The result of [`Source::take`].

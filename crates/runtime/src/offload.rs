@@ -30,6 +30,7 @@ use bartizan_config::host::{
     OFFLOAD_DROP_SAMPLES_USUAL, OFFLOAD_ENTRIES_USUAL, OFFLOAD_STALE_USUAL, OffloadFail, OffloadMode,
     OffloadSection,
 };
+use bartizan_dataplane::source::LevelWay;
 use bartizan_offload::Device;
 use bartizan_offload::level::{
     AttachMode, DeviceSetup, EarlyMode, EarlyOptions, Fail, LeftOn, LevelDriver, LevelError, LevelOptions,
@@ -490,9 +491,20 @@ impl Below {
             let spread = of_link.stack.settings.spread(link.workers).of_link(link_id);
             let max_layers = of_link.stack.settings.decoder.max_layers;
             of_link.devices = below.devices(number, link, spread, first, max_layers);
+            below.show_frames(number, link, of_link);
         }
         below.take_away_others(plan, interfaces)?;
         Ok(below)
+    }
+
+    /// Has a level of this process see the frames of a link before its workers.
+    fn show_frames(&self, number: usize, link: &LinkPlan, of_link: &mut OfLink) {
+        let path = self.level.as_ref().filter(|_| link.offload.is_some());
+        let Some(path) = path.and_then(|opened| opened.level.frame_path()) else { return };
+        let first = u8::try_from(2 * number).unwrap_or(u8::MAX - 1);
+        for source in &mut of_link.sources {
+            source.pass_through(LevelWay { path: Arc::clone(&path), ports: [first, first + 1] });
+        }
     }
 
     /// Shares out entries and numbers of workers. `firsts`: of each link the number of its first worker.
