@@ -16,14 +16,14 @@ mod verilated {
     /// A configuration of the logic, by the parameters of `bartizan_top`; `src/model.rs` names the same ones.
     struct Configuration {
         name: &'static str,
-        parameters: [u32; 5],
+        parameters: [u32; 6],
     }
 
-    /// DataW, NumRules, Stride, Block, Ipv6.
+    /// DataW, NumRules, Stride, Block, Ipv6, FlowBuckets.
     const CONFIGURATIONS: [Configuration; 3] = [
-        Configuration { name: "narrow", parameters: [64, 128, 4, 0, 1] },
-        Configuration { name: "middle", parameters: [128, 64, 9, 1, 1] },
-        Configuration { name: "wide", parameters: [512, 128, 9, 1, 0] },
+        Configuration { name: "narrow", parameters: [64, 128, 4, 0, 1, 64] },
+        Configuration { name: "middle", parameters: [128, 64, 9, 1, 1, 1024] },
+        Configuration { name: "wide", parameters: [512, 128, 9, 1, 0, 64] },
     ];
 
     pub fn build() {
@@ -88,7 +88,7 @@ mod verilated {
     }
 
     fn model(logic: &Path, configuration: &Configuration) -> Result<(), String> {
-        let Configuration { name, parameters: [width, rules, stride, block, ipv6] } = configuration;
+        let Configuration { name, parameters: [width, rules, stride, block, ipv6, buckets] } = configuration;
         let prefix = format!("V{name}");
         let made = out().join(name);
         // What an older version of the logic has left is not compiled again.
@@ -100,7 +100,7 @@ mod verilated {
             .args(["--cc", "--top-module", "bartizan_top", "-Wall", "--assert", "-O3", "--x-assign", "fast"])
             .args(["--x-initial", "unique", "--prefix", &prefix, "lint.vlt"])
             .args([format!("-GDataW={width}"), format!("-GNumRules={rules}"), format!("-GStride={stride}")])
-            .args([format!("-GBlock={block}"), format!("-GIpv6={ipv6}")])
+            .args([format!("-GBlock={block}"), format!("-GIpv6={ipv6}"), format!("-GFlowBuckets={buckets}")])
             // A planted fault may leave a signal unused; the committed logic has no warning.
             .args(std::env::var_os("BARTIZAN_RTL").map(|_| "-Wno-fatal"))
             .arg("--Mdir")

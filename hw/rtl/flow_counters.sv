@@ -121,18 +121,36 @@ module flow_counters #(
 
   // ---- Ageing ----
 
-  logic [Entries-1:0] touched_q;
+  // In memory of LUTs: a word of entries each, read and written in one cycle. An event is noted a cycle after
+  // the one before, so that each finds the word as that one left it.
+  localparam int unsigned Words = Entries / 32;
+  localparam int unsigned WordW = Words > 1 ? $clog2(Words) : 1;
 
-  assign touched_o = touched_q[32*touched_place_i[$clog2(Entries/32)-1:0] +: 32];
+  logic [31:0]      touched[Words];
+  logic [Words-1:0] stale_q;  // Words that have no bit set, whatever memory holds.
+  logic [WordW-1:0] touched_word, event_word;
+  logic [31:0]      event_bits;
+  logic             fresh;
 
-  for (genvar e = 0; e < Entries; e++) begin : gen_touched
-    always_ff @(posedge clk_i) begin
-      if (!rst_ni) begin
-        touched_q[e] <= 1'b0;
-      end else if (count1_q && place1_q[PlaceW-1:1] == (PlaceW - 1)'(e)) begin
-        touched_q[e] <= 1'b1;
-      end else if (touched_clear_i && touched_place_i == 9'(e / 32)) begin
-        touched_q[e] <= 1'b0;
+  assign touched_word = touched_place_i[WordW-1:0];
+  assign event_word   = WordW'(place1_q[PlaceW-1:1] >> 5);
+  assign fresh        = stale_q[event_word] || (touched_clear_i && touched_word == event_word);
+  assign event_bits   = 32'd1 << place1_q[5:1];
+  assign touched_o    = stale_q[touched_word] ? 32'd0 : touched[touched_word];
+
+  always_ff @(posedge clk_i) begin
+    if (count1_q) begin
+      touched[event_word] <= event_bits | (fresh ? 32'd0 : touched[event_word]);
+    end
+    if (!rst_ni) begin
+      stale_q <= '1;
+    end else begin
+      if (touched_clear_i) begin
+        stale_q[touched_word] <= 1'b1;
+      end
+      // An event in the cycle of the look belongs to the next look.
+      if (count1_q) begin
+        stale_q[event_word] <= 1'b0;
       end
     end
   end

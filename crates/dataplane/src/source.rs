@@ -33,9 +33,9 @@ use crate::counters::LiveCounters;
 use crate::handover::{Handled, Station};
 use crate::worker::{ByteArrival, ByteFlow, Frame, Worker};
 use bartizan_base::{Decision, Generation, LinkId, PacketDuration, Timestamp};
+use bartizan_offload::level::FramePath;
 use bartizan_packet::Checksums;
 use bartizan_ports::{PortError, PortStats, Waker, Woke};
-use bartizan_offload::level::FramePath;
 use bartizan_stages::record::Recorder;
 use std::sync::Arc;
 use std::time::Duration;
@@ -234,6 +234,11 @@ impl Arrivals<'_> {
     #[must_use]
     pub fn clock(&self) -> Timestamp {
         self.station.worker().clock()
+    }
+
+    /// Advances the worker's time for a frame that a level of this process has handled.
+    pub fn passed_below(&mut self, now: Timestamp) {
+        self.station.worker_mut().pass_frame(now, self.recorder);
     }
 
     /// The worker and the recorder of its events, for a source that hands the worker packets instead of

@@ -27,16 +27,16 @@ fn frame(size: usize) -> Vec<u8> {
 
 #[test]
 fn the_device_says_what_it_is() {
-    for (configuration, beat, stride, entries, ipv6) in [
-        (Configuration::Narrow, 8, 4, 128, true),
-        (Configuration::Middle, 16, 9, 64, true),
-        (Configuration::Wide, 64, 9, 128, false),
+    for (configuration, beat, stride, entries, ipv6, flows) in [
+        (Configuration::Narrow, 8, 4, 128, true, 256),
+        (Configuration::Middle, 16, 9, 64, true, 4096),
+        (Configuration::Wide, 64, 9, 128, false, 256),
     ] {
         let device = forwarding(configuration);
         let capabilities = device.driver.capabilities();
         assert_eq!((capabilities.beat, capabilities.stride), (beat, stride));
         assert_eq!((capabilities.entries, capabilities.ipv6, capabilities.tenants), (entries, ipv6, 16));
-        assert_eq!(device.driver.flow_entries(), 256);
+        assert_eq!(device.driver.flow_entries(), flows);
     }
 }
 

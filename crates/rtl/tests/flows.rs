@@ -444,3 +444,56 @@ fn segments_of_a_connection_follow_each_other_without_a_gap() {
     assert_eq!(reading.numbers.windows.sides[0].sent, 100);
     assert_eq!(reading.counts.packets, [200, 0]);
 }
+
+/// The ACK of the handshake opens a connection where the entry lets the state change; data before it goes up.
+#[test]
+fn the_clients_ack_opens_a_connection() {
+    for (follows, client_is_high) in [(true, false), (true, true), (false, false)] {
+        let mut device = Device::new(Configuration::Narrow, 3, &Policy::default());
+        device.driver.set_flow_keys(false, false).unwrap();
+        let mut reference = Reference::new(Policy::default(), true);
+        reference.keys = [false; 2];
+        let (low, high) = ((packet::address(false, 1), 1000), (packet::address(false, 2), 80));
+        let (client, server) = if client_is_high { (high, low) } else { (low, high) };
+        let talk = Talk { client, server, tcp: true, vlan: None, vni: None };
+        let side = |sent| WindowSide { sent, timestamp: 0, acknowledged: sent, edge: sent + 1_000, scale: 0 };
+        let (of_client, of_server) = (side(500), side(9_000));
+        let sides = if client_is_high { [of_server, of_client] } else { [of_client, of_server] };
+        let windows = Windows { sides, timestamps: false };
+        let numbers = CacheNumbers { windows, state: TcpState::SynRecv, noted: [false; 2] };
+        let control = EntryControl {
+            check: SegmentCheck::Compare,
+            follows,
+            client_is_high,
+            ..EntryControl::forward(GENERATION)
+        };
+        let at = |sequence, acknowledged, length| Spec {
+            sequence,
+            acknowledged,
+            window: 900,
+            flags: 16,
+            stamp: None,
+            length,
+        };
+        let key = reference.key_of(0, &talk.frame(Some(&at(0, 0, 0)), false, 0)).unwrap();
+        let place = device.driver.insert_flow(&key, &control, &numbers).unwrap();
+        let mut pass = |spec: Spec, to_client| {
+            let frame = talk.frame(Some(&spec), to_client, 0);
+            matches!(device.driver.bus().pass(0, &frame).unwrap(), Some(FrameOut::ToPort { .. }))
+        };
+        let opened = [
+            // The server's data, data at another place, and what acknowledges less.
+            pass(at(9_000, 500, 10), true),
+            pass(at(501, 9_000, 10), false),
+            pass(at(500, 8_999, 0), false),
+            // The ACK, with data, and what follows.
+            pass(at(500, 9_000, 10), false),
+            pass(at(9_000, 510, 10), true),
+            pass(at(510, 9_010, 0), false),
+        ];
+        let open = follows;
+        assert_eq!(opened, [false, false, false, open, open, open], "{follows} {client_is_high}");
+        let state = device.driver.read_flow(place).unwrap().numbers.state;
+        assert_eq!(state, if open { TcpState::Established } else { TcpState::SynRecv });
+    }
+}

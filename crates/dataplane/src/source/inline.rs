@@ -77,9 +77,17 @@ impl InlineSource {
         for index in 0..frames {
             look_ahead(arrivals, batch, index, side);
             let Some((frame, info)) = frame_of(batch, index, link) else { continue };
-            if let Some(passage) = passage(level.as_ref(), &frame, info, side) {
-                batch.set_disposition(index, passage);
-                continue;
+            match passage(level.as_ref(), &frame, info, side) {
+                FramePassage::Up => {}
+                FramePassage::Leaves(_) => {
+                    arrivals.counters.level_forwarded += 1;
+                    batch.set_disposition(index, Disposition::Forward);
+                    continue;
+                }
+                FramePassage::Dropped => {
+                    arrivals.counters.level_dropped += 1;
+                    continue;
+                }
             }
             // The next frame may end at the level, so none waits for it.
             let follows = level.is_none() && is_followed(arrivals.station.worker(), batch, index);
@@ -186,25 +194,18 @@ impl Source for InlineSource {
     }
 }
 
-/// The disposition of a frame that a level of this process handles. `None`: the worker judges it. A frame
-/// that is not complete, or is several segments, is the worker's.
-fn passage(
-    level: Option<&LevelWay>,
-    frame: &Frame<'_>,
-    info: &FrameInfo,
-    side: PairSide,
-) -> Option<Disposition> {
-    let LevelWay { path, ports } = level?;
-    if info.refusal().is_err() || info.segmentation.size != 0 {
-        return None;
-    }
-    let [first, second] = *ports;
-    let (ingress, across) = if side == PairSide::A { (first, second) } else { (second, first) };
+/// The result of a frame at a level of this process. A frame that is not complete, or is several segments, is
+/// the worker's.
+fn passage(level: Option<&LevelWay>, frame: &Frame<'_>, info: &FrameInfo, side: PairSide) -> FramePassage {
+    let whole = info.refusal().is_ok() && info.segmentation.size == 0;
+    let Some(LevelWay { path, ports: [first, second] }) = level.filter(|_| whole) else {
+        return FramePassage::Up;
+    };
+    let (ingress, across) = if side == PairSide::A { (*first, *second) } else { (*second, *first) };
     match path.pass(ingress, frame.bytes, frame.now) {
-        FramePassage::Leaves(port) if port == across => Some(Disposition::Forward),
-        // A level sends by no other port: it has none of the named ones.
-        FramePassage::Leaves(_) | FramePassage::Dropped => Some(Disposition::Hold),
-        FramePassage::Up => None,
+        // It has none of the named ports.
+        FramePassage::Leaves(port) if port != across => FramePassage::Dropped,
+        passage => passage,
     }
 }
 
