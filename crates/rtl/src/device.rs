@@ -54,7 +54,6 @@ pub struct SmartNicDevice<B> {
     capabilities: Capabilities,
     entries: Vec<Option<WorkerEntry>>,
     said: Vec<(u32, SunkId, DeviceReply)>,
-    generation: Generation,
     looked: Timestamp,
 }
 
@@ -81,8 +80,8 @@ impl<B: RegisterBus + 'static> SmartNicDevice<B> {
             ageing: Some(AGEING),
             insert_rate: None,
         };
-        let (generation, looked) = (Generation(0), Timestamp::ZERO);
-        SmartNicDevice { card, capabilities, entries: Vec::new(), said: Vec::new(), generation, looked }
+        let (entries, said) = (Vec::new(), Vec::new());
+        SmartNicDevice { card, capabilities, entries, said, looked: Timestamp::ZERO }
     }
 
     /// Lets the device look into tunnels, or not: if the host gives up earlier than the logic would.
@@ -331,7 +330,6 @@ impl<B: RegisterBus + 'static> Device for SmartNicDevice<B> {
             entry.generation != generation && entry.generation.0 as u8 == generation.0 as u8
         };
         let old: Vec<usize> = self.entries.iter().flatten().filter(same).map(|entry| entry.at).collect();
-        self.generation = generation;
         let _ = self.card.with(move |state| {
             for at in old {
                 state.driver.mark_flow(at)?;

@@ -36,7 +36,6 @@ use bartizan_stages::stats::NamedCounters;
 use below::CaptureLevel;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::Instant;
 use tracing::{error, info, warn};
 
@@ -185,27 +184,18 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
     let begun = Instant::now();
     let reading = Reading::new(found.captures, recorder.watches(), filter, requests);
     let done = if options.threads == 1 {
-        let mut worker =
-            Worker::new(engine_settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
-        if let Some(below) = &below {
-            worker.set_level(below.manager(Generation(1)));
-        }
-        let path = below.as_ref().map(CaptureLevel::path);
-        let (source, results) = CaptureSource::new(reading, path);
-        inspect_alone(worker, &mut recorder, source, &results)?
+        let worker = Worker::new(engine_settings, app, Arc::clone(&built.chains));
+        inspect_alone(worker.map_err(Failure::stopped)?, below.as_ref(), &mut recorder, reading)?
     } else {
         let (halves, rings) = halves(options.threads, &builder, &stores, ips, &run)?;
         let pool_options = PoolOptions { moves: options.move_flows, ..PoolOptions::default() };
-        let pool = Pool::start(&engine_settings, &app, &built.chains, halves, pool_options)
-            .map_err(Failure::stopped)?;
-        inspect_together(pool, rings, &mut recorder, reading)?
+        let pool = Pool::start(&engine_settings, &app, &built.chains, halves, pool_options);
+        inspect_together(pool.map_err(Failure::stopped)?, rings, &mut recorder, reading)?
     };
     let Inspected { counters: totals, stats, threads, clock, incomplete, filtered } = done;
     let kept = stores.finish();
     let report = &built.report;
-    if let Some(warning) = stats::checksum_warning(&stats, None) {
-        warn!("{warning}");
-    }
+    stats::checksum_warning(&stats, None).into_iter().for_each(|warning| warn!("{warning}"));
     let threads: Vec<_> =
         threads.into_iter().enumerate().map(|(index, own)| (stats::thread_name(index, None), own)).collect();
     let uptime = begun.elapsed().as_secs();
@@ -301,11 +291,15 @@ struct Inspected {
 
 /// Inspects with one worker, in this thread.
 fn inspect_alone(
-    worker: Worker,
+    mut worker: Worker,
+    below: Option<&CaptureLevel>,
     recorder: &mut EveRecorder,
-    source: CaptureSource,
-    results: &Receiver<ReadResults>,
+    reading: Reading,
 ) -> Result<Inspected, Failure> {
+    if let Some(below) = below {
+        worker.set_level(below.manager(worker.generation()));
+    }
+    let (source, results) = CaptureSource::new(reading, below.map(CaptureLevel::path));
     let control = Control::new().map_err(Failure::stopped)?;
     let mut driver = Driver::new(Station::alone(worker), Box::new(source), recorder);
     driver.run(&LiveOptions::default(), &control).map_err(Failure::stopped)?;

@@ -709,6 +709,8 @@ fn a_level_below_changes_nothing_with_xdp() {
 fn a_level_below_changes_nothing_with_the_smartnic() {
     let mut level = SmartNic::new(bartizan_rtl::model::Configuration::Narrow);
     for share in &all_the_same("rtl", &mut level)[..3] {
-        println!("{} %", share.percent());
+        // Of tunnels it reads VXLAN alone, so its share of the frames is smaller than that of other levels.
+        let of_entries = 100 * share.below / share.with_entry.max(1);
+        assert!(share.below > 0 && of_entries >= 80, "{of_entries} % of the frames whose flow had an entry");
     }
 }
