@@ -16,14 +16,14 @@ mod verilated {
     /// A configuration of the logic, by the parameters of `bartizan_top`; `src/model.rs` names the same ones.
     struct Configuration {
         name: &'static str,
-        parameters: [u32; 5],
+        parameters: [u32; 6],
     }
 
-    /// DataW, NumRules, Stride, Block, Ipv6.
+    /// DataW, NumRules, Stride, Block, Ipv6, FlowBuckets.
     const CONFIGURATIONS: [Configuration; 3] = [
-        Configuration { name: "narrow", parameters: [64, 128, 4, 0, 1] },
-        Configuration { name: "middle", parameters: [128, 64, 9, 1, 1] },
-        Configuration { name: "wide", parameters: [512, 128, 9, 1, 0] },
+        Configuration { name: "narrow", parameters: [64, 128, 4, 0, 1, 64] },
+        Configuration { name: "middle", parameters: [128, 64, 9, 1, 1, 1024] },
+        Configuration { name: "wide", parameters: [512, 128, 9, 1, 0, 64] },
     ];
 
     pub fn build() {
@@ -32,9 +32,13 @@ mod verilated {
         println!("cargo::rerun-if-changed=cpp/shim.cpp");
         println!("cargo::rerun-if-env-changed=VERILATOR");
         println!("cargo::rerun-if-env-changed=BARTIZAN_RTL");
+        println!("cargo::rerun-if-env-changed=BARTIZAN_RTL_ONLY");
+        // For tests of one configuration: it stands in for the others as well, which no test may use then.
+        let only = std::env::var("BARTIZAN_RTL_ONLY").ok();
+        let is_built = |one: &&Configuration| only.as_deref().is_none_or(|only| only == one.name);
         // Beside each other: each is a compiler of its own for most of the time.
         std::thread::scope(|scope| {
-            for configuration in &CONFIGURATIONS {
+            for configuration in CONFIGURATIONS.iter().filter(is_built) {
                 let logic = &logic;
                 scope.spawn(move || {
                     if let Err(problem) = model(logic, configuration) {
@@ -43,6 +47,11 @@ mod verilated {
                 });
             }
         });
+        for Configuration { name, .. } in CONFIGURATIONS.iter().filter(|one| !is_built(one)) {
+            if let Err(problem) = stand_in(only.as_deref().unwrap_or_default(), name) {
+                println!("cargo::error=the model in the place of `{name}`: {problem}");
+            }
+        }
         if let Err(problem) = runtime() {
             println!("cargo::error=Verilator's library: {problem}");
         }
@@ -88,7 +97,7 @@ mod verilated {
     }
 
     fn model(logic: &Path, configuration: &Configuration) -> Result<(), String> {
-        let Configuration { name, parameters: [width, rules, stride, block, ipv6] } = configuration;
+        let Configuration { name, parameters: [width, rules, stride, block, ipv6, buckets] } = configuration;
         let prefix = format!("V{name}");
         let made = out().join(name);
         // What an older version of the logic has left is not compiled again.
@@ -100,7 +109,7 @@ mod verilated {
             .args(["--cc", "--top-module", "bartizan_top", "-Wall", "--assert", "-O3", "--x-assign", "fast"])
             .args(["--x-initial", "unique", "--prefix", &prefix, "lint.vlt"])
             .args([format!("-GDataW={width}"), format!("-GNumRules={rules}"), format!("-GStride={stride}")])
-            .args([format!("-GBlock={block}"), format!("-GIpv6={ipv6}")])
+            .args([format!("-GBlock={block}"), format!("-GIpv6={ipv6}"), format!("-GFlowBuckets={buckets}")])
             // A planted fault may leave a signal unused; the committed logic has no warning.
             .args(std::env::var_os("BARTIZAN_RTL").map(|_| "-Wno-fatal"))
             .arg("--Mdir")
@@ -123,6 +132,20 @@ mod verilated {
         let mut build = compiler(true)?;
         build.include(&made).file(joined(&made, "slow", slow.iter())?);
         build.try_compile(&format!("bartizan_rtl_{name}_once")).map_err(|error| error.to_string())
+    }
+
+    /// The functions of a name over the model of another one.
+    fn stand_in(own: &str, name: &str) -> Result<(), String> {
+        let made = out().join(own);
+        let mut build = compiler(true)?;
+        build.include(&made).define("MODEL", format!("V{own}").as_str()).define("MODEL_NAME", name);
+        build.define("MODEL_HEADER", format!("\"V{own}.h\"").as_str());
+        let shim = Path::new(env!("CARGO_MANIFEST_DIR")).join("cpp/shim.cpp");
+        let copy = out().join(format!("{name}_shim.cc"));
+        let lines = format!("#include \"{}\"\n", shim.display());
+        std::fs::write(&copy, lines).map_err(|error| format!("{}: {error}", copy.display()))?;
+        build.file(copy);
+        build.try_compile(&format!("bartizan_rtl_{name}")).map_err(|error| error.to_string())
     }
 
     /// A file that includes others: most of the time for one goes into its headers, which are the same in

@@ -27,12 +27,16 @@ package bartizan_regs_pkg;
   localparam logic [23:0] TUNNEL_PORTS_LOW = 24'h000020;
   // Two more.
   localparam logic [23:0] TUNNEL_PORTS_HIGH = 24'h000024;
-  // Number of the packet filter in paths (4:0).
+  // Numbers in paths of the packet filter (4:0) and the stateful firewall (12:8).
   localparam logic [23:0] FUNCTION_BITS = 24'h000028;
+  // Fields of the flow cache's keys: the side of the link (0), VLAN ids (1).
+  localparam logic [23:0] FLOW_KEYS = 24'h00002c;
   // Frames that have begun, low word; reading it keeps the high one.
   localparam logic [23:0] FRAMES_LOW = 24'h000030;
   // The high word that belongs to the low one.
   localparam logic [23:0] FRAMES_HIGH = 24'h000034;
+  // Entries of the flow cache (15:0), entries of a bucket (23:16).
+  localparam logic [23:0] CAPABILITY_FLOWS = 24'h000038;
   // Frames by disposition, 8 bytes each.
   localparam logic [23:0] COUNT_BASE = 24'h010000;
   // Classifier: class, path, generation (17:10) with place of the outcome (9:0); 16 bytes each.
@@ -45,11 +49,27 @@ package bartizan_regs_pkg;
   localparam logic [23:0] TENANT_BASE = 24'h050000;
   // Flags of the classifier's entries, 32 a word.
   localparam logic [23:0] VALID_BASE = 24'h060000;
+  // Entries of the flow cache that a packet counted for, 32 a word; reading a word clears it.
+  localparam logic [23:0] FLOW_TOUCHED_BASE = 24'h070000;
+  // Flow cache: numbers that a command writes or has read. Lower endpoint: sent, timestamp, acknowledged, edge; the higher one's; state (3:0), progress noted (5:4), scales of the lower (11:8) and the higher (15:12) endpoint, timestamps in use (16).
+  localparam logic [23:0] FLOW_NUMBERS = 24'h080000;
+  // Flow cache: counts that a command has read. Lower endpoint: packets, bytes, time, two words each; the higher one's.
+  localparam logic [23:0] FLOW_COUNTS = 24'h080040;
+  // Flow cache: command (31:28: 1 load, 2 publish, 3 read) for an entry (13:0); the write is answered when it is done.
+  localparam logic [23:0] FLOW_COMMAND = 24'h080080;
+  // Flow cache: entries of 64 bytes, by bucket and place in it; word 15 is the control word.
+  localparam logic [23:0] FLOW_BASE = 24'h100000;
+  // Flow cache: tables of the hash, by place in the key (13:7) and value (6:2).
+  localparam logic [23:0] FLOW_HASH_BASE = 24'h200000;
   // Classifier: rows, by stride (22:16), value (15:7) and word (6:2).
   localparam logic [23:0] ROW_BASE = 24'h800000;
 
   localparam logic [31:0] ID_VALUE = 32'h425a5254;
-  localparam logic [31:0] VERSION_VALUE = 32'd1;
+  localparam logic [31:0] VERSION_VALUE = 32'd2;
+
+  // Bounds of the rule for segments (crates/packet/src/slots.rs).
+  localparam logic [31:0] FLIGHT_MAX = 32'd16777216;
+  localparam logic [31:0] TIMESTAMP_FAR_AHEAD = 32'd536870912;
 
   // Ends of frames, by the numbers of their counters.
   // It left by a port.
@@ -94,6 +114,8 @@ package bartizan_regs_pkg;
   localparam logic [6:0] DISPOSITION_UP_PATH = 7'd19;
   // A packet of a tunnel is refused.
   localparam logic [6:0] DISPOSITION_UP_TUNNEL_REFUSED = 7'd20;
+  // Its flow's entry leaves it to the host: a segment that does not plainly go on, or the other direction.
+  localparam logic [6:0] DISPOSITION_UP_FLOW = 7'd21;
   // It was refused; the number of the reason is added.
   localparam logic [6:0] DISPOSITION_DROP = 7'd64;
 

@@ -59,6 +59,10 @@ package bartizan_rtl_pkg;
     logic [31:0] sequence_number;
     logic [31:0] acknowledged;
     logic [15:0] offered;        // TCP: the window that the segment offers, as in the header.
+    logic urgent;
+    logic stamped;               // TCP: it has a timestamp.
+    logic [31:0] timestamp;
+    logic [15:0] bytes;          // What the packet counts: those of its frame, or from its IP header on.
   } headers_t;
 
   // What has been decided of a packet so far.
@@ -75,7 +79,18 @@ package bartizan_rtl_pkg;
     logic counted;           // The packet filter has decided it by that rule.
     logic redirect;          // It leaves by `egress`, not by the port across its link.
     logic [7:0] egress;
+    logic flow;              // Its flow's entry takes part: the packet counts there if it does not go up.
+    logic [13:0] flow_place;
+    logic from_high;         // Sent by the higher endpoint of the entry's key.
   } decision_t;
+
+  // What the flow cache has for a packet.
+  typedef struct packed {
+    logic hit;               // There is a valid entry of the present generation.
+    logic from_high;
+    logic [13:0] place;      // Bucket and way.
+    logic [31:0] control;    // Word 15 of the entry: see flow_cache.
+  } flow_t;
 
   // The end of a frame: what egress does with it, and what the metadata says.
   typedef struct packed {

@@ -3,8 +3,8 @@
 //
 //                  beats
 //   s_axis -> intake -----------------------------------------------> queue ---> egress -> m_cpu, m_port
-//                `-> collector -> parser -> tenant -> classifier          ^         ^
-//                        |                               `-> pfw -> join -'-> verdicts
+//                `-> collector -> parser -> tenant -+-> classifier -> pfw -> sfw -> join -> verdicts
+//                        |                          `-> flow cache ---------^
 //                        `------------------------------------------------------> frames
 //
 // Nothing between intake and the queues can wait: intake lets in what has a place in each queue.
@@ -14,7 +14,8 @@
 // the low end; m_cpu: frames to the host, a metadata block of 64 bytes before each; m_port: frames to ports
 // (tuser: port); s_axil: the host's registers; the clock of the port.
 // Parameters: DataW 64, 128 or 512; NumRules 64 to 1024; Stride 4 or 9; Block, 1 for tables in block memory;
-// Ipv6, 1 if IPv6 is read and classified; MaxFrame, bytes of the longest frame.
+// Ipv6, 1 if IPv6 is read and classified; MaxFrame, bytes of the longest frame; FlowBuckets, each of four
+// entries of the flow cache: a power of two of 8 to 4,096.
 // Latency: see hw/README.md. Throughput: 1 beat a cycle, without a gap between frames.
 `default_nettype none
 
@@ -24,7 +25,8 @@ module bartizan_top #(
   parameter int unsigned Stride   = 4,
   parameter int unsigned Block    = 0,
   parameter int unsigned Ipv6     = 1,
-  parameter int unsigned MaxFrame = 2048
+  parameter int unsigned MaxFrame = 2048,
+  parameter int unsigned FlowBuckets = 64
 ) (
   input  logic               clk_i,
   input  logic               rst_ni,
@@ -78,12 +80,21 @@ module bartizan_top #(
   localparam int unsigned Beats  = DataW >= 512 ? 128 : 2 * MaxBeats;
   localparam int unsigned Frames = 64;
   localparam int unsigned BeatW  = DataW + BytesW + 1;
+  localparam int unsigned FlowWays = 4;
+  localparam int unsigned Flows    = FlowBuckets * FlowWays;
+  // As long as the way through classifier, path selector, packet filter and the second selector.
+  localparam int unsigned KeyW      = Ipv6 != 0 ? 321 : 128;
+  localparam int unsigned Rows      = (KeyW + Stride - 1) / Stride + 1;
+  localparam int unsigned FlowDelay = 3 + (Rows <= 6 ? 1 : Rows <= 36 ? 2 : 3) + ($clog2(NumRules) + 1) / 2 + 4;
 
   if (DataW != 64 && DataW != 128 && DataW != 256 && DataW != 512) begin : gen_data_w
     $error("DataW is %0d; it can be 64, 128, 256 or 512", DataW);
   end
   if (Stride != 4 && Stride != 9) begin : gen_stride
     $error("Stride is %0d; it can be 4 or 9", Stride);
+  end
+  if (FlowBuckets < 8 || FlowBuckets > 4096 || (1 << $clog2(FlowBuckets)) != FlowBuckets) begin : gen_buckets
+    $error("FlowBuckets is %0d; it can be a power of two from 8 to 4096", FlowBuckets);
   end
   if (NumRules < 64 || NumRules > 1024 || NumRules % 64 != 0) begin : gen_rules
     $error("NumRules is %0d; it can be 64 to 1024, in steps of 64", NumRules);
@@ -96,7 +107,15 @@ module bartizan_top #(
   logic [7:0]               generation;
   logic [15:0]              vxlan_port;
   logic [63:0]              tunnel_ports;
-  logic [4:0]               pfw_bit;
+  logic [4:0]               pfw_bit, sfw_bit;
+  logic                     sides_in_key, vlans_in_key, numbers_command, counts_command, numbers_done, counts_done;
+  logic [1:0]               flow_op;
+  logic [13:0]              flow_place;
+  logic [287:0]             numbers_staged, numbers_read;
+  logic [383:0]             counts_read;
+  logic [8:0]               touched_place;
+  logic                     touched_clear, flow_hold;
+  logic [31:0]              touched;
   logic                     disposition_read, rule_read, disposition_valid, rule_valid;
   logic [63:0]              disposition_value, rule_value;
   logic [9:0]               count_place;
@@ -106,7 +125,8 @@ module bartizan_top #(
   assign busy = busy_count || busy_rule;
 
   regs #(
-    .DataW(DataW), .Stride(Stride), .NumRules(NumRules), .Ipv6(Ipv6), .Tenants(Tenants)
+    .DataW(DataW), .Stride(Stride), .NumRules(NumRules), .Ipv6(Ipv6), .Tenants(Tenants),
+    .FlowBuckets(FlowBuckets), .FlowWays(FlowWays)
   ) u_regs (
     .clk_i, .rst_ni,
     .s_axil_awvalid_i, .s_axil_awready_o, .s_axil_awaddr_i, .s_axil_wvalid_i, .s_axil_wready_o,
@@ -114,10 +134,15 @@ module bartizan_top #(
     .s_axil_arvalid_i, .s_axil_arready_o, .s_axil_araddr_i, .s_axil_rvalid_o, .s_axil_rready_i,
     .s_axil_rdata_o, .s_axil_rresp_o,
     .enable_o(enable), .flush_o(flush), .generation_o(generation), .vxlan_port_o(vxlan_port),
-    .tunnel_ports_o(tunnel_ports), .pfw_bit_o(pfw_bit), .write_o(write),
+    .tunnel_ports_o(tunnel_ports), .pfw_bit_o(pfw_bit), .sfw_bit_o(sfw_bit),
+    .sides_in_key_o(sides_in_key), .vlans_in_key_o(vlans_in_key), .write_o(write),
     .disposition_read_o(disposition_read), .rule_read_o(rule_read), .count_place_o(count_place),
     .disposition_valid_i(disposition_valid), .disposition_i(disposition_value),
     .rule_valid_i(rule_valid), .rule_i(rule_value),
+    .numbers_command_o(numbers_command), .counts_command_o(counts_command), .flow_op_o(flow_op),
+    .flow_place_o(flow_place), .numbers_o(numbers_staged), .numbers_done_i(numbers_done),
+    .numbers_i(numbers_read), .counts_done_i(counts_done), .counts_i(counts_read),
+    .touched_place_o(touched_place), .touched_clear_o(touched_clear), .touched_i(touched),
     .begins_i(begins), .ends_i(ends), .busy_i(busy)
   );
 
@@ -152,7 +177,7 @@ module bartizan_top #(
 
   intake #(.DataW(DataW), .Beats(Beats), .Frames(Frames), .MaxBeats(MaxBeats)) u_intake (
     .clk_i, .rst_ni,
-    .hold_i(flush || busy), .beat_left_i(beat_left), .frame_left_i(ends),
+    .hold_i(flush || busy || flow_hold), .beat_left_i(beat_left), .frame_left_i(ends),
     .valid_i(in_valid), .ready_o(in_ready), .data_i(in_data), .bytes_i(in_count), .last_i(in_last),
     .ingress_i(in_user),
     .valid_o(beat_valid), .data_o(beat_data), .bytes_o(beat_bytes), .last_o(beat_last),
@@ -201,8 +226,11 @@ module bartizan_top #(
 
   logic                        parsed_valid, parsed_done, tenant_valid, tenant_done, class_valid, class_done;
   logic                        pick_valid, pick_done, pick_selected, pfw_valid, pfw_done;
+  logic                        next_valid, next_done, next_selected, sfw_valid, sfw_done;
   bartizan_rtl_pkg::headers_t  parsed_headers, tenant_headers, class_headers, pick_headers, pfw_headers;
-  bartizan_rtl_pkg::decision_t class_decision, pick_decision, pfw_decision;
+  bartizan_rtl_pkg::headers_t  next_headers, sfw_headers;
+  bartizan_rtl_pkg::decision_t class_decision, pick_decision, pfw_decision, next_decision, sfw_decision;
+  bartizan_rtl_pkg::flow_t     flow;
 
   header_parser #(.DataW(DataW), .Ipv6(Ipv6)) u_parser (
     .clk_i, .rst_ni, .vxlan_port_i(vxlan_port), .tunnel_ports_i(tunnel_ports),
@@ -236,16 +264,52 @@ module bartizan_top #(
     .valid_o(pfw_valid), .done_o(pfw_done), .headers_o(pfw_headers), .decision_o(pfw_decision)
   );
 
+  flow_cache #(
+    .Ipv6(Ipv6), .Buckets(FlowBuckets), .Ways(FlowWays), .Block(Block), .Latency(FlowDelay)
+  ) u_flows (
+    .clk_i, .rst_ni, .write_i(write), .generation_i(generation), .sides_in_key_i(sides_in_key),
+    .vlans_in_key_i(vlans_in_key), .headers_i(tenant_headers), .flow_o(flow)
+  );
+
+  path_selector u_pick_sfw (
+    .clk_i, .rst_ni, .bit_i(sfw_bit),
+    .valid_i(pfw_valid), .done_i(pfw_done), .headers_i(pfw_headers), .decision_i(pfw_decision),
+    .valid_o(next_valid), .done_o(next_done), .selected_o(next_selected), .headers_o(next_headers),
+    .decision_o(next_decision)
+  );
+
+  sfw #(.Entries(Flows), .Block(Block)) u_sfw (
+    .clk_i, .rst_ni, .enable_i(enable), .bit_i(sfw_bit),
+    .valid_i(next_valid), .done_i(next_done), .selected_i(next_selected), .headers_i(next_headers),
+    .decision_i(next_decision), .flow_i(flow),
+    .valid_o(sfw_valid), .done_o(sfw_done), .headers_o(sfw_headers), .decision_o(sfw_decision),
+    .command_i(numbers_command), .op_i(flow_op), .place_i(flow_place), .staged_i(numbers_staged),
+    .command_done_o(numbers_done), .result_o(numbers_read), .hold_o(flow_hold)
+  );
+
   // ---- Verdicts ----
 
+  logic                       flow_count, flow_count_high;
+  logic [13:0]                flow_count_place;
+  logic [15:0]                flow_count_bytes;
   logic                       verdict_push, verdict_valid, rule_count;
   logic [9:0]                 rule_place;
   bartizan_rtl_pkg::verdict_t verdict_in, verdict_out;
 
   verdict_join u_join (
     .clk_i, .rst_ni, .enable_i(enable),
-    .valid_i(pfw_valid), .done_i(pfw_done), .headers_i(pfw_headers), .decision_i(pfw_decision),
-    .push_o(verdict_push), .verdict_o(verdict_in), .count_o(rule_count), .place_o(rule_place)
+    .valid_i(sfw_valid), .done_i(sfw_done), .headers_i(sfw_headers), .decision_i(sfw_decision),
+    .push_o(verdict_push), .verdict_o(verdict_in), .count_o(rule_count), .place_o(rule_place),
+    .flow_count_o(flow_count), .flow_place_o(flow_count_place), .flow_high_o(flow_count_high),
+    .flow_bytes_o(flow_count_bytes)
+  );
+
+  flow_counters #(.Entries(Flows)) u_flow_counts (
+    .clk_i, .rst_ni, .now_ns_i(timestamp_ns_i),
+    .count_i(flow_count), .place_i(flow_count_place), .from_high_i(flow_count_high), .bytes_i(flow_count_bytes),
+    .command_i(counts_command), .clear_i(flow_op == 2'd1), .command_place_i(flow_place),
+    .command_done_o(counts_done), .result_o(counts_read),
+    .touched_place_i(touched_place), .touched_clear_i(touched_clear), .touched_o(touched)
   );
 
   credit_fifo #(.Width($bits(verdict_in)), .Depth(Frames)) u_verdicts (

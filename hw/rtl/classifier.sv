@@ -119,6 +119,9 @@ module classifier #(
     decision_q.counted    <= 1'b0;
     decision_q.redirect   <= 1'b0;
     decision_q.egress     <= late.ingress ^ 8'd1;
+    decision_q.flow       <= 1'b0;
+    decision_q.flow_place <= 14'd0;
+    decision_q.from_high  <= 1'b0;
   end
 
   assign valid_o    = valid_q[Latency-1];

@@ -1,6 +1,7 @@
 bartizan_metadata_pkg.sv
 bartizan_tables_pkg.sv
 bartizan_regs_pkg.sv
+bartizan_sfw_pkg.sv
 bartizan_rtl_pkg.sv
 axis_register.sv
 credit_fifo.sv
@@ -17,6 +18,9 @@ tenant_table.sv
 classifier.sv
 path_selector.sv
 pfw.sv
+flow_cache.sv
+sfw.sv
+flow_counters.sv
 counter_bank.sv
 verdict_join.sv
 egress.sv

@@ -325,7 +325,7 @@ module header_parser #(
   logic [7:0]   protocol5_q;
   logic [127:0] source5_q, destination5_q;
   logic [111:0] head5_q;  // The first 14 bytes of the transport header.
-  logic [143:0] rest5_q;  // The 18 after them, where there are no IPv4 options.
+  logic [143:0] rest5_q;  // The 18 after them, where there are no IPv4 options: window to timestamp.
   logic         is4, is6;
   logic [5:0]   header_bytes;
   logic [15:0]  total4, payload6, datagram_left;
@@ -486,6 +486,11 @@ module header_parser #(
     headers6_q.sequence_number  <= swap32(head5_q[8*4 +: 32]);
     headers6_q.acknowledged     <= swap32(head5_q[8*8 +: 32]);
     headers6_q.offered          <= swap16(rest5_q[15:0]);
+    headers6_q.urgent           <= head5_q[8*13 + 5];
+    headers6_q.stamped          <= tcp_header == 6'd32;
+    headers6_q.timestamp        <= swap32(rest5_q[8*10 +: 32]);
+    // As the host's decoder counts: a packet inside begins at its IP header and ends with the tunnel's UDP.
+    headers6_q.bytes            <= info5_q.second ? info5_q.inner_left : info5_q.length;
   end
 
   assign valid_o   = valid6_q;

@@ -8,7 +8,8 @@
 //
 // Interface: a record in each cycle with `valid_i`; a tunnel's two records come in cycles that follow each
 // other.
-// `push_o` with `verdict_o` once for each frame; `count_o` with `place_o` for each packet that is counted.
+// `push_o` with `verdict_o` once for each frame; `count_o` with `place_o` for each packet that is counted;
+// `flow_count_o` for each packet that counts for its flow's entry, which is one that does not go up.
 // Latency: 2 cycles. Throughput: 1 a cycle.
 `default_nettype none
 
@@ -23,7 +24,11 @@ module verdict_join (
   output logic                        push_o,
   output bartizan_rtl_pkg::verdict_t  verdict_o,
   output logic                        count_o,
-  output logic [9:0]                  place_o
+  output logic [9:0]                  place_o,
+  output logic                        flow_count_o,
+  output logic [13:0]                 flow_place_o,
+  output logic                        flow_high_o,
+  output logic [15:0]                 flow_bytes_o
 );
 
   logic                        valid_q, done_q;
@@ -32,6 +37,9 @@ module verdict_join (
   bartizan_rtl_pkg::verdict_t  verdict, verdict_q;
   logic                        push_q, count_q, counts, counts_q;
   logic [9:0]                  place_q;
+  logic                        decided_q, flow_count_q, flow_high_q;
+  logic [13:0]                 flow_place_q;
+  logic [15:0]                 flow_bytes_q;
 
   logic [31:0] path;
   logic        two, up, drop, lost;
@@ -100,9 +108,15 @@ module verdict_join (
     if (valid_q && !headers_q.inner) begin
       verdict_q <= verdict;
       counts_q  <= counts;
+      decided_q <= !up;
     end
     // The packet inside counts by the verdict of its frame, which came the cycle before.
     count_q <= rst_ni && valid_q && decision_q.counted && (headers_q.inner ? counts_q : counts);
+
+    flow_count_q <= rst_ni && valid_q && decision_q.flow && (headers_q.inner ? decided_q : !up);
+    flow_place_q <= decision_q.flow_place;
+    flow_high_q  <= decision_q.from_high;
+    flow_bytes_q <= headers_q.bytes;
   end
 
 `ifndef SYNTHESIS
@@ -117,6 +131,11 @@ module verdict_join (
   assign verdict_o = verdict_q;
   assign count_o   = count_q;
   assign place_o   = place_q;
+
+  assign flow_count_o = flow_count_q;
+  assign flow_place_o = flow_place_q;
+  assign flow_high_o  = flow_high_q;
+  assign flow_bytes_o = flow_bytes_q;
 
 endmodule
 

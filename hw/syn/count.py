@@ -56,7 +56,10 @@ def main():
             result = [0, 0, 0, 0.0]
             for cell in modules[name]["cells"].values():
                 kind = cell["type"]
-                own = total(kind) if kind in modules and modules[kind]["cells"] else of_cell(kind.lstrip("\\"))
+                # Primitives first: Yosys lists their models as modules, with delays as cells.
+                own = of_cell(kind.lstrip("\\"))
+                if own is None and kind in modules and modules[kind]["cells"]:
+                    own = total(kind)
                 if own is None:
                     unknown.add(kind)
                     continue
@@ -73,7 +76,7 @@ def main():
     def visit(name, times):
         count[name] += times
         for cell in modules[name]["cells"].values():
-            if cell["type"] in sums:
+            if cell["type"] in sums and of_cell(cell["type"]) is None:
                 visit(cell["type"], times)
 
     visit(top, 1)

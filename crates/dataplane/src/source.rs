@@ -33,9 +33,11 @@ use crate::counters::LiveCounters;
 use crate::handover::{Handled, Station};
 use crate::worker::{ByteArrival, ByteFlow, Frame, Worker};
 use bartizan_base::{Decision, Generation, LinkId, PacketDuration, Timestamp};
+use bartizan_offload::level::FramePath;
 use bartizan_packet::Checksums;
 use bartizan_ports::{PortError, PortStats, Waker, Woke};
 use bartizan_stages::record::Recorder;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use inline::InlineSource;
@@ -55,6 +57,11 @@ pub trait Source: Send {
     /// link's flows end by the clock.
     fn replays(&self) -> bool {
         false
+    }
+
+    /// Shows frames to a level of this process before the worker, where the source can.
+    fn pass_through(&mut self, level: LevelWay) {
+        let _ = level;
     }
 
     /// Prepares for a worker: called once, before anything else. `batch`: most frames of one turn.
@@ -124,6 +131,15 @@ pub trait Source: Send {
     /// # Errors
     /// A port has failed for good.
     fn wait(&mut self, waker: Option<&Waker>, timeout: Duration) -> Result<Woke, PortError>;
+}
+
+/// The way of a link's frames through a level of this process.
+#[derive(Clone)]
+pub struct LevelWay {
+    /// The way.
+    pub path: Arc<dyn FramePath>,
+    /// Numbers of the link's two ports at the level.
+    pub ports: [u8; 2],
 }
 
 /// The result of [`Source::take`].
@@ -223,6 +239,11 @@ impl Arrivals<'_> {
     #[must_use]
     pub fn clock(&self) -> Timestamp {
         self.station.worker().clock()
+    }
+
+    /// Advances the worker's time for a frame that a level of this process has handled.
+    pub fn passed_below(&mut self, now: Timestamp) {
+        self.station.worker_mut().pass_frame(now, self.recorder);
     }
 
     /// The worker and the recorder of its events, for a source that hands the worker packets instead of

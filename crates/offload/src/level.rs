@@ -13,7 +13,7 @@
 //! the values of its methods.
 
 use crate::device::Device;
-use bartizan_base::{Generation, LinkId, Spread};
+use bartizan_base::{Generation, LinkId, Spread, Timestamp};
 use bartizan_packet::DecoderConfig;
 use bartizan_packet::casts::Casts;
 use bartizan_packet::sizes::Sizes;
@@ -156,6 +156,12 @@ pub trait OpenLevel: Send {
     /// One worker's device.
     fn device(&self, setup: DeviceSetup) -> Box<dyn Device>;
 
+    /// The way of frames through a level of this process: a source shows it each frame before its worker.
+    /// `None`: the level takes frames before they reach the process.
+    fn frame_path(&self) -> Option<Arc<dyn FramePath>> {
+        None
+    }
+
     /// The view that any thread may read at any time.
     fn view(&self) -> Arc<dyn LevelView>;
 
@@ -169,6 +175,23 @@ pub trait OpenLevel: Send {
     fn leave(self: Box<Self>);
 }
 
+/// The way of frames through a level that runs in this process, as a model of hardware does.
+pub trait FramePath: Send + Sync {
+    /// Handles a frame that arrived by a port; `now`: the time of the frame.
+    fn pass(&self, index: u8, frame: &[u8], now: Timestamp) -> FramePassage;
+}
+
+/// The result of a frame at a level of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FramePassage {
+    /// The worker judges it.
+    Up,
+    /// It leaves by this port.
+    Leaves(u8),
+    /// It is dropped.
+    Dropped,
+}
+
 /// The part of a running level that any thread may read.
 pub trait LevelView: fmt::Debug + Send + Sync {
     /// Counters of a port; `None`: there is no such port.
@@ -179,6 +202,11 @@ pub trait LevelView: fmt::Debug + Send + Sync {
 
     /// The time since a worker's last sign of life; `None`: it has given none yet.
     fn silence(&self, worker: u32) -> Option<Duration>;
+
+    /// Further counters of the level, by name.
+    fn more(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 /// Options for opening a level.

@@ -7,9 +7,11 @@
 //! as it is. Outcomes are written before an entry names them, and changed only while no valid entry does.
 
 use crate::entries::{KeyLayout, TernaryEntry};
+use crate::flows::FlowPlaces;
 use crate::registers::{self as map, DISPOSITION_DROP, FrameDisposition};
 use bartizan_base::{Fid, Path, Reason};
 use bartizan_packet::tables::RuleEntry;
+use bartizan_packet::{DecoderConfig, VxlanReservedBits};
 
 /// The device answered with an error, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +47,7 @@ pub enum DriverError {
     Bus(#[from] BusError),
     /// Another device, or another version of the map.
     #[error(
-        "identity {id:#010x}, version {version}: this driver knows version 1 of 0x425a5254; load the logic that belongs to this program"
+        "identity {id:#010x}, version {version}: this driver knows version 2 of 0x425a5254; load the logic that belongs to this program"
     )]
     Unknown {
         /// Its identity register.
@@ -69,6 +71,26 @@ pub enum DriverError {
         /// The place of its counter.
         counter: u32,
     },
+    /// The key has an entry in the flow cache.
+    #[error("the flow cache has an entry of this key: take it away first")]
+    FlowExists,
+    /// The bucket of a key is full.
+    #[error("the flow's bucket in the flow cache is full: its packets go up until another flow of it leaves")]
+    BucketFull,
+    /// A key of IPv6.
+    #[error("the logic was made without IPv6: such flows stay at the host")]
+    Family,
+    /// The decoder looks for tunnels on more ports.
+    #[error(
+        "the decoder looks for tunnels on any port, or on more than four ports beside VXLAN's: the device cannot tell such datagrams from others; name the ports (`decoder.teredo.ports` and the like), or use another level"
+    )]
+    Tunnels,
+    /// The card's thread has ended.
+    #[error("the card's thread has ended after an error of its own: start the program again")]
+    Gone,
+    /// The card's thread cannot be started.
+    #[error("no thread can be started for the card: the system has no more; end other programs")]
+    NoThread,
 }
 
 /// Configuration of the logic, from its capability registers.
@@ -131,19 +153,21 @@ pub struct TenantEntry {
 /// The driver, with its copy of the rows.
 #[derive(Debug)]
 pub struct TableDriver<B> {
-    bus: B,
+    pub(crate) bus: B,
     capabilities: LogicCapabilities,
     /// By stride, value and word.
     rows: Vec<u32>,
     flags: Vec<u32>,
+    pub(crate) flows: FlowPlaces,
 }
 
 impl<B: RegisterBus> TableDriver<B> {
-    /// Recognises the device and makes its classifier empty. It is left disabled: every frame goes up.
+    /// Recognises the device and makes its tables empty. It is left disabled: every frame goes up. `seed`: of
+    /// the flow cache's hash; it must stay secret.
     ///
     /// # Errors
     /// The bus fails, or the device is another one.
-    pub fn new(mut bus: B) -> Result<Self, DriverError> {
+    pub fn new(mut bus: B, seed: u64) -> Result<Self, DriverError> {
         let (id, version) = (bus.read(map::ID)?, bus.read(map::VERSION)?);
         if id != map::ID_VALUE || version != map::VERSION_VALUE {
             return Err(DriverError::Unknown { id, version });
@@ -163,7 +187,9 @@ impl<B: RegisterBus> TableDriver<B> {
             bus.write(map::VALID_BASE + 4 * word as u32, 0)?;
         }
         let count = capabilities.strides() * (1 << capabilities.stride) * words;
-        let mut driver = TableDriver { bus, capabilities, rows: vec![0; count], flags: vec![0; words] };
+        let (rows, flags) = (vec![0; count], vec![0; words]);
+        let mut driver = TableDriver { bus, capabilities, rows, flags, flows: FlowPlaces::default() };
+        driver.begin_flows(seed)?;
         // What memory holds after power-on is not defined: the copy and the device begin equal.
         for at in 0..count {
             driver.write_row(at)?;
@@ -228,12 +254,37 @@ impl<B: RegisterBus> TableDriver<B> {
         Ok(self.bus.write(map::VXLAN_PORT, vxlan.into())?)
     }
 
-    /// Sets the packet filter's number in paths.
+    /// Sets the ports of the tunnels that the host's decoder reads. The device looks into VXLAN on one port;
+    /// datagrams of other tunnels, and VXLAN that is read in another way, go up.
+    ///
+    /// # Errors
+    /// The bus fails, or there are more ports than the device compares.
+    pub fn set_tunnels(&mut self, config: &DecoderConfig) -> Result<(), DriverError> {
+        let DecoderConfig { teredo, vxlan, vxlan_reserved, geneve, gtp, .. } = config;
+        let (own, others) = match vxlan.ports.listed() {
+            [port] if *vxlan_reserved == VxlanReservedBits::Permissive => (*port, vec![teredo, geneve, gtp]),
+            _ => (0, vec![teredo, geneve, gtp, vxlan]),
+        };
+        let mut ports = [0; 4];
+        let mut free = ports.iter_mut();
+        for tunnel in others.into_iter().filter(|tunnel| tunnel.enabled) {
+            if tunnel.ports.is_any() {
+                return Err(DriverError::Tunnels);
+            }
+            for port in tunnel.ports.listed() {
+                *free.next().ok_or(DriverError::Tunnels)? = *port;
+            }
+        }
+        self.set_tunnel_ports(if vxlan.enabled { own } else { 0 }, ports)
+    }
+
+    /// Sets the numbers in paths of the packet filter and of the stateful firewall. Packets on whose path one
+    /// is are not judged by a device without that number: without a function, give one that no path has.
     ///
     /// # Errors
     /// The bus fails.
-    pub fn set_function_bits(&mut self, pfw: u8) -> Result<(), DriverError> {
-        Ok(self.bus.write(map::FUNCTION_BITS, u32::from(pfw & 31))?)
+    pub fn set_function_bits(&mut self, pfw: u8, sfw: u8) -> Result<(), DriverError> {
+        Ok(self.bus.write(map::FUNCTION_BITS, u32::from(pfw & 31) | u32::from(sfw & 31) << 8)?)
     }
 
     /// Writes a selector of the tenant table, or makes its place empty. The device must not be enabled.

@@ -138,11 +138,11 @@ struct ModelFunctions {
 }
 
 configurations! {
-    /// 64 bits, 128 entries, strides of 4 in LUT memory, both IP versions.
+    /// 64 bits, 128 entries, strides of 4 in LUT memory, both IP versions; 256 flows.
     Narrow 64, bartizan_rtl_narrow_new bartizan_rtl_narrow_free bartizan_rtl_narrow_cycle;
-    /// 128 bits, 64 entries, strides of 9 in block memory, both IP versions.
+    /// 128 bits, 64 entries, strides of 9 in block memory, both IP versions; 4,096 flows.
     Middle 128, bartizan_rtl_middle_new bartizan_rtl_middle_free bartizan_rtl_middle_cycle;
-    /// 512 bits, 128 entries, strides of 9 in block memory, IPv4.
+    /// 512 bits, 128 entries, strides of 9 in block memory, IPv4; 256 flows.
     Wide 512, bartizan_rtl_wide_new bartizan_rtl_wide_free bartizan_rtl_wide_cycle;
 }
 

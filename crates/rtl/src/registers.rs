@@ -5,6 +5,7 @@
 //! Addresses are in bytes; every register is a word of 32 bits, little endian in counters of two words.
 
 use bartizan_base::Reason;
+use bartizan_packet::slots::{FLIGHT_MAX, TIMESTAMP_FAR_AHEAD};
 use core::fmt::Write as _;
 
 /// A register or the first one of a table.
@@ -39,22 +40,30 @@ registers! {
     VXLAN_PORT @ 0x00_001c, "UDP destination port of VXLAN; 0: none.";
     TUNNEL_PORTS_LOW @ 0x00_0020, "UDP ports of tunnels that the device does not read, two of them; 0: none.";
     TUNNEL_PORTS_HIGH @ 0x00_0024, "Two more.";
-    FUNCTION_BITS @ 0x00_0028, "Number of the packet filter in paths (4:0).";
+    FUNCTION_BITS @ 0x00_0028, "Numbers in paths of the packet filter (4:0) and the stateful firewall (12:8).";
+    FLOW_KEYS @ 0x00_002c, "Fields of the flow cache's keys: the side of the link (0), VLAN ids (1).";
     FRAMES_LOW @ 0x00_0030, "Frames that have begun, low word; reading it keeps the high one.";
     FRAMES_HIGH @ 0x00_0034, "The high word that belongs to the low one.";
+    CAPABILITY_FLOWS @ 0x00_0038, "Entries of the flow cache (15:0), entries of a bucket (23:16).";
     COUNT_BASE @ 0x01_0000, "Frames by disposition, 8 bytes each.";
     ENTRY_BASE @ 0x02_0000, "Classifier: class, path, generation (17:10) with place of the outcome (9:0); 16 bytes each.";
     OUTCOME_BASE @ 0x03_0000, "Packet filter: rule entries, 16 bytes each; word 3 first, word 2 puts both in place.";
     RULE_COUNT_BASE @ 0x04_0000, "Packets by outcome, 8 bytes each.";
     TENANT_BASE @ 0x05_0000, "Tenant table, 16 bytes an entry; written while the device is not enabled.";
     VALID_BASE @ 0x06_0000, "Flags of the classifier's entries, 32 a word.";
+    FLOW_TOUCHED_BASE @ 0x07_0000, "Entries of the flow cache that a packet counted for, 32 a word; reading a word clears it.";
+    FLOW_NUMBERS @ 0x08_0000, "Flow cache: numbers that a command writes or has read. Lower endpoint: sent, timestamp, acknowledged, edge; the higher one's; state (3:0), progress noted (5:4), scales of the lower (11:8) and the higher (15:12) endpoint, timestamps in use (16).";
+    FLOW_COUNTS @ 0x08_0040, "Flow cache: counts that a command has read. Lower endpoint: packets, bytes, time, two words each; the higher one's.";
+    FLOW_COMMAND @ 0x08_0080, "Flow cache: command (31:28: 1 load, 2 publish, 3 read) for an entry (13:0); the write is answered when it is done.";
+    FLOW_BASE @ 0x10_0000, "Flow cache: entries of 64 bytes, by bucket and place in it; word 15 is the control word.";
+    FLOW_HASH_BASE @ 0x20_0000, "Flow cache: tables of the hash, by place in the key (13:7) and value (6:2).";
     ROW_BASE @ 0x80_0000, "Classifier: rows, by stride (22:16), value (15:7) and word (6:2).";
 }
 
 /// Content of [`ID`].
 pub const ID_VALUE: u32 = 0x425a_5254;
 /// Content of [`VERSION`].
-pub const VERSION_VALUE: u32 = 1;
+pub const VERSION_VALUE: u32 = 2;
 
 macro_rules! dispositions {
     ($($(#[doc = $doc:literal])+ $variant:ident, $name:literal;)+) => {
@@ -123,6 +132,8 @@ dispositions! {
     UpPath, "UP_PATH";
     /// A packet of a tunnel is refused.
     UpTunnelRefused, "UP_TUNNEL_REFUSED";
+    /// Its flow's entry leaves it to the host: a segment that does not plainly go on, or the other direction.
+    UpFlow, "UP_FLOW";
 }
 
 /// Number of the counter of frames refused for the first [`Reason`]; the others follow.
@@ -150,6 +161,9 @@ pub fn system_verilog() -> String {
     }
     let _ = writeln!(out, "\n  localparam logic [31:0] ID_VALUE = 32'h{ID_VALUE:08x};");
     let _ = writeln!(out, "  localparam logic [31:0] VERSION_VALUE = 32'd{VERSION_VALUE};");
+    out.push_str("\n  // Bounds of the rule for segments (crates/packet/src/slots.rs).\n");
+    let _ = writeln!(out, "  localparam logic [31:0] FLIGHT_MAX = 32'd{FLIGHT_MAX};");
+    let _ = writeln!(out, "  localparam logic [31:0] TIMESTAMP_FAR_AHEAD = 32'd{TIMESTAMP_FAR_AHEAD};");
     out.push_str("\n  // Ends of frames, by the numbers of their counters.\n");
     for disposition in FrameDisposition::ALL {
         let _ = writeln!(out, "  // {}", disposition.what());

@@ -12,6 +12,8 @@ mod classbench;
 #[cfg(feature = "verilator")]
 mod device;
 #[cfg(feature = "verilator")]
+mod flows;
+#[cfg(feature = "verilator")]
 mod frames;
 #[cfg(feature = "verilator")]
 mod throughput;

@@ -109,7 +109,7 @@ fn rule_sets_are_classified_as_by_the_linear_search() {
         eprintln!("no rule sets: set BARTIZAN_CLASSBENCH to the folder with `rules` and `golden`");
         return;
     };
-    let mut driver = TableDriver::new(Simulation::new(Configuration::Narrow, 1)).unwrap();
+    let mut driver = TableDriver::new(Simulation::new(Configuration::Narrow, 1), 1).unwrap();
     driver.set_generation(GENERATION).unwrap();
     driver.enable(true).unwrap();
     for set in ["acl1_1k", "fw1_1k", "ipc1_1k"] {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Frames, policies, and the device with a policy.
 
-use crate::reference::{IDS, PFW, Policy, PolicyRule, TUNNEL_PORTS, VXLAN_PORT};
+pub use crate::reference::GENERATION;
+use crate::reference::{IDS, PFW, Policy, PolicyRule, SFW, TUNNEL_PORTS, VXLAN_PORT};
 use bartizan_base::{Fid, LinkId, Path, Reason, TenantId, Verdict};
 use bartizan_classify::{HeaderRule, Net, Range};
 use bartizan_packet::tables::{RuleEntry, RuleEntryFlags};
@@ -13,8 +14,6 @@ use bartizan_testkit::layers;
 use bartizan_testkit::packet::{Datagram, Ip, Layer, Packet, Segment};
 use bartizan_testkit::random::Random;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-pub const GENERATION: u8 = 7;
 
 /// A device under test, with the rule of each of its entries.
 pub struct Device {
@@ -39,10 +38,11 @@ pub fn outcome(place: usize, verdict: Verdict) -> RuleEntry {
 impl Device {
     /// A device with as many of the policy's rules as fit, from the first on.
     pub fn new(configuration: Configuration, seed: u32, policy: &Policy) -> Self {
-        let mut driver = TableDriver::new(Simulation::new(configuration, seed)).expect("the device answers");
+        let mut driver =
+            TableDriver::new(Simulation::new(configuration, seed), seed.into()).expect("the device answers");
         driver.set_generation(GENERATION).unwrap();
         driver.set_tunnel_ports(VXLAN_PORT, TUNNEL_PORTS).unwrap();
-        driver.set_function_bits(PFW).unwrap();
+        driver.set_function_bits(PFW, SFW).unwrap();
         for (place, tenant) in policy.tenants.iter().enumerate() {
             driver.set_tenant(place, Some(*tenant)).unwrap();
         }
@@ -119,7 +119,15 @@ pub fn policy(random: &mut Random, count: usize) -> Policy {
             destination_ports: ports(random),
             ..HeaderRule::default()
         };
-        let path = *random.pick(&[1 << PFW, 1 << PFW, 1 << PFW, 1 << PFW, 1 << PFW | 1 << IDS, 0, 1 << IDS]);
+        let path = *random.pick(&[
+            1 << PFW,
+            1 << PFW,
+            1 << PFW,
+            1 << PFW | 1 << SFW,
+            1 << PFW | 1 << IDS,
+            0,
+            1 << IDS,
+        ]);
         let verdict = *random.pick(&[Verdict::Drop, Verdict::Drop, Verdict::Continue, Verdict::Reject]);
         policy.rules.push(PolicyRule { rule, path: Path(path), verdict });
     }

@@ -27,15 +27,16 @@ fn frame(size: usize) -> Vec<u8> {
 
 #[test]
 fn the_device_says_what_it_is() {
-    for (configuration, beat, stride, entries, ipv6) in [
-        (Configuration::Narrow, 8, 4, 128, true),
-        (Configuration::Middle, 16, 9, 64, true),
-        (Configuration::Wide, 64, 9, 128, false),
+    for (configuration, beat, stride, entries, ipv6, flows) in [
+        (Configuration::Narrow, 8, 4, 128, true, 256),
+        (Configuration::Middle, 16, 9, 64, true, 4096),
+        (Configuration::Wide, 64, 9, 128, false, 256),
     ] {
         let device = forwarding(configuration);
         let capabilities = device.driver.capabilities();
         assert_eq!((capabilities.beat, capabilities.stride), (beat, stride));
         assert_eq!((capabilities.entries, capabilities.ipv6, capabilities.tenants), (entries, ipv6, 16));
+        assert_eq!(device.driver.flow_entries(), flows);
     }
 }
 
@@ -44,13 +45,31 @@ fn what_is_not_in_the_map_is_refused() {
     let mut device = forwarding(Configuration::Narrow);
     let bus = device.driver.bus();
     for address in
-        [map::ID, map::STATUS, 0x2c, 0x38, 0x07_0000, map::ENTRY_BASE + 16 * 128, map::VALID_BASE + 16]
+        [map::ID, map::STATUS, 0x3c, map::FLOW_TOUCHED_BASE, map::ENTRY_BASE + 16 * 128, map::VALID_BASE + 16]
     {
         assert_eq!(bus.write(address, 1), Err(BusError::Refused(address)), "{address:#x}");
     }
+    for address in [
+        map::FLOW_NUMBERS + 36,
+        map::FLOW_COUNTS,
+        map::FLOW_BASE + 64 * 256,
+        map::FLOW_BASE + 4 * 12,
+        map::FLOW_HASH_BASE + (77 << 7),
+    ] {
+        assert_eq!(bus.write(address, 1), Err(BusError::Refused(address)), "{address:#x}");
+    }
+    let command = 3 << 28 | 256;
+    assert_eq!(bus.write(map::FLOW_COMMAND, command), Err(BusError::Refused(map::FLOW_COMMAND)));
     let beyond = map::ROW_BASE | 81 << 16;
     assert_eq!(bus.write(beyond, 1), Err(BusError::Refused(beyond)));
-    for address in [0x2c, 0x38, map::COUNT_BASE + 8 * 128, map::RULE_COUNT_BASE + 8 * 128, map::ROW_BASE] {
+    for address in [
+        0x3c,
+        map::FLOW_NUMBERS + 36,
+        map::FLOW_COUNTS + 48,
+        map::COUNT_BASE + 8 * 128,
+        map::RULE_COUNT_BASE + 8 * 128,
+        map::ROW_BASE,
+    ] {
         assert_eq!(bus.read(address), Err(BusError::Refused(address)), "{address:#x}");
     }
     let places = 128;

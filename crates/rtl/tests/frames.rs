@@ -18,14 +18,21 @@ pub struct Ledger {
     pub expected: Vec<Expected>,
     pub counted: Vec<u64>,
     ends: HashMap<End, u64>,
+    ingress: Vec<u8>,
 }
 
 impl Ledger {
     pub fn new(rules: usize) -> Self {
-        Ledger { frames: Vec::new(), expected: Vec::new(), counted: vec![0; rules], ends: HashMap::new() }
+        let (frames, expected, ingress) = (Vec::new(), Vec::new(), Vec::new());
+        Ledger { frames, expected, counted: vec![0; rules], ends: HashMap::new(), ingress }
     }
 
     pub fn add(&mut self, frame: Vec<u8>, expected: Expected) {
+        self.add_from(ingress(self.frames.len()), frame, expected);
+    }
+
+    pub fn add_from(&mut self, ingress: u8, frame: Vec<u8>, expected: Expected) {
+        self.ingress.push(ingress);
         for rule in &expected.counted {
             self.counted[*rule] += 1;
         }
@@ -45,14 +52,14 @@ impl Ledger {
                 End::ToPort => match port.next() {
                     Some(FrameOut::ToPort { egress, bytes, .. }) => {
                         assert_eq!(bytes, frame, "{}", context());
-                        assert_eq!(*egress, ingress(number) ^ 1, "{}", context());
+                        assert_eq!(*egress, expected.egress, "{}", context());
                     }
                     out => panic!("{}: {out:?}", context()),
                 },
                 End::Up(_) | End::UpSomehow => match cpu.next() {
                     Some(FrameOut::ToCpu { metadata, bytes, .. }) => {
                         assert_eq!(bytes, frame, "{}", context());
-                        check_metadata(metadata, number, frame, expected, &context);
+                        check_metadata(metadata, self.ingress[number], frame, expected, &context);
                     }
                     out => panic!("{}: {out:?}", context()),
                 },
@@ -104,14 +111,14 @@ pub const fn ingress(number: usize) -> u8 {
 
 fn check_metadata(
     block: &[u8],
-    number: usize,
+    ingress: u8,
     frame: &[u8],
     expected: &Expected,
     context: &dyn Fn() -> String,
 ) {
     let metadata = Generic::read(block).unwrap_or_else(|| panic!("{}: no metadata", context()));
     assert_eq!(usize::from(metadata.length), frame.len(), "{}", context());
-    assert_eq!(metadata.ingress.0, ingress(number), "{}", context());
+    assert_eq!(metadata.ingress.0, ingress, "{}", context());
     assert_eq!(metadata.action as u8, 0, "{}", context());
     assert!(metadata.flags.contains(MetadataFlags::EXTENDED));
     if let Some(offsets) = expected.offsets {
@@ -167,7 +174,7 @@ fn run(configuration: Configuration, seed: u64, count: usize, paces: &[StreamPac
     ]
 }
 
-const PACES: [StreamPace; 5] = [
+pub const PACES: [StreamPace; 5] = [
     StreamPace { idle: 0, cpu_busy: 0, port_busy: 0 },
     StreamPace { idle: 128, cpu_busy: 0, port_busy: 0 },
     StreamPace { idle: 0, cpu_busy: 128, port_busy: 128 },

@@ -6,11 +6,22 @@
 
 use bartizan_base::{Fid, LinkId, Path, Reason, TenantId, Verdict};
 use bartizan_classify::{Classifier, Header, HeaderRule, Linear, Match, RankedRule};
-use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, TransportLayer, TunnelKind};
+use bartizan_flow::tcp::TcpState;
+use bartizan_flow::{EspFlows, FlowKey, FlowScope, FlowSide};
+use bartizan_packet::windows::{Line, WINDOW_WORDS, WindowSegment};
+use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, TcpFlags, TransportLayer, TunnelKind};
 use bartizan_rtl::registers::FrameDisposition;
+use bartizan_rtl::{CacheKey, CacheNumbers, EntryAction, EntryControl, EntryCounts, SegmentCheck};
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+
+/// The generation of all tables of tests.
+pub const GENERATION: u8 = 7;
 
 /// The packet filter's number in paths.
 pub const PFW: u8 = 0;
+/// The stateful firewall's number in paths.
+pub const SFW: u8 = 1;
 /// A function without a half on the device.
 pub const IDS: u8 = 2;
 /// UDP ports that only the host reads as tunnels.
@@ -59,9 +70,21 @@ pub struct Expected {
     /// Offsets of the outer packet: network, transport, payload.
     pub offsets: Option<[u32; 3]>,
     pub tenant: u16,
+    /// The port that it leaves by, if it does.
+    pub egress: u8,
+}
+
+/// A flow in the cache. Its numbers are compared by the rule that host and XDP have.
+pub struct CachedFlow {
+    pub control: EntryControl,
+    pub numbers: CacheNumbers,
+    pub counts: EntryCounts,
 }
 
 pub struct Reference {
+    pub flows: HashMap<CacheKey, CachedFlow>,
+    /// Whether keys have the side of the link, and VLAN ids.
+    pub keys: [bool; 2],
     decoder: Decoder,
     out: DecodeOutput,
     linear: Linear,
@@ -77,6 +100,15 @@ struct PacketDecision {
     path: Path,
     refused: Option<Reason>,
     counted: bool,
+    /// The entry where the packet counts, if its frame does not go up, from which endpoint, and its bytes.
+    flow: Option<(CacheKey, usize, u64)>,
+    redirect: Option<u8>,
+}
+
+impl PacketDecision {
+    const fn leaves(&self) -> bool {
+        self.up.is_none() && self.refused.is_none() && self.path.0 == 0
+    }
 }
 
 impl Reference {
@@ -87,7 +119,15 @@ impl Reference {
             .map(|(n, rule)| RankedRule { fid: Fid(n + 1), priority: n, rule: rule.rule })
             .collect();
         linear.insert(0, &entries).expect("as many rules as the device holds");
-        Reference { decoder: Decoder::default(), out: DecodeOutput::new(), linear, policy, ipv6 }
+        Reference {
+            flows: HashMap::new(),
+            keys: [true; 2],
+            decoder: Decoder::default(),
+            out: DecodeOutput::new(),
+            linear,
+            policy,
+            ipv6,
+        }
     }
 
     fn lookup(&self, header: &Header) -> Option<usize> {
@@ -108,8 +148,10 @@ impl Reference {
 
     /// Decides a packet that the device reads.
     fn decide(&self, packet: &Decoded, link: u8) -> PacketDecision {
+        let (flow, redirect) = (None, None);
+        let path = Path(0);
         let mut decision =
-            PacketDecision { up: None, rule: None, path: Path(0), refused: None, counted: false };
+            PacketDecision { up: None, rule: None, path, refused: None, counted: false, flow, redirect };
         let (Some(source), Some(destination), Some((source_port, destination_port)), Some(protocol)) =
             (packet.src(), packet.dst(), packet.ports(), packet.proto())
         else {
@@ -144,6 +186,93 @@ impl Reference {
         decision
     }
 
+    /// The key of a packet in the flow cache, by the host's identity of flows.
+    pub fn key(&self, packet: &Decoded, ingress: u8) -> Option<(CacheKey, usize)> {
+        let [sides, vlans] = self.keys;
+        let link = ingress / 2;
+        let scope = FlowScope {
+            tenant: TenantId(self.tenant(packet, link)),
+            link: LinkId(link.into()),
+            tunnel: packet.tunnel.key(),
+            level: packet.recursion,
+            vlans: if vlans { packet.vlan.padded() } else { [0; 3] },
+            side: match ingress & 1 {
+                _ if !sides => FlowSide::Unknown,
+                0 => FlowSide::First,
+                _ => FlowSide::Second,
+            },
+        };
+        let key = FlowKey::of_packet(&scope, packet, EspFlows::default())?;
+        Some((CacheKey::new(key.words())?, usize::from(key.is_reversed())))
+    }
+
+    /// The key of the last packet of a frame.
+    pub fn key_of(&mut self, ingress: u8, frame: &[u8]) -> Option<CacheKey> {
+        let mut out = std::mem::take(&mut self.out);
+        self.decoder.decode(LinkType::ETHERNET, frame, frame.len() as u32, &mut out);
+        let key = out.packets().last().and_then(|packet| self.key(packet, ingress));
+        self.out = out;
+        Some(key?.0)
+    }
+
+    /// Applies the entry of a packet's flow to what was decided of it. `outer_leaves`: the packet around it
+    /// leaves, or there is none.
+    fn apply_flow(
+        &mut self,
+        mut decision: PacketDecision,
+        packet: &Decoded,
+        ingress: u8,
+        outer_leaves: bool,
+    ) -> PacketDecision {
+        let Some((key, end)) = self.key(packet, ingress) else { return decision };
+        let Some(flow) = self.flows.get_mut(&key) else { return decision };
+        let control = flow.control;
+        let tcp = packet.transport.tcp();
+        let compares = control.check == SegmentCheck::Compare;
+        let is_selected =
+            decision.up.is_none() && decision.refused.is_none() && decision.path.0 >> SFW & 1 == 1;
+        let judges = is_selected && (tcp.is_none() || compares);
+        if control.generation != GENERATION || !control.decides && !judges {
+            return decision;
+        }
+        let told = TcpFlags::FIN | TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK;
+        let is_plain = tcp.is_none_or(|tcp| tcp.flags & told == TcpFlags::ACK);
+        let segment = tcp.map(|tcp| WindowSegment {
+            sequence: tcp.seq,
+            end: tcp.seq.wrapping_add(packet.payload_len),
+            acknowledged: tcp.ack,
+            window: tcp.window,
+            timestamp: tcp.options.timestamps.map(|(own, _)| own),
+            urgent: tcp.flags.contains(TcpFlags::URG),
+        });
+        let next = segment.as_ref().filter(|_| is_plain).and_then(|segment| flow.next(end, segment));
+        let other_end = control.only_from.is_some_and(|high| high != (end == 1));
+        let in_tunnel = packet.recursion > 0 || packet.ports().is_some_and(|(_, to)| to == VXLAN_PORT);
+        decision.counted &= !control.decides;
+        if other_end || !is_plain || compares && tcp.is_some() && next.is_none() {
+            decision.up = Some(FrameDisposition::UpFlow);
+            return decision;
+        }
+        if !control.decides {
+            decision.path = Path(decision.path.0 & !(1 << SFW));
+        } else if matches!(control.action, EntryAction::Redirect(_)) && in_tunnel {
+            decision.up = Some(FrameDisposition::UpRedirect);
+            return decision;
+        } else {
+            (decision.up, decision.path, decision.refused) = (None, Path(0), None);
+            match control.action {
+                EntryAction::Forward => {}
+                EntryAction::Drop(reason) => decision.refused = Some(reason),
+                EntryAction::Redirect(port) => decision.redirect = Some(port),
+            }
+        }
+        decision.flow = Some((key, end, packet.length().into()));
+        if let (Some(next), true) = (next, decision.leaves() && outer_leaves) {
+            flow.numbers = next;
+        }
+        decision
+    }
+
     /// The expected result for a frame.
     pub fn judge(&mut self, ingress: u8, frame: &[u8]) -> Expected {
         let mut out = std::mem::take(&mut self.out);
@@ -153,12 +282,18 @@ impl Reference {
         expected
     }
 
-    fn judge_packets(&self, ingress: u8, frame: &[u8], packets: &[Decoded]) -> Expected {
+    fn judge_packets(&mut self, ingress: u8, frame: &[u8], packets: &[Decoded]) -> Expected {
         let link = ingress / 2;
         let outer = &packets[0];
         let readable = self.cause(frame, outer);
-        let mut expected =
-            Expected { end: End::UpSomehow, counted: Vec::new(), class: None, offsets: None, tenant: 0 };
+        let mut expected = Expected {
+            end: End::UpSomehow,
+            counted: Vec::new(),
+            class: None,
+            offsets: None,
+            tenant: 0,
+            egress: ingress ^ 1,
+        };
         if matches!(outer.transport, TransportLayer::Tcp(_) | TransportLayer::Udp(_))
             && matches!(
                 readable,
@@ -179,6 +314,7 @@ impl Reference {
         let is_vxlan = outer.ports().is_some_and(|(_, to)| to == VXLAN_PORT)
             && matches!(outer.transport, TransportLayer::Udp(_));
         let outside = self.decide(outer, link);
+        let outside = self.apply_flow(outside, outer, ingress, true);
         let inside = if is_vxlan {
             let Some(inner) = packets.get(1).filter(|inner| inner.tunnel.kind == TunnelKind::Vxlan) else {
                 return expected;
@@ -186,12 +322,21 @@ impl Reference {
             if !inner.vlan.is_empty() || packets.len() > 2 || self.cause(frame, inner) != Ok(()) {
                 return expected;
             }
-            Some(self.decide(inner, link))
+            let inside = self.decide(inner, link);
+            Some(self.apply_flow(inside, inner, ingress, outside.leaves()))
         } else {
             assert_eq!(packets.len(), 1, "a packet inside that the device does not know of: {packets:?}");
             None
         };
-        join(expected, outside, inside)
+        let expected = join(expected, outside, inside);
+        if matches!(expected.end, End::ToPort | End::Drop(_)) {
+            for (key, end, bytes) in [Some(outside), inside].into_iter().flatten().filter_map(|d| d.flow) {
+                let flow = self.flows.get_mut(&key).expect("the flow that has decided");
+                flow.counts.packets[end] += 1;
+                flow.counts.bytes[end] += bytes;
+            }
+        }
+        expected
     }
 
     /// Why a packet goes up by its headers; `Err(None)`: for one of several causes.
@@ -260,9 +405,49 @@ impl Reference {
     }
 }
 
+impl CachedFlow {
+    /// The numbers after a plain segment of an endpoint; `None`: it goes up.
+    fn next(&self, end: usize, segment: &WindowSegment) -> Option<CacheNumbers> {
+        let mut next = self.numbers;
+        let (from_high, other) = (end == 1, 1 - end);
+        let later = |had: u32, new: u32| if new.wrapping_sub(had).cast_signed() > 0 { new } else { had };
+        match self.control.check {
+            SegmentCheck::Nothing => {}
+            SegmentCheck::Note => {
+                let had = self.numbers.windows.sides;
+                let noted = self.numbers.noted[end];
+                let number = |had, new| if noted { later(had, new) } else { new };
+                next.windows.sides[end].sent = number(had[end].sent, segment.end);
+                next.windows.sides[other].acknowledged =
+                    number(had[other].acknowledged, segment.acknowledged);
+                next.noted[end] = true;
+            }
+            SegmentCheck::Compare => {
+                let words: [AtomicU64; WINDOW_WORDS] = Default::default();
+                let line = Line::new(&words);
+                line.write(&self.numbers.windows);
+                let sides = self.numbers.windows.sides;
+                let opens = self.control.follows
+                    && self.numbers.state == TcpState::SynRecv
+                    && from_high == self.control.client_is_high
+                    && segment.sequence == sides[end].sent
+                    && segment.acknowledged == sides[other].sent;
+                if !line.goes_on(from_high, segment) || !opens && self.numbers.state != TcpState::Established
+                {
+                    return None;
+                }
+                next.windows = line.read();
+                next.state = TcpState::Established;
+            }
+        }
+        Some(next)
+    }
+}
+
 /// Joins the decisions on a frame's packets.
 fn join(mut expected: Expected, outside: PacketDecision, inside: Option<PacketDecision>) -> Expected {
     let both = || core::iter::once(&outside).chain(&inside);
+    expected.egress = outside.redirect.unwrap_or(expected.egress);
     if let (Some(rule), true) = (outside.rule, outside.up != Some(FrameDisposition::UpNoEntry)) {
         expected.class = Some((Fid(rule as u32 + 1), outside.path));
     }

@@ -3,7 +3,7 @@
 //! packets with such changes.
 
 use crate::common::{GENERATION, outcome};
-use crate::reference::{IDS, PFW};
+use crate::reference::{IDS, PFW, SFW};
 use bartizan_base::{Fid, LinkId, Path, TenantId, Verdict};
 use bartizan_classify::{Header, HeaderRule, Net, Range};
 use bartizan_packet::metadata::Generic;
@@ -79,7 +79,7 @@ struct Version {
 /// matched it while it was inside, or none did for sure.
 fn changes(configuration: Configuration, seed: u64, pace: StreamPace) {
     let mut random = Random::new(seed);
-    let mut driver = TableDriver::new(Simulation::new(configuration, seed as u32)).unwrap();
+    let mut driver = TableDriver::new(Simulation::new(configuration, seed as u32), seed).unwrap();
     driver.set_generation(GENERATION).unwrap();
     driver.enable(true).unwrap();
     let path = Path(1 << IDS);
@@ -175,9 +175,9 @@ fn a_differential_run() {
     let count: u64 =
         std::env::var("BARTIZAN_RTL_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
     let mut random = Random::new(9);
-    let mut driver = TableDriver::new(Simulation::new(Configuration::Wide, 9)).unwrap();
+    let mut driver = TableDriver::new(Simulation::new(Configuration::Wide, 9), 9).unwrap();
     driver.set_generation(GENERATION).unwrap();
-    driver.set_function_bits(PFW).unwrap();
+    driver.set_function_bits(PFW, SFW).unwrap();
     let layout = driver.capabilities().layout();
     let places = driver.capabilities().entries;
     // Rules at odd places stay; those at even ones change, and lead to what the odd one behind them says: so

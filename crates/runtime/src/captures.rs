@@ -15,6 +15,7 @@ use bartizan_dataplane::captures::{Pool, PoolError};
 use bartizan_dataplane::source::{Arrivals, Source, Taken};
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_events::sink::SinkWatch;
+use bartizan_offload::level::{FramePassage, FramePath};
 use bartizan_packet::capture::{CaptureEnd, CaptureReader};
 use bartizan_packet::{Checksums, LinkType};
 use bartizan_ports::{PacketFilter, PortError, PortStats, Waker, Woke};
@@ -185,6 +186,31 @@ impl FrameSink for Arrivals<'_> {
     }
 }
 
+/// A worker below which a level of this process sees the frames first. A capture's link has the ports 2n and
+/// 2n + 1; its frames come in by the first one.
+struct BelowSink<'s, 'd> {
+    arrivals: &'s mut Arrivals<'d>,
+    path: &'s dyn FramePath,
+}
+
+impl FrameSink for BelowSink<'_, '_> {
+    fn enter_capture(&mut self, name: &str) -> Result<(), PoolError> {
+        self.arrivals.enter_capture(name);
+        Ok(())
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError> {
+        let port = u8::try_from(frame.link.0.saturating_mul(2)).ok();
+        let whole = frame.link_type == LinkType::ETHERNET && frame.bytes.len() == frame.wire_len as usize;
+        let passage = port.filter(|_| whole).map(|port| self.path.pass(port, frame.bytes, frame.now));
+        match passage {
+            None | Some(FramePassage::Up) => self.arrivals.watch(frame, Checksums::Unknown),
+            Some(_) => self.arrivals.passed_below(frame.now),
+        }
+        Ok(())
+    }
+}
+
 impl<R: Recorder + Send + 'static> FrameSink for Pool<R> {
     fn enter_capture(&mut self, name: &str) -> Result<(), PoolError> {
         Pool::enter_capture(self, name)
@@ -201,13 +227,15 @@ pub struct CaptureSource {
     results: Sender<ReadResults>,
     batch: usize,
     clock: Timestamp,
+    /// A level of this process that sees the frames first.
+    path: Option<Arc<dyn FramePath>>,
 }
 
 impl CaptureSource {
     /// A source of what `reading` reads. At the end the results of the reading are sent.
-    pub fn new(reading: Reading) -> (Self, Receiver<ReadResults>) {
+    pub fn new(reading: Reading, path: Option<Arc<dyn FramePath>>) -> (Self, Receiver<ReadResults>) {
         let (results, receiver) = mpsc::channel();
-        (CaptureSource { reading, results, batch: 1, clock: Timestamp::ZERO }, receiver)
+        (CaptureSource { reading, results, batch: 1, clock: Timestamp::ZERO, path }, receiver)
     }
 }
 
@@ -222,7 +250,11 @@ impl Source for CaptureSource {
 
     fn take(&mut self, arrivals: &mut Arrivals<'_>) -> Result<Taken, PortError> {
         // Only several workers can be lost.
-        let frames = self.reading.read(self.batch, arrivals).unwrap_or_default();
+        let read = match &self.path {
+            Some(path) => self.reading.read(self.batch, &mut BelowSink { arrivals, path: &**path }),
+            None => self.reading.read(self.batch, arrivals),
+        };
+        let frames = read.unwrap_or_default();
         self.clock = arrivals.clock();
         Ok(Taken { frames, newest: self.clock, has_ended: frames == 0 })
     }

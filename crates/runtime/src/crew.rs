@@ -322,6 +322,8 @@ impl LinkEnded {
         };
         self.live.normaliser.for_each(&mut tell);
         self.live.for_each_loss(&mut tell);
+        tell("forwarded by the level of this process", self.live.level_forwarded);
+        tell("dropped by the level of this process", self.live.level_dropped);
         self.hand_over.for_each(&mut tell);
         for (name, stats) in &self.ports {
             let _ = write!(

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Inspection of captures: writes their events and counters.
 
+mod below;
 mod summary;
 
+pub use below::LevelSummary;
 pub use summary::{InspectTimings, PolicyDropCount, Refused, Rules, Summary};
 
 use crate::captures::{self, CaptureSource, Filter, ReadResults, Reading};
 use crate::error::Failure;
 use crate::generation::{BuildOptions, Builder, BuiltPolicy, find_link, reported};
+use crate::levels::Levels;
 use crate::requests::Requests;
 use crate::stats_file::{StatsParts, write_stats};
 use crate::steer::tell;
@@ -30,6 +33,7 @@ use bartizan_events::sink::{Incident, Patience, SinkProblem};
 use bartizan_pattern::jit_support;
 use bartizan_stages::settings::EngineSettings;
 use bartizan_stages::stats::NamedCounters;
+use below::CaptureLevel;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -54,6 +58,10 @@ pub struct InspectOptions {
     pub move_flows: Option<u64>,
     /// Capture files, folders of them, `-` for standard input.
     pub captures: Vec<PathBuf>,
+    /// A level below the worker that sees the frames first, by name.
+    pub offload: Option<String>,
+    /// Kinds of level that may be named.
+    pub levels: Levels,
 }
 
 /// Result of an inspection.
@@ -156,6 +164,7 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
         EngineSettings::from_settings(settings, ips, load::seed()).map_err(Failure::setting(settings))?;
     warnings.extend(more);
     let filter = Filter::new(options.filter.as_deref())?;
+    let below = CaptureLevel::open(options, &engine_settings, &links)?;
     // Captures are opened before any output is written: a wrong path has no effect.
     let found = captures::open(&options.captures, &links, requests)?;
     let rights = Rights::from_settings(settings).map_err(Failure::setting(settings))?;
@@ -175,22 +184,18 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
     let begun = Instant::now();
     let reading = Reading::new(found.captures, recorder.watches(), filter, requests);
     let done = if options.threads == 1 {
-        let worker =
-            Worker::new(engine_settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
-        inspect_alone(worker, &mut recorder, reading)?
+        let worker = Worker::new(engine_settings, app, Arc::clone(&built.chains));
+        inspect_alone(worker.map_err(Failure::stopped)?, below.as_ref(), &mut recorder, reading)?
     } else {
         let (halves, rings) = halves(options.threads, &builder, &stores, ips, &run)?;
         let pool_options = PoolOptions { moves: options.move_flows, ..PoolOptions::default() };
-        let pool = Pool::start(&engine_settings, &app, &built.chains, halves, pool_options)
-            .map_err(Failure::stopped)?;
-        inspect_together(pool, rings, &mut recorder, reading)?
+        let pool = Pool::start(&engine_settings, &app, &built.chains, halves, pool_options);
+        inspect_together(pool.map_err(Failure::stopped)?, rings, &mut recorder, reading)?
     };
     let Inspected { counters: totals, stats, threads, clock, incomplete, filtered } = done;
     let kept = stores.finish();
     let report = &built.report;
-    if let Some(warning) = stats::checksum_warning(&stats, None) {
-        warn!("{warning}");
-    }
+    stats::checksum_warning(&stats, None).into_iter().for_each(|warning| warn!("{warning}"));
     let threads: Vec<_> =
         threads.into_iter().enumerate().map(|(index, own)| (stats::thread_name(index, None), own)).collect();
     let uptime = begun.elapsed().as_secs();
@@ -206,6 +211,7 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
         flows,
         alerts: recorder.alerts().clone(),
         refused: options.build.policy.as_ref().map(|_| Refused::of(&recorder, ips)),
+        level: below.as_ref().map(CaptureLevel::summary),
         rules: Rules::of(report),
         seconds: InspectTimings { load: load_seconds, inspect: begun.elapsed().as_secs_f64() },
         threads: options.threads,
@@ -284,8 +290,16 @@ struct Inspected {
 }
 
 /// Inspects with one worker, in this thread.
-fn inspect_alone(worker: Worker, recorder: &mut EveRecorder, reading: Reading) -> Result<Inspected, Failure> {
-    let (source, results) = CaptureSource::new(reading);
+fn inspect_alone(
+    mut worker: Worker,
+    below: Option<&CaptureLevel>,
+    recorder: &mut EveRecorder,
+    reading: Reading,
+) -> Result<Inspected, Failure> {
+    if let Some(below) = below {
+        worker.set_level(below.manager(worker.generation()));
+    }
+    let (source, results) = CaptureSource::new(reading, below.map(CaptureLevel::path));
     let control = Control::new().map_err(Failure::stopped)?;
     let mut driver = Driver::new(Station::alone(worker), Box::new(source), recorder);
     driver.run(&LiveOptions::default(), &control).map_err(Failure::stopped)?;

@@ -7,7 +7,14 @@ use bartizan_xdp::XdpDriver;
 use std::fmt;
 
 /// The kinds of this program.
-const OWN: [&dyn LevelDriver; 1] = [&XdpDriver];
+const OWN: &[&dyn LevelDriver] = &[
+    &XdpDriver,
+    #[cfg(feature = "rtl")]
+    &bartizan_rtl::SmartNicDriver,
+];
+
+/// A kind that a program has only if it was built with a feature of the same name, and what the build needs.
+const OPTIONAL: [(&str, &str); 1] = [("rtl", "Verilator")];
 
 /// The kinds of level that a run may use.
 #[derive(Clone, Default)]
@@ -25,7 +32,7 @@ impl Levels {
 
     /// All kinds.
     pub fn iter(&self) -> impl Iterator<Item = &'static dyn LevelDriver> + '_ {
-        OWN.into_iter().chain(self.more.iter().copied())
+        OWN.iter().copied().chain(self.more.iter().copied())
     }
 
     /// The kind with a name.
@@ -34,6 +41,11 @@ impl Levels {
     /// No kind has the name: the message lists those that exist.
     pub fn of_name(&self, name: &str) -> Result<&'static dyn LevelDriver, String> {
         self.iter().find(|level| level.name() == name).ok_or_else(|| {
+            if let Some((name, needs)) = OPTIONAL.iter().find(|(of, _)| *of == name) {
+                return format!(
+                    "this program was built without the level `{name}`: build it with `--features {name}`, where {needs} is installed"
+                );
+            }
             let known: Vec<String> = self.iter().map(|level| format!("`{}`", level.name())).collect();
             format!("there is no level `{name}` below this program; there is {}", known.join(", "))
         })
@@ -54,10 +66,15 @@ mod tests {
     fn a_level_is_found_by_its_name() {
         let levels = Levels::default();
         assert_eq!(levels.of_name("xdp").ok().unwrap().title(), "XDP");
-        assert_eq!(
-            levels.of_name("xdq").err().unwrap(),
-            "there is no level `xdq` below this program; there is `xdp`"
-        );
-        assert_eq!(format!("{levels:?}"), "[\"xdp\"]");
+        let unknown = levels.of_name("xdq").err().unwrap();
+        if cfg!(feature = "rtl") {
+            assert_eq!(unknown, "there is no level `xdq` below this program; there is `xdp`, `rtl`");
+            assert_eq!(levels.of_name("rtl").ok().unwrap().title(), "SmartNIC");
+        } else {
+            assert_eq!(unknown, "there is no level `xdq` below this program; there is `xdp`");
+            let without = levels.of_name("rtl").err().unwrap();
+            assert!(without.contains("--features rtl") && without.contains("Verilator"), "{without}");
+            assert_eq!(format!("{levels:?}"), "[\"xdp\"]");
+        }
     }
 }

@@ -4,3 +4,5 @@
 mod embed;
 mod levels;
 mod questions;
+#[cfg(feature = "rtl")]
+mod smartnic;

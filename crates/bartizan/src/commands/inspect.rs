@@ -5,7 +5,8 @@ use crate::arguments::BuildArgs;
 use crate::log::LogArgs;
 use crate::signals;
 use bartizan_runtime::error::{Exit, Failure};
-use bartizan_runtime::inspect::{self, InspectOptions, Refused, Summary};
+use bartizan_runtime::inspect::{self, InspectOptions, LevelSummary, Refused, Summary};
+use bartizan_runtime::levels::Levels;
 use std::path::PathBuf;
 
 /// Shown below `--help`.
@@ -47,6 +48,10 @@ pub struct InspectArgs {
     /// For tests: flows move between workers at random, by this seed; the results are the same.
     #[arg(long, value_name = "SEED", hide = true)]
     move_flows: Option<u64>,
+    /// A level below the worker that sees the frames first, and handles packets of decided flows: `rtl`, the
+    /// model of the SmartNIC, in a program that was built with it.
+    #[arg(long, value_name = "LEVEL", visible_alias = "device")]
+    offload: Option<String>,
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
@@ -67,6 +72,8 @@ pub fn run(args: &InspectArgs) -> Result<Exit, Failure> {
         threads: args.threads,
         move_flows: args.move_flows,
         captures: args.captures.clone(),
+        offload: args.offload.clone(),
+        levels: Levels::default(),
     };
     let done = inspect::run(&options, signals::install()?)?;
     print_summary(&done.summary, args.json)?;
@@ -95,6 +102,12 @@ fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     println!("{} packets, {} bytes, {} flows", summary.packets, summary.bytes, summary.flows);
+    if let Some(LevelSummary { level, frames, up, forwarded, dropped, counters }) = &summary.level {
+        println!("{level}: {frames} frames, {up} up, {forwarded} forwarded, {dropped} dropped");
+        for (name, count) in counters {
+            println!("    {count} {}", name.to_lowercase());
+        }
+    }
     let alerts: u64 = summary.alerts.values().sum();
     println!("{alerts} alerts of {} rules", summary.alerts.len());
     if let Some(refused) = &summary.refused {

@@ -21,6 +21,10 @@ pub struct LiveCounters {
     pub gone: u64,
     /// Frames of a tap that were the second copy of a pair and were not inspected.
     pub duplicates: u64,
+    /// Frames that a level of this process forwarded before the worker saw them.
+    pub level_forwarded: u64,
+    /// Frames that it dropped.
+    pub level_dropped: u64,
 }
 
 impl LiveCounters {
@@ -28,7 +32,17 @@ impl LiveCounters {
     #[must_use]
     pub fn plus(self, other: &LiveCounters) -> LiveCounters {
         // Every field by name, so that a new one is not forgotten here.
-        let LiveCounters { normaliser, turns, unwritable, incomplete, under_way, gone, duplicates } = *other;
+        let LiveCounters {
+            normaliser,
+            turns,
+            unwritable,
+            incomplete,
+            under_way,
+            gone,
+            duplicates,
+            level_forwarded,
+            level_dropped,
+        } = *other;
         LiveCounters {
             normaliser: self.normaliser.plus(normaliser),
             turns: self.turns + turns,
@@ -37,6 +51,8 @@ impl LiveCounters {
             under_way: self.under_way + under_way,
             gone: self.gone + gone,
             duplicates: self.duplicates + duplicates,
+            level_forwarded: self.level_forwarded + level_forwarded,
+            level_dropped: self.level_dropped + level_dropped,
         }
     }
 

@@ -36,8 +36,9 @@ impl Balance {
     /// Adds the counters of a worker and its live loop.
     pub fn add(&mut self, counters: &WorkerCounters, live: &LiveCounters) {
         self.received += live.normaliser.datagrams;
-        self.forwarded += counters.forwarded + counters.let_go;
+        self.forwarded += counters.forwarded + counters.let_go + live.level_forwarded;
         self.refused += counters.refused.iter().sum::<u64>().saturating_sub(counters.let_go);
+        self.refused += live.level_dropped;
         self.under_way += live.under_way;
         self.duplicates += live.duplicates;
         self.made += live.normaliser.resets + live.normaliser.unreachables + live.normaliser.pieces;

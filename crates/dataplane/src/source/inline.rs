@@ -5,11 +5,12 @@ mod egress;
 mod unsent;
 
 use super::prepare::{checksums_of, fill_in_checksums, frame_of};
-use super::{Arrivals, HandedOver, Source, Taken};
+use super::{Arrivals, HandedOver, LevelWay, Source, Taken};
 use crate::ahead::AHEAD;
 use crate::counters::LiveCounters;
-use crate::worker::Worker;
+use crate::worker::{Frame, Worker};
 use bartizan_base::{Generation, LinkId, Timestamp};
+use bartizan_offload::level::FramePassage;
 use bartizan_ports::{
     Batch, Disposition, FrameInfo, InlinePair, PairSide, PortError, PortStats, Segmentation, Waker, Woke,
 };
@@ -43,6 +44,8 @@ pub struct InlineSource {
     unsent: UnsentFrames,
     /// By side: whether a frame that came in by it was delivered since the last flush.
     delivered: [bool; 2],
+    /// A level of this process that sees frames first.
+    level: Option<LevelWay>,
 }
 
 impl InlineSource {
@@ -56,12 +59,13 @@ impl InlineSource {
             room: Vec::new(),
             unsent: UnsentFrames::default(),
             delivered: [false; 2],
+            level: None,
         }
     }
 
     /// Takes the frames that came in by one side.
     fn take_side(&mut self, side: PairSide, arrivals: &mut Arrivals<'_>) -> Result<usize, PortError> {
-        let InlineSource { batch, pair, editors: [of_a, of_b], room, unsent, .. } = self;
+        let InlineSource { batch, pair, editors: [of_a, of_b], room, unsent, level, .. } = self;
         let editor = if side == PairSide::A { of_a } else { of_b };
         let (ingress, across, exits) = pair.ways(side);
         if ingress.receive(batch)? == 0 {
@@ -73,7 +77,20 @@ impl InlineSource {
         for index in 0..frames {
             look_ahead(arrivals, batch, index, side);
             let Some((frame, info)) = frame_of(batch, index, link) else { continue };
-            let follows = is_followed(arrivals.station.worker(), batch, index);
+            match passage(level.as_ref(), &frame, info, side) {
+                FramePassage::Up => {}
+                FramePassage::Leaves(_) => {
+                    arrivals.counters.level_forwarded += 1;
+                    batch.set_disposition(index, Disposition::Forward);
+                    continue;
+                }
+                FramePassage::Dropped => {
+                    arrivals.counters.level_dropped += 1;
+                    continue;
+                }
+            }
+            // The next frame may end at the level, so none waits for it.
+            let follows = level.is_none() && is_followed(arrivals.station.worker(), batch, index);
             let here = arrivals.frame(&frame, checksums_of(info.flags), tag_of(side, info), follows);
             let worker = arrivals.station.worker_mut();
             let counters = &mut *arrivals.counters;
@@ -100,6 +117,10 @@ impl InlineSource {
 impl Source for InlineSource {
     fn forwards(&self) -> bool {
         true
+    }
+
+    fn pass_through(&mut self, level: LevelWay) {
+        self.level = Some(level);
     }
 
     fn begin(&mut self, worker: &mut Worker, batch: usize) {
@@ -170,6 +191,21 @@ impl Source for InlineSource {
 
     fn wait(&mut self, waker: Option<&Waker>, timeout: Duration) -> Result<Woke, PortError> {
         self.pair.wait(waker, Duration::ZERO, timeout)
+    }
+}
+
+/// The result of a frame at a level of this process. A frame that is not complete, or is several segments, is
+/// the worker's.
+fn passage(level: Option<&LevelWay>, frame: &Frame<'_>, info: &FrameInfo, side: PairSide) -> FramePassage {
+    let whole = info.refusal().is_ok() && info.segmentation.size == 0;
+    let Some(LevelWay { path, ports: [first, second] }) = level.filter(|_| whole) else {
+        return FramePassage::Up;
+    };
+    let (ingress, across) = if side == PairSide::A { (*first, *second) } else { (*second, *first) };
+    match path.pass(ingress, frame.bytes, frame.now) {
+        // It has none of the named ports.
+        FramePassage::Leaves(port) if port != across => FramePassage::Dropped,
+        passage => passage,
     }
 }
 

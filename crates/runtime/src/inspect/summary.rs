@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The summary of an inspection.
 
+use super::LevelSummary;
 use bartizan_dataplane::eve::EveRecorder;
 use bartizan_rules::RuleSetReport;
 use serde::Serialize;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 /// Packets, flows and findings. `bartizan inspect --json` prints it as JSON.
 #[derive(Debug, Serialize)]
 pub struct Summary {
-    /// Packets that were inspected.
+    /// Packets that were inspected; with a level below, those that came up.
     pub packets: u64,
     /// Bytes of the packets on the wire.
     pub bytes: u64,
@@ -21,6 +22,9 @@ pub struct Summary {
     /// With a policy: packets that were refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,
+    /// With a level below the worker: frames that it saw first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<LevelSummary>,
     /// Rules.
     pub rules: Rules,
     /// Time that was taken.
