@@ -182,6 +182,8 @@ pub struct RecordSpec {
     pub version_variable: Option<&'static str>,
     /// Type in the list of an output that includes these records; `None`: their own type.
     pub listed_as: Option<&'static str>,
+    /// Records name the protocol that the flow had before a switch (`from_proto`).
+    pub from_proto: bool,
 }
 
 impl RecordSpec {
@@ -195,6 +197,7 @@ impl RecordSpec {
         version: 0,
         version_variable: None,
         listed_as: None,
+        from_proto: false,
     };
 }
 

@@ -78,9 +78,10 @@ impl AppLayer {
             return ControlFlow::Break(None);
         }
         let mut found = engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof);
-        // Data without a known pattern may be a response in the protocol that the other side revealed.
-        if let (Detected::Pending | Detected::Unknown, DetectedProtocol::Protocol(id)) =
-            (found, self.protocol)
+        // Data without a known pattern may be a response in the protocol that the other side revealed, and a
+        // pattern may be one of two protocols (`USER` of FTP and POP3).
+        if let DetectedProtocol::Protocol(id) = self.protocol
+            && (matches!(found, Detected::Pending | Detected::Unknown) || self.original.is_none())
             && detection::shows(id, direction, input.data)
         {
             found = Detected::Protocol(id, direction);

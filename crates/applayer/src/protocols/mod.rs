@@ -5,6 +5,7 @@ pub mod dns;
 pub mod ftp;
 pub mod http;
 pub mod http2;
+pub mod recognised;
 pub mod smtp;
 pub mod ssh;
 pub mod tftp;
@@ -24,6 +25,8 @@ pub const TABLE: &[&ProtocolSpec] = &[
     &ftp::SPEC,
     &ftp::data::SPEC,
     &smtp::SPEC,
+    &recognised::POP3,
+    &recognised::IMAP,
 ];
 
 /// The number of HTTP/2.

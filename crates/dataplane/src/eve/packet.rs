@@ -712,6 +712,8 @@ impl EveRecorder {
             common.tx_id = declared.tx_id.then_some(tx.id);
             common.variables = lists.get();
         }
+        let original = flow.ext.app.as_deref().and_then(AppLayer::original).filter(|_| declared.from_proto);
+        let before = original.and_then(protocols::spec).map(|spec| spec.eve_name);
         let record = TransactionRecord { event_type: kind };
         self.each_numbered(
             |types| types.protocols.contains_key(listed),
@@ -732,6 +734,9 @@ impl EveRecorder {
                 record.write(writer, &options.header, &common, |w| {
                     w.object(kind);
                     tx.tx.log_record(w, log, number);
+                    if let Some(before) = before {
+                        w.str("from_proto", before);
+                    }
                     w.end_object();
                     tx.tx.log_beside(w, log);
                     if let Some((_, address)) = found.filter(|(settings, _)| !settings.overwrite) {

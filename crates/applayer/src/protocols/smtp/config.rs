@@ -12,6 +12,8 @@ pub(super) struct SmtpConfig {
     pub(super) decode_mime: bool,
     /// The whole message is a file, and is not parsed.
     pub(super) raw_extraction: bool,
+    /// Size from which on rules see a file that is not complete, in passive mode.
+    pub(super) inspect_min: u64,
     pub(super) message: Arc<MessageConfig>,
 }
 
@@ -30,9 +32,10 @@ impl SmtpConfig {
             })?,
         };
         // Files are inspected in the window that all protocols share.
-        for key in ["content-limit", "content-inspect-min-size", "content-inspect-window"] {
+        for key in ["content-limit", "content-inspect-window"] {
             settings.size(&format!("inspected-tracker.{key}"), 0)?;
         }
+        let inspect_min = settings.size("inspected-tracker.content-inspect-min-size", 32 << 10)?;
         let extracts = settings.bool("mime.extract-urls", true)?;
         let message = MessageConfig {
             decode_base64: settings.bool("mime.decode-base64", true)?,
@@ -45,6 +48,7 @@ impl SmtpConfig {
         Ok(SmtpConfig {
             decode_mime: decode_mime && !raw_extraction,
             raw_extraction,
+            inspect_min,
             message: Arc::new(message),
         })
     }

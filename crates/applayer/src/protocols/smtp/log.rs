@@ -7,8 +7,8 @@ use crate::transaction::LogOptions;
 use bartizan_events::JsonWriter;
 use md5::{Digest as _, Md5};
 
-/// Header fields that an output can ask for (`smtp.custom`): name of the option and the key, name of the
-/// field, whether all its values are listed.
+/// Header fields that an output can ask for (`smtp.custom`): key in the record, name of the field and of the
+/// option, whether all its values are listed.
 const CUSTOM: &[(&str, &str, bool)] = &[
     ("reply_to", "reply-to", false),
     ("bcc", "bcc", true),
@@ -50,8 +50,9 @@ pub(super) fn email(message: &Message, json: &mut JsonWriter, options: &LogOptio
     }
     json.str("status", "PARSE_DONE");
     array(json, "attachment", message.attachments().iter().map(Vec::as_slice));
-    array(json, "url", message.urls().iter().map(Vec::as_slice));
-    for (key, field, all) in CUSTOM.iter().filter(|(key, ..)| options.custom.iter().any(|name| name == key)) {
+    array(json, "url", message.urls().iter().rev().map(Vec::as_slice));
+    let asks = |field: &str| options.custom.iter().any(|name| name.eq_ignore_ascii_case(field));
+    for (key, field, all) in CUSTOM.iter().filter(|(_, field, _)| asks(field)) {
         if *all {
             array(json, key, message.values(field));
         } else if let Some(value) = message.values(field).next() {

@@ -10,8 +10,9 @@
 //!
 //! Settings (below `app-layer.protocols.smtp`): `raw-extraction`, `mime.decode-mime`, `mime.decode-base64`,
 //! `mime.decode-quoted-printable`, `mime.header-value-depth`, `mime.extract-urls`,
-//! `mime.extract-urls-schemes`, `mime.log-url-scheme`, `mime.body-md5`, `inspected-tracker.content-limit` (read, and without
-//! effect: a file is inspected whole).
+//! `mime.extract-urls-schemes`, `mime.log-url-scheme`, `mime.body-md5`,
+//! `inspected-tracker.content-inspect-min-size`; its other keys are read and have no effect, since a file is
+//! inspected whole.
 //!
 //! Not supported: messages in chunks (BDAT) are skipped, as in Suricata; a message after an end of data that
 //! not all servers accept (a line feed alone).
@@ -80,9 +81,9 @@ const fn early(id: u16, name: &'static str, kind: BufferKind) -> BufferSpec {
     buffer(id, name, true, false, COMPLETE, kind).from(0).of_state(0)
 }
 
-/// A part of the message.
+/// A part of the message, as far as it has come.
 const fn email(id: u16, name: &'static str, kind: BufferKind) -> BufferSpec {
-    buffer(id, name, true, false, COMPLETE, kind)
+    buffer(id, name, true, false, COMPLETE, kind).from(DATA).of_state(DATA)
 }
 
 /// Names of the events, as Suricata's records and rules have them.

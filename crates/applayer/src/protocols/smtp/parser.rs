@@ -58,6 +58,18 @@ struct SmtpLine<'a> {
     length: usize,
 }
 
+/// The front of a direction's data.
+enum SmtpStep {
+    /// This number of bytes was consumed.
+    Taken(usize),
+    /// This number of bytes was consumed; TLS follows.
+    BeginsTls(usize),
+    /// This number of bytes is no reply.
+    Invalid(usize),
+    /// This number of bytes is needed.
+    Needs(usize),
+}
+
 /// Events for what is odd in a message.
 const ODDITIES: &[(MessageOddities, EventCode)] = &[
     (MessageOddities::INVALID_BASE64, MIME_INVALID_BASE64),
@@ -180,8 +192,7 @@ impl SmtpParser {
             }
             AwaitedReply::Other
         } else if ends {
-            let digit = if is("quit") { 0 } else { b'2' };
-            AwaitedReply::Ends { tx, digit }
+            AwaitedReply::Ends { tx, digit: b'2' }
         } else {
             AwaitedReply::Other
         };
@@ -245,9 +256,12 @@ impl SmtpParser {
         self.is_within_line = false;
         self.is_data_noted = false;
         let is_raw = self.config.raw_extraction;
+        // What waited in prevention would have left.
+        let inspect_min = if self.files.strict { 0 } else { self.config.inspect_min };
         let Some(id) = self.current else { return };
         let Some(tx) = self.held.get_mut(id) else { return };
         tx.begin_data();
+        tx.inspect_min = inspect_min;
         if is_raw {
             let _ = tx.files.open(RAW_NAME, &mut self.files);
         }
@@ -323,10 +337,10 @@ impl SmtpParser {
         raise(tx);
     }
 
-    /// Handles a line of a reply. Returns whether TLS begins after it.
-    fn reply(&mut self, line: &[u8], is_cut: bool) -> bool {
+    /// Handles a line of a reply. Returns whether TLS begins after it; `None`: it is no reply.
+    fn reply(&mut self, line: &[u8], is_cut: bool) -> Option<bool> {
         if line.is_empty() {
-            return false;
+            return Some(false);
         }
         if is_cut {
             self.event(TRUNCATED_LINE);
@@ -334,10 +348,11 @@ impl SmtpParser {
         let code = line.get(..3).filter(|code| code.iter().all(u8::is_ascii_digit));
         let Some(code) = code.filter(|_| matches!(line.get(3), None | Some(b' ' | b'-' | b'\t'))) else {
             self.event(INVALID_REPLY);
-            return false;
+            return None;
         };
         if !CODES.contains(&code) {
             self.event(INVALID_REPLY);
+            return None;
         }
         let has_more = line.get(3) == Some(&b'-');
         let Some(awaited) = self.awaited.front() else {
@@ -347,20 +362,20 @@ impl SmtpParser {
                     self.event(INVALID_REPLY);
                 }
             }
-            return false;
+            return Some(false);
         };
         self.greeted = true;
         if line.get(4..).is_some_and(|text| text.trim_ascii().eq_ignore_ascii_case(b"pipelining")) {
             self.is_pipelining |= code == b"250";
         }
         if has_more {
-            return false;
+            return Some(false);
         }
         self.awaited.pop();
         match awaited {
             AwaitedReply::StartTls if code == b"220" => {
                 self.end_envelope(self.current);
-                return true;
+                return Some(true);
             }
             AwaitedReply::StartTls => self.event(TLS_REJECTED),
             AwaitedReply::Data if code == b"354" => self.begin_message(),
@@ -370,7 +385,7 @@ impl SmtpParser {
             }
             AwaitedReply::Ends { .. } | AwaitedReply::Other => {}
         }
-        false
+        Some(false)
     }
 
     /// Handles a server that takes no message.
@@ -406,27 +421,27 @@ impl SmtpParser {
                 })
             }
             None if data.len() >= LINE_MAX => {
-                // A carriage return at the cut belongs to the end of the line.
                 let text = data.get(..LINE_MAX).unwrap_or(data);
-                let text = text.strip_suffix(b"\r").unwrap_or(text);
+                // In a message a carriage return at the cut belongs to the end of the line.
+                let kept = text.strip_suffix(b"\r").filter(|_| self.mode == ClientMode::Message);
+                let text = kept.unwrap_or(text);
                 Some(SmtpLine { text, end: b"", length: text.len() })
             }
             None => None,
         }
     }
 
-    /// Reads the front of a direction's data. `Ok`: the number of bytes consumed, and whether TLS begins;
-    /// `Err`: the number of bytes needed.
-    fn step(&mut self, direction: Direction, data: &[u8], at: u64) -> Result<(usize, bool), usize> {
+    /// Reads the front of a direction's data.
+    fn step(&mut self, direction: Direction, data: &[u8], at: u64) -> SmtpStep {
         if direction == Direction::ToServer && matches!(self.mode, ClientMode::Chunk { .. }) {
-            return Ok((self.chunk(data), false));
+            return SmtpStep::Taken(self.chunk(data));
         }
         if self.skips[direction] {
             let end = memchr::memchr(b'\n', data);
             self.skips[direction] = end.is_none();
-            return Ok((end.map_or(data.len(), |end| end.saturating_add(1)), false));
+            return SmtpStep::Taken(end.map_or(data.len(), |end| end.saturating_add(1)));
         }
-        let Some(line) = self.line(data) else { return Err(data.len().saturating_add(1)) };
+        let Some(line) = self.line(data) else { return SmtpStep::Needs(data.len().saturating_add(1)) };
         let is_cut = line.end.is_empty();
         if direction == Direction::ToServer && self.mode == ClientMode::Message {
             if !core::mem::replace(&mut self.is_data_noted, true) {
@@ -437,26 +452,32 @@ impl SmtpParser {
             if self.mode == ClientMode::Commands {
                 self.frames.add(direction, ProtocolFrameNote::End { kind: DATA_FRAME, at });
             }
-            return Ok((line.length, false));
+            return SmtpStep::Taken(line.length);
         }
         self.skips[direction] = is_cut;
         match direction {
             Direction::ToServer => {
                 self.command(line.text, is_cut);
-                self.note(direction, COMMAND_FRAME, at, line.length);
-                Ok((line.length, false))
+                self.note(direction, COMMAND_FRAME, at, line.length, None);
+                self.note(direction, COMMAND_FRAME, at, line.text.len(), self.current);
+                SmtpStep::Taken(line.length)
             }
             Direction::ToClient => {
-                let begins_tls = self.reply(line.text, is_cut);
-                self.note(direction, REPLY_FRAME, at, line.length);
-                Ok((line.length, begins_tls))
+                let answer = self.reply(line.text, is_cut);
+                self.note(direction, REPLY_FRAME, at, line.length, self.current);
+                match answer {
+                    Some(false) => SmtpStep::Taken(line.length),
+                    Some(true) => SmtpStep::BeginsTls(line.length),
+                    None => SmtpStep::Invalid(line.length),
+                }
             }
         }
     }
 
-    fn note(&mut self, direction: Direction, kind: u8, at: u64, length: usize) {
-        let note = ProtocolFrameNote::Whole { kind, at, len: length as u64, tx: self.current };
-        self.frames.add(direction, note);
+    /// Notes a line as a frame. Suricata has a command twice: with the end of its line and without a
+    /// transaction, then the other way round.
+    fn note(&mut self, direction: Direction, kind: u8, at: u64, length: usize, tx: Option<TxId>) {
+        self.frames.add(direction, ProtocolFrameNote::Whole { kind, at, len: length as u64, tx });
     }
 }
 
@@ -493,13 +514,15 @@ impl Parser for SmtpParser {
         while let Some(rest) = input.data.get(consumed..).filter(|rest| !rest.is_empty()) {
             let at = input.offset.saturating_add(consumed as u64);
             match self.step(direction, rest, at) {
-                Ok((length, begins_tls)) => {
-                    consumed = consumed.saturating_add(length);
-                    if begins_tls {
-                        return Progress::Switch { consumed, to: Some("tls") };
-                    }
+                SmtpStep::Taken(length) => consumed = consumed.saturating_add(length),
+                SmtpStep::BeginsTls(length) => {
+                    let consumed = consumed.saturating_add(length);
+                    return Progress::Switch { consumed, to: Some("tls") };
                 }
-                Err(needed) => return Progress::Incomplete { consumed, needed },
+                // In prevention the client's side has to be inspected nevertheless.
+                SmtpStep::Invalid(length) if context.prevents => consumed = consumed.saturating_add(length),
+                SmtpStep::Invalid(_) => return Progress::Error,
+                SmtpStep::Needs(needed) => return Progress::Incomplete { consumed, needed },
             }
         }
         Progress::Done
@@ -548,6 +571,11 @@ impl Parser for SmtpParser {
 
     fn worklist_mut(&mut self) -> &mut Worklist {
         self.held.worklist_mut()
+    }
+
+    fn wants_raw(&mut self, direction: Direction) -> bool {
+        // As in Suricata, a message is shown to rules on the stream in larger pieces.
+        direction == Direction::ToClient || self.mode != ClientMode::Message
     }
 
     fn frames(&mut self) -> Option<&mut Notes> {

@@ -107,7 +107,7 @@ fn records_are_suricatas() {
         r#"{"email":{"from":"Alice <a@x>","to":["\"B, ob\" <b@x>","c@x"],"status":"PARSE_DONE","attachment":["f.bin"],"url":["x.y/z"]}}"#
     );
     let mut options =
-        LogOptions { custom: vec!["subject".into(), "received".into()], ..LogOptions::default() };
+        LogOptions { custom: vec!["subject".into(), "Message-ID".into()], ..LogOptions::default() };
     options.settings.set("md5.0", "subject");
     // `printf 'hellothere' | md5sum`
     let ending = r#""subject":"hellothere","subject_md5":"c6f7c372641dd25e0fddf0215375561f"}}"#;

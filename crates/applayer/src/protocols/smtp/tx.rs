@@ -30,6 +30,8 @@ pub(super) struct SmtpTransaction {
     recipient_bytes: usize,
     pub(super) message: Option<Box<Message>>,
     pub(super) files: FileList,
+    /// Size from which on rules see a file that is not complete.
+    pub(super) inspect_min: u64,
     /// DATA was sent and not refused.
     pub(super) has_data: bool,
     pub(super) progress: PerDirection<u8>,
@@ -129,6 +131,9 @@ impl Transaction for SmtpTransaction {
             (HELO | MAIL_FROM, _) => return None,
             (FILE_DATA, _) => {
                 let file = self.files.list.get(index)?;
+                if file.state == FileState::Open && file.size < self.inspect_min {
+                    return None;
+                }
                 let (data, offset) = file.content();
                 return Some(BufferView { data, offset, complete: file.state != FileState::Open });
             }

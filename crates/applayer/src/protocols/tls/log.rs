@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The fields of EVE's `tls` record.
 //!
-//! Not supported: `from_proto` (the flow knows its earlier protocol, the transaction does not: the writer of
-//! the record adds it).
+//! The writer of the record adds `from_proto`: the flow knows its earlier protocol, the transaction does not.
 
 use super::certificate::{Certificate, Chain};
 use super::hello::HelloFields;

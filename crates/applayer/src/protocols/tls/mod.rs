@@ -52,7 +52,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     exact_name: "tls",
     eve_name: "tls",
     eve_type: Some("tls"),
-    records: RecordSpec::PLAIN,
+    records: RecordSpec { from_proto: true, ..RecordSpec::PLAIN },
     counters: CounterSpec::PLAIN,
     transports: &[Transport::Tcp],
     patterns: PATTERNS,
