@@ -7,7 +7,7 @@ use bartizan_xdp::XdpDriver;
 use std::fmt;
 
 /// The kinds of this program.
-const OWN: [&dyn LevelDriver; 1] = [&XdpDriver];
+const OWN: &[&dyn LevelDriver] = &[&XdpDriver];
 
 /// The kinds of level that a run may use.
 #[derive(Clone, Default)]
@@ -25,7 +25,7 @@ impl Levels {
 
     /// All kinds.
     pub fn iter(&self) -> impl Iterator<Item = &'static dyn LevelDriver> + '_ {
-        OWN.into_iter().chain(self.more.iter().copied())
+        OWN.iter().copied().chain(self.more.iter().copied())
     }
 
     /// The kind with a name.
@@ -54,10 +54,11 @@ mod tests {
     fn a_level_is_found_by_its_name() {
         let levels = Levels::default();
         assert_eq!(levels.of_name("xdp").ok().unwrap().title(), "XDP");
-        assert_eq!(
-            levels.of_name("xdq").err().unwrap(),
-            "there is no level `xdq` below this program; there is `xdp`"
-        );
-        assert_eq!(format!("{levels:?}"), "[\"xdp\"]");
+        let error = levels.of_name("xdq").err().unwrap();
+        assert!(error.starts_with("there is no level `xdq` below this program; there is `xdp`"), "{error}");
+        for level in levels.iter() {
+            assert!(levels.of_name(level.name()).is_ok_and(|of| of.title() == level.title()));
+            assert!(format!("{levels:?}").contains(level.name()));
+        }
     }
 }
