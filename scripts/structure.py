@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The structure in figures, of this tree or of another one: circles of files, long functions, makers of TCP and UDP frames, lines of code,
-and the files of crate dataplane that a packet's way leads through.
+the counts that the structure has to keep, each with its bound and its places, and the files of crate dataplane that a packet's way leads through.
 
   scripts/structure.py [ROOT] [--program FILE --policy FILE]
 
@@ -42,6 +42,109 @@ def long_functions(sources, most=100):
 def makers(sources):
     """Functions that write TCP or UDP headers for tests, by their names."""
     return [name for name, text in sources if re.search(r"fn (?:tcp|udp|segment|datagram)_?(?:frame|packet)\b", text)]
+
+
+def bare(text):
+    """The code of a source, its lines in their places: without unit tests at its end, comments and the insides of attributes."""
+    text = re.split(r"^#\[cfg\(test\)\]\nmod \w+ \{", text, maxsplit=1, flags=re.M)[0]
+    return "\n".join(re.sub(r"(^|\s)//.*", "", line) for line in text.split("\n"))
+
+
+def places(sources, pattern, files=lambda _: True):
+    """Lines of code that have a pattern: file, number, text."""
+    return [(name, number, line.strip()) for name, text in sources if files(name)
+            for number, line in enumerate(bare(text).split("\n"), 1) if re.search(pattern, line)]
+
+
+def packet_types(sources):
+    """Structs of the data path with a packet, or with a struct that has one: each packs a packet's facts anew."""
+    folders = re.compile(r"crates/(dataplane|stages|function|functions|detect)/src/")
+    structs = {}
+    for name, text in sources:
+        if folders.match(name):
+            for found in re.finditer(r"^\s*(?:pub(?:\([a-z]+\))? )?struct (\w+)<[^>]*>\s*\{(.*?)^\s*\}", bare(text), re.M | re.S):
+                structs[found[1]] = (name, bare(text)[: found.start()].count("\n") + 1, found[2])
+    carriers, last = {"PacketView"}, None
+    while last != carriers:
+        last = set(carriers)
+        field = re.compile(r":[^,]*\b(" + "|".join(sorted(carriers)) + r")\b")
+        carriers |= {struct for struct, (_, _, body) in structs.items() if field.search(body)}
+    return [(*structs[struct][:2], struct) for struct in sorted(carriers - {"PacketView"})]
+
+
+def section_parses(sources):
+    """Reads of a section of a policy into its type, by type."""
+    read = r"read(?:_and_make)?::<(\w+Section)\b|(\w+Section)::deserialize\("
+    found = collections.defaultdict(list)
+    for name, number, line in places(sources, read, lambda name: "/src/" in name):
+        kind = re.search(read, line)
+        found[kind[1] or kind[2]].append((name, number, line))
+    return found
+
+
+def protocol_names(sources):
+    """Names, aliases and families of all protocols, and the modules in which they are declared."""
+    names, modules = set(), set()
+    for name, text in sources:
+        declared = re.search(r"crates/applayer/src/protocols/(\w+)", name)
+        if declared and declared[1] != "mod":
+            modules.add(declared[1])
+            for spec in re.findall(r": ProtocolSpec = ProtocolSpec \{(.*?)records:", text, re.S):
+                names.update(re.findall(r'"([\w-]+)"', spec))
+    return names, modules
+
+
+def comparisons(sources):
+    """Names and numbers of protocols in code of applayer, detect and what runs them, outside the protocols' own files."""
+    names, modules = protocol_names(sources)
+    words, folders = "|".join(sorted(names)), "|".join(sorted(modules))
+    named = rf'"(?:{words})"|app-layer\.protocols\.(?:{words})\b|protocols::(?:{folders})\b|\bProtocolId\(\d'
+    # A keyword of a protocol stands in a file with the name of the protocol.
+    keywords = rf"crates/detect/src/keywords/({'|'.join(sorted(names | modules))}|mod|unsupported)\.rs"
+    own = re.compile(rf"crates/applayer/src/(protocols/|suite|limits)|/tests?[./]|tests\.rs|{keywords}")
+    inside = re.compile(r"crates/(applayer|detect|stages|dataplane|functions|runtime)/src/")
+    # `dns` is a key of policies, too.
+    return [place for place in places(sources, named, lambda name: bool(inside.match(name)) and not own.search(name))
+            if not re.match(r"(example|syntax|summary|note|help):", place[2]) and "classes::error" not in place[2]]
+
+
+def recipes(root):
+    """Files of each kind of extension, by the recipes that the scaffold keeps to."""
+    found = {}
+    for page in sorted((root / "docs").glob("*.md")):
+        for kind, rows in re.findall(r"<!-- cargo xtask new (\w+) -->(.*?)<!-- end of the files -->", page.read_text(), re.S):
+            found[kind] = re.findall(r"^\| `([^`]+)`", rows, re.M)
+    return found
+
+
+def show(title, found, most):
+    """A count with its bound, and its places."""
+    print(f"{title}: {len(found)} (at most {most}){'' if len(found) <= most else ', TOO MANY'}")
+    for place in found:
+        print("  " + (place if isinstance(place, str) else f"{place[0]}:{place[1]} {place[2]}"))
+
+
+def kept(root, sources):
+    """The counts that the structure has to keep."""
+    product = [(name, text) for name, text in sources if "/src/" in name and not name.endswith("tests.rs")]
+    show("drivers (loops that take from a source)", places(product, r"source\.take\(&mut "), 1)
+    show("walks over a frame's packets", places(product, r"fn \w+<V: Visitor>\(&mut self"), 1)
+    show("types that carry a packet's facts", packet_types(product), 3)
+    parses = section_parses(product)
+    worst = max(parses.values(), key=len, default=[])
+    show("parses of one section of a policy, of the section with most", worst, 1)
+    print("  all:", ", ".join(f"{kind} {len(found)}" for kind, found in sorted(parses.items())))
+    lines = sum(len([line for line in bare(text).split("\n") if line.strip()]) for name, text in product if name.startswith("crates/bartizan/src"))
+    print(f"lines of crate bartizan without tests, comments and blanks: {lines} (at most 4000){'' if lines <= 4000 else ', TOO MANY'}")
+    driver = {"crates/runtime/src/levels.rs"}
+    users = {name for name, text in sources if re.search(r"\bbartizan_xdp::", bare(text))}
+    outside = [name for name in sorted(users) if not re.match(r"crates/xdp/|xtask/|benches/", name) and "/tests/" not in name and name not in driver]
+    show("files outside crate xdp, its driver, their tests and benches that use bartizan_xdp", outside, 0)
+    show("names of protocols outside their own files", comparisons(product), 0)
+    bounds = {"event": 3, "level": 4, "source": 4}
+    for kind, files in recipes(root).items():
+        most = bounds.get(kind)
+        print(f"files of a new {kind}: {len(files)}" + (f" (at most {most})" if most else ""), *files, sep="\n  ")
 
 
 def checksum(data):
@@ -123,6 +226,7 @@ def main():
     print("circles of more than three files:", next((line for line in tidy.split("\n") if line.startswith("circles")), "not checked"))
     print("functions over 100 lines:", *(long_functions(code) or ["none"]), sep="\n  ")
     print("makers of TCP and UDP frames:", *(sorted(makers(sources)) or ["none"]), sep="\n  ")
+    kept(given.root, sources)
     print("lines of Rust:", sum(text.count("\n") for _, text in sources))
     print("  of crate dataplane:", sum(text.count("\n") for name, text in sources if name.startswith("crates/dataplane/src")))
     if given.program:

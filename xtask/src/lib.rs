@@ -2,4 +2,5 @@
 //! Chores of the repository: `tidy`, the rules of the house as tests, and pages made from schemas.
 
 pub mod reference;
+pub mod scaffold;
 pub mod tidy;

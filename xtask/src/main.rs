@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `cargo xtask tidy`: checks the rules of the house and prints violations. `cargo xtask generate`: writes
 //! the committed files that are made from tables in the code. `cargo xtask keywords`: only the reference of
-//! the rule language.
+//! the rule language. `cargo xtask new`: writes the skeleton of an extension.
 
 use std::process::ExitCode;
+use xtask::scaffold;
 use xtask::tidy::{CHECKS, Tree, circles, uses};
 
 fn main() -> ExitCode {
@@ -15,6 +16,8 @@ fn main() -> ExitCode {
         ["keywords"] => generated(&GENERATED[..1], true),
         ["generate"] => generated(GENERATED, true),
         ["generate", "--check"] => generated(GENERATED, false),
+        ["new", "--check"] => checked(scaffold::check::run()),
+        ["new", kind, name] => checked(scaffold::check::write(kind, name)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -30,6 +33,8 @@ const USAGE: &str = "\
 usage: cargo xtask tidy        check the rules of the house (CONTRIBUTING.md lists them)
        cargo xtask circles [FOLDER]    print the circles of files of all crates, or of those below a folder with all their uses
        cargo xtask generate    write all that is committed and made from tables in the code; with --check say what differs
+       cargo xtask new KIND NAME    write the skeleton of a protocol, keyword, function, level, source, resource or event, with tests
+       cargo xtask new --check    write one of each kind into a copy of the repository, compile and test them
        cargo xtask keywords    of that, write docs/reference/keywords.md and its neighbours from the registry of keywords";
 
 /// The tests that compare committed files with the tables that they are made from: package, file of `tests/`
@@ -58,6 +63,7 @@ const GENERATED: &[(&str, &str, &str)] = &[
     ("bartizan", "", "the_tables_of_the_page_are_those_of_the_declarations"),
     // Behind the schemas that they are made from.
     ("xtask", "reference", "the_committed_pages_are_those_of_the_schemas"),
+    ("xtask", "reference", "the_committed_table_of_layers_is_that_of_the_manifests"),
 ];
 
 /// Runs the tests that compare generated files, and also write them on request: the tables are in crates that
@@ -108,6 +114,17 @@ fn generated(generated: &[(&str, &str, &str)], write: bool) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// The exit code of a chore that says its own errors: 2 if it was refused.
+fn checked(done: Result<(), String>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::from(2)
+        }
+    }
 }
 
 fn tree() -> Option<Tree> {

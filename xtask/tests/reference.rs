@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use xtask::reference::{PAGES, render};
+use xtask::tidy::{Tree, arrows};
 
 fn folder() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference"))
@@ -33,4 +34,17 @@ fn the_examples_are_read_by_the_program() {
     assert!(policy.is_ok(), "{policy:?}");
     let host = bartizan_config::host::parse("bartizan.yaml", &example("host.md"));
     assert!(host.is_ok(), "{host:?}");
+}
+
+#[test]
+fn the_committed_table_of_layers_is_that_of_the_manifests() {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../ARCHITECTURE.md"));
+    let committed = std::fs::read_to_string(path).unwrap();
+    let text =
+        arrows::with_table(&Tree::of_repository().unwrap(), &committed).expect("the marks of the table");
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    let committed = std::fs::read_to_string(path).unwrap();
+    assert!(text == committed, "the table of layers in ARCHITECTURE.md: `cargo xtask generate`");
 }

@@ -485,7 +485,10 @@ mod tests {
     fn detection_ends_behind_the_longest_literal() {
         let detector = Detector::new(&SettingsMap::new()).unwrap();
         let ports = PerDirection::new(4_000, 4_001);
-        for (direction, length) in [(Direction::ToServer, 17), (Direction::ToClient, 10)] {
+        for direction in Direction::BOTH {
+            let literals = crate::protocols::TABLE.iter().flat_map(|spec| spec.patterns);
+            let of_side = literals.filter(|of| (of.transport, of.direction) == (Transport::Tcp, direction));
+            let length = of_side.map(|of| usize::from(of.depth)).max().unwrap();
             let detect =
                 |length| detector.detect(Transport::Tcp, direction, ports, &vec![b'q'; length], false);
             assert_eq!(detect(length - 1), Detected::Pending, "{direction:?}");

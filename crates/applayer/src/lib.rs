@@ -16,6 +16,7 @@ mod ffi_magic;
 pub mod flow;
 pub mod frames;
 pub mod limits;
+pub mod lookup;
 pub mod memory;
 #[cfg(test)]
 mod open_tests;

@@ -96,6 +96,27 @@ impl BufferKind {
     }
 }
 
+/// The form that all values of a buffer have. A content of a rule that no such value can have is refused when
+/// the rule loads, as in Suricata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueForm {
+    /// Any bytes.
+    Any,
+    /// In lower case. The buffer with `.raw` at the end of its name has the value as it was sent.
+    LowerCase,
+    /// A word, without blanks around it.
+    Word,
+    /// A digest in lower case, of this many characters.
+    Digest {
+        /// Characters.
+        length: usize,
+        /// Colons between its bytes.
+        colons: usize,
+    },
+    /// A number in upper case, with colons between its bytes.
+    Number,
+}
+
 /// A named piece of a transaction that rules inspect.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferSpec {
@@ -118,6 +139,11 @@ pub struct BufferSpec {
     /// Another buffer with the same value in transactions to the client: literals of both are searched
     /// together.
     pub to_client_as: Option<&'static str>,
+    /// The setting of the protocol on which its value is computed. `auto`, and no value, mean: if a rule
+    /// reads the buffer.
+    pub computed_by: Option<&'static str>,
+    /// Form of the values.
+    pub form: ValueForm,
 }
 
 /// Constructor for table entries.
@@ -131,7 +157,18 @@ pub const fn buffer(
     kind: BufferKind,
 ) -> BufferSpec {
     let directions = PerDirection { to_server, to_client };
-    BufferSpec { id, name, directions, ready, early: ready, state: ready, kind, to_client_as: None }
+    BufferSpec {
+        id,
+        name,
+        directions,
+        ready,
+        early: ready,
+        state: ready,
+        kind,
+        to_client_as: None,
+        computed_by: None,
+        form: ValueForm::Any,
+    }
 }
 
 impl BufferSpec {
@@ -151,6 +188,18 @@ impl BufferSpec {
     #[must_use]
     pub const fn to_client_as(self, other: &'static str) -> Self {
         BufferSpec { to_client_as: Some(other), ..self }
+    }
+
+    /// This buffer, computed on a setting of the protocol.
+    #[must_use]
+    pub const fn computed_by(self, setting: &'static str) -> Self {
+        BufferSpec { computed_by: Some(setting), ..self }
+    }
+
+    /// This buffer, with values of a form.
+    #[must_use]
+    pub const fn of_form(self, form: ValueForm) -> Self {
+        BufferSpec { form, ..self }
     }
 }
 

@@ -4,10 +4,12 @@
 use crate::content::certificate::{CertificateView, Storing};
 use crate::event::Events;
 use crate::file::FileTrack;
+use crate::lookup::AddressLookup;
 use crate::memory::Held;
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, FunctionId, Path, PerDirection};
 use bartizan_events::JsonWriter;
+use core::net::IpAddr;
 
 /// Number of a transaction within its flow, from 0, in the order of their beginning.
 pub type TxId = u64;
@@ -146,11 +148,6 @@ pub trait Transaction: Send {
         None
     }
 
-    /// The transaction as its own type, for functions that inspect one protocol. `None`: no function does.
-    fn as_any(&self) -> Option<&dyn core::any::Any> {
-        None
-    }
-
     // Optional views that only some protocols have; these override the method.
 
     /// The value of the field of this name, in lower case, in which proxies name the client for which they
@@ -167,6 +164,16 @@ pub trait Transaction: Send {
 
     /// The transferred files, for changes of their marks.
     fn files_mut(&mut self) -> Option<FilesMut<'_>> {
+        None
+    }
+
+    /// The message as a lookup of addresses by name.
+    fn lookup(&self) -> Option<&dyn AddressLookup> {
+        None
+    }
+
+    /// The address that the client announces for a further connection.
+    fn announced_address(&self) -> Option<IpAddr> {
         None
     }
 

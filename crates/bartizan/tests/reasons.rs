@@ -16,7 +16,7 @@ use bartizan_flow::tcp::{ExceptionPolicy, OverlapAction};
 use bartizan_function::{FunctionKind, FunctionModel, FunctionSpec};
 use bartizan_ports::{InlinePair, PortStats, TestClock, TestPort};
 use bartizan_stages::lifecycle::LifecycleCommand;
-use bartizan_stages::settings::EngineSettings;
+use bartizan_stages::settings::{EngineSettings, UnparsedPolicy};
 use bartizan_testkit::hosts::{Shape, ethernet, fragments, ip, marked, tcp, udp};
 use bartizan_testkit_worker::{Captured, Made, Nothing, Stack, events, header_function, live};
 use std::collections::BTreeMap;
@@ -188,7 +188,7 @@ fn row(reason: Reason) -> Row {
         // A record of TLS 1.2 whose type does not exist, after a handshake.
         Reason::AppLayerError => packets("chain: [ids]",
             |v6| connection(v6, &[(101, ACK, b"\x16\x03\x03\0\x04\x10\0\0\0"), (110, ACK, b"\x19\x03\x03\0\x01\0")])),
-        Reason::Http2 => Packets { tune: |settings| settings.http2 = ExceptionPolicy::DropFlow,
+        Reason::Http2 => Packets { tune: |settings| settings.unparsed = UnparsedPolicy::for_all(ExceptionPolicy::DropFlow),
             ..packets("chain: [ids]", |v6| connection(v6, &[(101, ACK, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")])) },
         Reason::ProtocolOpen => Packets { rules: "drop tcp any any -> any any (msg:\"no TLS\"; app-layer-protocol:!tls; sid:1;)",
             ..packets("chain: [ids], ids: {rules: r}", |v6| connection(v6, &[(101, ACK, b"\x16\x03")])) },

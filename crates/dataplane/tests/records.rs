@@ -6,7 +6,7 @@ use bartizan_base::{LinkId, Reason, SettingsMap, Timestamp};
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::tcp::ExceptionPolicy;
 use bartizan_packet::LinkType;
-use bartizan_stages::settings::EngineSettings;
+use bartizan_stages::settings::{EngineSettings, UnparsedPolicy};
 use bartizan_testkit::dns;
 use bartizan_testkit::layers::{ethernet_ip, vxlan};
 use bartizan_testkit::packet::{ACK, End, FIN, PSH, Packet, SYN, address, tcp, udp};
@@ -202,7 +202,7 @@ fn http2_in_clear_text_goes_on_or_is_refused() {
     const ASKS: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n";
     const AGREES: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
     fn refused(settings: &mut EngineSettings) {
-        settings.http2 = ExceptionPolicy::DropFlow;
+        settings.unparsed = UnparsedPolicy::for_all(ExceptionPolicy::DropFlow);
     }
     for v6 in [false, true] {
         for (tune, reason) in [(live as fn(&mut EngineSettings), None), (refused, Some(Reason::Http2))] {
@@ -243,7 +243,7 @@ fn the_preface_of_http2_is_refused_wherever_a_server_takes_it() {
     const IN_CAPITALS: &[u8] = b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUPGRADE: H2C, x\r\n\r\n";
     const PROXY: &[u8] = b"PROXY TCP4 10.0.0.1 10.0.0.2 1000 80\r\n";
     fn refused(settings: &mut EngineSettings) {
-        settings.http2 = ExceptionPolicy::DropFlow;
+        settings.unparsed = UnparsedPolicy::for_all(ExceptionPolicy::DropFlow);
     }
     let behind = |first: &[u8]| [first, PREFACE].concat();
     let with_lines: &[u8] = b"PRI * HTTP/2.0\n\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";

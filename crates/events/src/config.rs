@@ -161,8 +161,8 @@ pub struct EventTypes {
     pub frame: bool,
     /// `payload-buffer-size` of `frame`: limit of a stream frame's bytes in a record, plus one.
     pub frame_payload: u32,
-    /// `arp`.
-    pub arp: bool,
+    /// Names of declared events ([`crate::record::DECLARED`]).
+    pub declared: Vec<&'static str>,
     /// Application protocols by the type's name in the settings (`http`, `dns`, `bittorrent-dht`, ...), each
     /// with its own settings, which its parser interprets.
     pub protocols: BTreeMap<String, ProtocolOptions>,

@@ -13,7 +13,7 @@
 //! An address is a member for the least time to live of the records that lead to it, within the bounds of the
 //! policy file.
 
-use bartizan_applayer::protocols::dns::{Data, DnsTransaction, Message, Name, Section};
+use bartizan_applayer::lookup::{AddressLookup, AddressQuestion, LookupPart};
 use bartizan_base::turns::wait_for_turn;
 use bartizan_base::{Decision, FunctionId, PacketDuration};
 use bartizan_classify::names::Learned;
@@ -22,7 +22,6 @@ use bartizan_function::{
     Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec, PacketContext, RuleSource,
     RulesError, SlotState, Together, WorkerState, state_in,
 };
-use core::net::IpAddr;
 use serde::Deserialize;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
@@ -72,14 +71,6 @@ pub static SPEC: FunctionSpec = FunctionSpec {
 pub(crate) const ASKED_MAX: usize = 64;
 /// Most aliases that are followed in an answer.
 pub(crate) const ALIASES_MAX: usize = 16;
-/// The class of the Internet (RFC 1035 section 3.2.4).
-const INTERNET: u16 = 1;
-/// Types of records (RFC 1035 section 3.2.2, RFC 3596).
-const A: u16 = 1;
-const CNAME: u16 = 5;
-const AAAA: u16 = 28;
-/// The flag of a truncated answer (RFC 1035 section 4.1.1).
-const TRUNCATED: u16 = 0x0200;
 
 /// The function's section, which the agent writes.
 #[derive(Clone, Debug, Deserialize)]
@@ -148,24 +139,16 @@ struct NamesFunction {
     names: Arc<NameTable>,
 }
 
-/// An unanswered question.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct DnsQuestion {
-    number: u16,
-    rrtype: u16,
-    name: Box<str>,
-}
-
 /// The state of a flow to a resolver: unanswered questions that could make members.
 #[derive(Debug, Default)]
 struct ResolverFlowState {
-    questions: VecDeque<DnsQuestion>,
+    questions: VecDeque<AddressQuestion>,
     held: usize,
 }
 
 impl SlotState for ResolverFlowState {
     fn held(&self) -> usize {
-        self.held.saturating_add(self.questions.capacity().saturating_mul(size_of::<DnsQuestion>()))
+        self.held.saturating_add(self.questions.capacity().saturating_mul(size_of::<AddressQuestion>()))
     }
 
     fn let_go(&mut self) {
@@ -175,7 +158,7 @@ impl SlotState for ResolverFlowState {
 
 impl ResolverFlowState {
     /// Adds a question; returns whether another one was dropped for it.
-    fn note(&mut self, question: DnsQuestion) -> bool {
+    fn note(&mut self, question: AddressQuestion) -> bool {
         if self.questions.contains(&question) {
             return false;
         }
@@ -189,7 +172,7 @@ impl ResolverFlowState {
     }
 
     /// Removes an answered question; returns whether it was asked.
-    fn take(&mut self, question: &DnsQuestion) -> bool {
+    fn take(&mut self, question: &AddressQuestion) -> bool {
         let Some(at) = self.questions.iter().position(|q| q == question) else { return false };
         self.forget(at);
         true
@@ -215,72 +198,21 @@ struct NamesCounts {
     forgotten: u64,
 }
 
-/// A name of a message in the form of policies: lower case. `None`: it is truncated or empty.
-fn text(message: &Message, name: Name) -> Option<Box<str>> {
-    if name.is_truncated() || name.is_empty() {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    name.decode(message.bytes(), &mut bytes);
-    bytes.make_ascii_lowercase();
-    String::from_utf8(bytes).ok().map(String::into_boxed_str)
-}
-
-/// The single question of a message, if it asks for addresses.
-fn question(message: &Message) -> Option<DnsQuestion> {
-    let [query] = message.queries.as_slice() else { return None };
-    let is_address = query.class == INTERNET && matches!(query.rrtype, A | AAAA);
-    let name = text(message, query.name).filter(|_| is_address)?;
-    Some(DnsQuestion { number: message.header.id, rrtype: query.rrtype, name })
-}
-
-/// The addresses that an answer gives for a name, through aliases, each with the least time to live on the
-/// way.
-fn addresses(message: &Message, asked: &str) -> Vec<(IpAddr, u32)> {
-    let records = message.section(Section::Answers);
-    let of = |name: &str| {
-        let own = records.iter().filter(|r| r.class == INTERNET);
-        let own = own.filter(|r| text(message, r.name).as_deref() == Some(name));
-        own.collect::<Vec<_>>()
-    };
-    // A time to live with its highest bit set counts as none (RFC 2181 section 8).
-    let lives = |ttl: u32| if ttl > i32::MAX as u32 { 0 } else { ttl };
-    let (mut name, mut least, mut found) = (Box::<str>::from(asked), u32::MAX, Vec::new());
-    for _ in 0..=ALIASES_MAX {
-        let own = of(&name);
-        let direct = own.iter().filter_map(|record| {
-            let address = match (record.rrtype, message.data(record)) {
-                (A, Data::Address(bytes)) => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
-                (AAAA, Data::Address(bytes)) => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
-                _ => return None,
-            };
-            Some((address, least.min(lives(record.ttl))))
-        });
-        found.extend(direct);
-        let alias = own.iter().find(|record| record.rrtype == CNAME);
-        let Some(record) = alias.filter(|_| found.is_empty()) else { break };
-        let Data::Name(target) = message.data(record) else { break };
-        let Some(target) = text(message, target) else { break };
-        (name, least) = (target, least.min(lives(record.ttl)));
-    }
-    found
-}
-
 impl NamesFunction {
-    fn asks(&self, message: &Message, asked: &mut ResolverFlowState, counts: &mut NamesCounts) {
-        if let Some(question) = question(message).filter(|q| !self.watched.of(&q.name).is_empty()) {
+    fn asks(&self, message: &dyn AddressLookup, asked: &mut ResolverFlowState, counts: &mut NamesCounts) {
+        if let Some(question) = message.question().filter(|q| !self.watched.of(&q.name).is_empty()) {
             counts.forgotten += u64::from(asked.note(question));
         }
     }
 
     fn answers(
         &self,
-        message: &Message,
+        message: &dyn AddressLookup,
         asked: &mut ResolverFlowState,
         counts: &mut NamesCounts,
         context: &AnswerContext,
     ) {
-        let Some(question) = question(message) else { return };
+        let Some(question) = message.question() else { return };
         let ids = self.watched.of(&question.name);
         if ids.is_empty() {
             return;
@@ -293,7 +225,7 @@ impl NamesFunction {
             counts.not_asked += 1;
             return;
         }
-        if message.header.rcode() != 0 || message.header.flags & TRUNCATED != 0 || message.malformed {
+        if !message.succeeded() {
             counts.failed += 1;
             return;
         }
@@ -301,7 +233,7 @@ impl NamesFunction {
         // Captures: workers touch shared state in the order of the packets.
         wait_for_turn();
         let name: Arc<str> = Arc::from(question.name);
-        for (address, ttl) in addresses(message, &name) {
+        for (address, ttl) in message.addresses(&name, ALIASES_MAX) {
             let (least, most) = self.lives;
             let lives = PacketDuration::from_secs(u64::from(ttl).max(least).min(most));
             let until = context.now + lives;
@@ -350,13 +282,12 @@ impl Function for NamesFunction {
         let seen = AnswerContext { goes_on, tenant: context.notes.tenant, now: context.now };
         let Some((asked, _)) = state_in::<ResolverFlowState>(context.slot) else { return Decision::CONTINUE };
         for (_, tx) in app.transactions() {
-            let Some(tx) = tx.as_any().and_then(|tx| tx.downcast_ref::<DnsTransaction>()) else { continue };
-            let message = DnsTransaction::message(tx);
-            match (tx.is_response(), message.header.is_response()) {
-                (false, false) => self.asks(message, asked, counts),
-                (true, true) => self.answers(message, asked, counts, &seen),
+            let Some(message) = tx.lookup() else { continue };
+            match message.part() {
+                Some(LookupPart::Question) => self.asks(message, asked, counts),
+                Some(LookupPart::Answer) => self.answers(message, asked, counts, &seen),
                 // A message that claims to be of the other kind is neither.
-                _ => {}
+                None => {}
             }
         }
         Decision::CONTINUE

@@ -67,14 +67,17 @@ mod tests {
         let levels = Levels::default();
         assert_eq!(levels.of_name("xdp").ok().unwrap().title(), "XDP");
         let unknown = levels.of_name("xdq").err().unwrap();
-        if cfg!(feature = "rtl") {
-            assert_eq!(unknown, "there is no level `xdq` below this program; there is `xdp`, `rtl`");
-            assert_eq!(levels.of_name("rtl").ok().unwrap().title(), "SmartNIC");
-        } else {
-            assert_eq!(unknown, "there is no level `xdq` below this program; there is `xdp`");
+        assert!(
+            unknown.starts_with("there is no level `xdq` below this program; there is `xdp`"),
+            "{unknown}"
+        );
+        if cfg!(not(feature = "rtl")) {
             let without = levels.of_name("rtl").err().unwrap();
             assert!(without.contains("--features rtl") && without.contains("Verilator"), "{without}");
-            assert_eq!(format!("{levels:?}"), "[\"xdp\"]");
+        }
+        for level in levels.iter() {
+            assert!(levels.of_name(level.name()).is_ok_and(|of| of.title() == level.title()));
+            assert!(format!("{levels:?}").contains(level.name()));
         }
     }
 }

@@ -8,6 +8,8 @@ use bartizan_api::content::{self, ContentKind, Contents};
 use bartizan_api::southbound::Hash;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
+use bartizan_applayer::protocol::ProtocolSpec;
+use bartizan_applayer::protocols;
 use bartizan_base::{SettingError, SettingsMap, TenantId};
 use bartizan_config::kind::FileKind;
 use bartizan_config::suricata::{self, ConfigNotes};
@@ -28,7 +30,7 @@ use bartizan_rules::{
     Classifications, Diagnostic, ReferenceSystems, ResolveErrorKind, RuleFile, RuleVariables, Thresholds,
 };
 use bartizan_stages::expectations::ExpectationTable;
-use bartizan_stages::settings::HTTP2_POLICY;
+use bartizan_stages::settings::unparsed_key;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -410,9 +412,9 @@ impl EnforcementMode {
     }
 }
 
-/// Internal keys that pass the engine's mode to the HTTP parser; they are no settings.
-const INLINE: &str = "app-layer.protocols.http.inline";
-const STRICT: &str = "app-layer.protocols.http.strict";
+/// Internal keys of each protocol that pass the engine's mode to its parser; they are no settings.
+const INLINE: &str = "inline";
+const STRICT: &str = "strict";
 
 /// The application layer for a rule set: hashes and fingerprints are computed if a rule or an output needs
 /// them. In prevention rules see bodies as they arrive (`http-body-inline: auto`): data that waited for a
@@ -421,15 +423,15 @@ pub fn app_layer(settings: &SettingsMap, needs: &Needs, mode: EnforcementMode) -
     let files = file_settings(settings, needs)?;
     let mut own = settings.clone();
     let yes = |is: bool| if is { "yes" } else { "no" };
-    own.set(INLINE, yes(mode != EnforcementMode::Passive));
-    own.set(STRICT, yes(mode == EnforcementMode::Live));
+    let key_of = |spec: &ProtocolSpec, key: &str| format!("app-layer.protocols.{}.{key}", spec.name);
+    for (_, spec) in protocols::all().filter(|(_, spec)| spec.is_parsed()) {
+        own.set(key_of(spec, INLINE), yes(mode != EnforcementMode::Passive));
+        own.set(key_of(spec, STRICT), yes(mode == EnforcementMode::Live));
+    }
     // `auto` is Suricata's shipped value: on as soon as a rule needs it.
-    let fingerprints = [
-        (needs.ja3, "app-layer.protocols.tls.ja3-fingerprints"),
-        (needs.hassh, "app-layer.protocols.ssh.hassh"),
-    ];
-    for (is_needed, key) in fingerprints {
-        if is_needed && settings.get(key).is_none_or(|v| v.eq_ignore_ascii_case("auto")) {
+    for (spec, setting) in needs.computing_settings() {
+        let key = key_of(spec, setting);
+        if settings.get(&key).is_none_or(|v| v.eq_ignore_ascii_case("auto")) {
             own.set(key, "yes");
         }
     }
@@ -450,16 +452,18 @@ fn ask_frames(engine: &Engine, settings: &SettingsMap, needs: &Needs) -> Result<
 
 /// The warning that rules which refuse HTTP do not see cleartext HTTP/2, unless the settings refuse it.
 pub fn unseen_http2(settings: &SettingsMap, needs: &Needs) -> Option<String> {
-    let is_refused = settings.get(HTTP2_POLICY).is_some_and(|policy| policy != "inspect");
+    let keys: Vec<String> = protocols::unparsed().map(|(_, spec)| unparsed_key(spec)).collect();
+    let is_refused = keys.iter().all(|key| settings.get(key).is_some_and(|policy| policy != "inspect"));
     let (rules, see) = match needs.refuse_parsed {
         0 => return None,
         1 => ("1 rule of `http` that drops or rejects does".to_owned(), "it applies"),
         count => (format!("{count} rules of `http` that drop or reject do"), "they apply"),
     };
     (!is_refused).then(|| {
+        let key = keys.join("`, `");
         format!(
             "{rules} not see requests over HTTP/2, which is not parsed: {see} to HTTP/1 only, and HTTP/2 in clear text goes on; in prevention \
-             `{HTTP2_POLICY}: drop-flow` (or `reject`) refuses such connections"
+             `{key}: drop-flow` (or `reject`) refuses such connections"
         )
     })
 }

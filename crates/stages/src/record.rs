@@ -8,6 +8,7 @@ use bartizan_applayer::frames::{Frames, ProtocolFrame};
 use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_base::{Decision, Direction, Generation, Reason, Timestamp};
+use bartizan_events::record::DeclaredRecord;
 use bartizan_flow::level::FlowLevelCounts;
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_flow::{EndReason, FlowEntry};
@@ -255,12 +256,14 @@ pub enum RecorderEvent<'a> {
         /// The frame.
         frame: &'a ProtocolFrame,
     },
-    /// A packet of ARP.
-    Arp {
-        /// The context of the packet.
+    /// An event that is declared in crate `events`.
+    Declared {
+        /// The context of the event.
         occasion: &'a EventContext<'a>,
-        /// The ARP message.
-        arp: &'a bartizan_packet::Arp,
+        /// The flow that the event is about.
+        flow: Option<&'a Entry>,
+        /// The event's record.
+        record: &'a dyn DeclaredRecord,
     },
     /// An anomaly of a packet, a stream or an application protocol.
     Anomaly {
@@ -418,9 +421,14 @@ impl dyn Recorder + '_ {
         self.record(RecorderEvent::Frame { occasion, flow, spec, frames, frame });
     }
 
-    /// [`RecorderEvent::Arp`].
-    pub fn arp(&mut self, occasion: &EventContext<'_>, arp: &bartizan_packet::Arp) {
-        self.record(RecorderEvent::Arp { occasion, arp });
+    /// [`RecorderEvent::Declared`].
+    pub fn declared(
+        &mut self,
+        occasion: &EventContext<'_>,
+        flow: Option<&Entry>,
+        record: &dyn DeclaredRecord,
+    ) {
+        self.record(RecorderEvent::Declared { occasion, flow, record });
     }
 
     /// [`RecorderEvent::Anomaly`].

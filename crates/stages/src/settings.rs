@@ -5,6 +5,7 @@ use crate::app_memory::AppMemoryLimits;
 use crate::hosts::HostPolicies;
 use crate::lifecycle::RestartBounds;
 use bartizan_applayer::flow::HoldBounds;
+use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::protocols;
 use bartizan_base::{PacketDuration, SettingError, SettingsMap, Spread};
 use bartizan_flow::rate::RateLimit;
@@ -46,9 +47,8 @@ pub struct EngineSettings {
     pub flow_memory: ExceptionPolicy,
     /// The policy for a flow whose application-layer parser fails.
     pub app_error: ExceptionPolicy,
-    /// The policy for HTTP/2 in clear text, whose requests are not parsed
-    /// (`app-layer.protocols.http2.policy`).
-    pub http2: ExceptionPolicy,
+    /// Policies that refuse flows of protocols which are recognised and not parsed.
+    pub unparsed: Vec<UnparsedPolicy>,
     /// Bounds on bytes that prevention holds while the protocol that a rule needs is undecided.
     pub hold: HoldBounds,
     /// At these bounds the flow is refused; otherwise it continues without a known protocol, and rules may
@@ -114,7 +114,7 @@ impl EngineSettings {
             ends_per_packet: ENDS_REPLAYED,
             flow_memory: policy(settings, "flow.memcap-policy", prevention)?,
             app_error: policy(settings, "app-layer.error-policy", prevention)?,
-            http2: http2(settings, prevention)?,
+            unparsed: unparsed(settings, prevention)?,
             hold: HoldBounds {
                 bytes: settings.number("app-layer.hold.bytes", HOLD_BYTES)?,
                 time: PacketDuration::from_millis(
@@ -410,22 +410,45 @@ fn policy(settings: &SettingsMap, key: &str, prevention: bool) -> Result<Excepti
     Ok(if chosen.refuses() && !prevention { ExceptionPolicy::Ignore } else { chosen })
 }
 
-/// The key of the policy for HTTP/2 in clear text.
-pub const HTTP2_POLICY: &str = "app-layer.protocols.http2.policy";
+/// The policy for flows of a protocol that is recognised and not parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnparsedPolicy {
+    /// The protocol.
+    pub protocol: ProtocolId,
+    /// The policy.
+    pub policy: ExceptionPolicy,
+}
 
-/// The policy for HTTP/2 in clear text: unless the settings refuse it, it is forwarded, and rules on packets
-/// and streams apply.
-///
-/// # Errors The value is unknown.
-pub fn http2(settings: &SettingsMap, prevention: bool) -> Result<ExceptionPolicy, SettingError> {
-    let chosen = match settings.get(HTTP2_POLICY) {
-        None | Some("inspect") => ExceptionPolicy::Ignore,
-        Some("drop-flow") => ExceptionPolicy::DropFlow,
-        Some("reject") => ExceptionPolicy::Reject,
-        Some(other) => return Err(error(HTTP2_POLICY, other, "inspect, drop-flow or reject")),
-    };
+impl UnparsedPolicy {
+    /// The same policy for all such protocols.
+    #[must_use]
+    pub fn for_all(policy: ExceptionPolicy) -> Vec<UnparsedPolicy> {
+        protocols::unparsed().map(|(protocol, _)| UnparsedPolicy { protocol, policy }).collect()
+    }
+}
+
+/// The key of the policy for a protocol that is recognised and not parsed.
+#[must_use]
+pub fn unparsed_key(spec: &ProtocolSpec) -> String {
+    format!("app-layer.protocols.{}.policy", spec.name)
+}
+
+/// The policies for such protocols: unless the settings refuse one, it is forwarded, and rules on packets and
+/// streams apply.
+fn unparsed(settings: &SettingsMap, prevention: bool) -> Result<Vec<UnparsedPolicy>, SettingError> {
+    let mut refused = Vec::new();
+    for (protocol, spec) in protocols::unparsed() {
+        let key = unparsed_key(spec);
+        let policy = match settings.get(&key) {
+            None | Some("inspect") => continue,
+            Some("drop-flow") => ExceptionPolicy::DropFlow,
+            Some("reject") => ExceptionPolicy::Reject,
+            Some(other) => return Err(error(&key, other, "inspect, drop-flow or reject")),
+        };
+        refused.push(UnparsedPolicy { protocol, policy });
+    }
     // Refusals need prevention.
-    Ok(if prevention { chosen } else { ExceptionPolicy::Ignore })
+    Ok(if prevention { refused } else { Vec::new() })
 }
 
 fn urgent(settings: &SettingsMap, key: &str, default: UrgentPolicy) -> Result<UrgentPolicy, SettingError> {

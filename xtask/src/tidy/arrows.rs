@@ -5,19 +5,13 @@ use super::rust::code;
 use super::{Finding, Tree};
 use std::collections::BTreeMap;
 
-/// The layers from the top to the bottom. Some of these crates do not exist yet.
-pub const LAYERS: &[(&str, &[&str])] = &[
-    ("8", &["bartizan"]),
-    ("7", &["runtime"]),
-    ("6", &["controller", "agent"]),
-    ("5", &["dataplane"]),
-    ("4", &["functions", "stages"]),
-    ("3", &["detect", "rtl", "sock", "xdp"]),
-    ("2", &["function", "offload", "ports", "toe"]),
-    ("1", &["applayer", "flow", "classify", "config"]),
-    ("0+", &["packet", "pattern", "rules", "events", "api", "channel"]),
-    ("0", &["base"]),
-];
+/// The names of the layers, from the top to the bottom. A crate names its own in its manifest:
+///
+/// ```toml
+/// [package.metadata.bartizan]
+/// layer = "3"
+/// ```
+pub const LAYERS: [&str; 10] = ["8", "7", "6", "5", "4", "3", "2", "1", "0+", "0"];
 
 /// Helpers of tests, which are in no layer: dev-dependencies of any crate.
 const HELPERS: &[&str] = &["testkit", "testkit-device", "testkit-golden", "testkit-worker"];
@@ -25,10 +19,27 @@ const HELPERS: &[&str] = &["testkit", "testkit-device", "testkit-golden", "testk
 /// The file with the layer table for people, and the two lines around it.
 const TABLE: (&str, &str, &str) = ("ARCHITECTURE.md", "<!-- layers -->", "<!-- end of layers -->");
 
-/// The layer of a crate by its folder: its place in [`LAYERS`], 0 at the top.
+/// The layer that a manifest names: its place in [`LAYERS`], 0 at the top.
 #[must_use]
-pub fn layer(name: &str) -> Option<usize> {
-    LAYERS.iter().position(|(_, crates)| crates.contains(&name))
+pub fn layer_in(manifest: &str) -> Option<usize> {
+    let (_, own) = manifest.split_once("[package.metadata.bartizan]")?;
+    let own = own.split_once("\n[").map_or(own, |(own, _)| own);
+    let label = value(own, "layer")?;
+    LAYERS.iter().position(|layer| *layer == label)
+}
+
+/// The layer of a crate by its folder.
+#[must_use]
+pub fn layer(tree: &Tree, name: &str) -> Option<usize> {
+    layer_in(&tree.get(&format!("crates/{name}/Cargo.toml"))?.text)
+}
+
+/// The text of a key in a part of a manifest.
+fn value<'t>(part: &'t str, key: &str) -> Option<&'t str> {
+    part.lines().find_map(|line| {
+        let (name, value) = line.split_once('=')?;
+        (name.trim() == key).then(|| value.trim().trim_matches('"'))
+    })
 }
 
 /// Finds arrows upward or sideways, also of dev- and build-dependencies.
@@ -36,9 +47,11 @@ pub fn layer(name: &str) -> Option<usize> {
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, manifest) in tree.crates() {
-        let Some(own) = layer(name) else {
-            let message =
-                format!("crate `{name}` is in no layer; add it to LAYERS in xtask/src/tidy/arrows.rs");
+        let Some(own) = layer_in(&manifest.text) else {
+            let message = format!(
+                "crate `{name}` is in no layer; name one of {} as `layer` in [package.metadata.bartizan]",
+                LAYERS.join(", ")
+            );
             findings.push(Finding::new(&manifest.path, 0, message));
             continue;
         };
@@ -46,7 +59,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             if tests && HELPERS.contains(&used.as_str()) {
                 continue;
             }
-            let message = match layer(&used) {
+            let message = match layer(tree, &used) {
                 None => format!("`{name}` uses `{used}`, which is in no layer"),
                 Some(other) if other <= own => {
                     let how = if other == own { "sideways" } else { "upward" };
@@ -111,105 +124,121 @@ fn dependencies(manifest: &str) -> Vec<(usize, String, bool)> {
     found
 }
 
-/// The table in ARCHITECTURE.md names the crates that exist, each on its layer.
+/// The rows of the table of layers: each crate with its layer and the description in its manifest.
+#[must_use]
+pub fn table(tree: &Tree) -> String {
+    let mut rows: BTreeMap<(usize, &str), &str> = BTreeMap::new();
+    for (name, manifest) in tree.crates() {
+        if let Some(layer) = layer_in(&manifest.text) {
+            rows.insert((layer, name), value(&manifest.text, "description").unwrap_or_default());
+        }
+    }
+    let mut text = String::from("| layer | crate | content |\n|---|---|---|\n");
+    for ((layer, name), about) in rows {
+        let label = LAYERS.get(layer).copied().unwrap_or_default();
+        text.push_str(&format!("| {label} | `{name}` | {about} |\n"));
+    }
+    text
+}
+
+/// The text with the table of layers between its two marks; `None`: the marks are missing.
+#[must_use]
+pub fn with_table(tree: &Tree, text: &str) -> Option<String> {
+    let (before, rest) = text.split_once(TABLE.1)?;
+    let (_, after) = rest.split_once(TABLE.2)?;
+    Some(format!("{before}{}\n{}{}{after}", TABLE.1, table(tree), TABLE.2))
+}
+
+/// The table in ARCHITECTURE.md is that of the manifests.
 #[must_use]
 pub fn check_table(tree: &Tree) -> Vec<Finding> {
     let Some(file) = tree.get(TABLE.0) else { return vec![Finding::new(TABLE.0, 0, "is missing")] };
-    let mut expected: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (label, crates) in LAYERS {
-        let there: Vec<&str> =
-            crates.iter().copied().filter(|name| tree.crates().any(|(c, _)| c == *name)).collect();
-        if !there.is_empty() {
-            expected.insert(label, there);
+    match with_table(tree, &file.text) {
+        Some(text) if text == file.text => Vec::new(),
+        Some(_) => {
+            let message =
+                "the table of layers is not that of the manifests: `cargo xtask generate` writes it";
+            vec![Finding::new(TABLE.0, 0, message)]
         }
+        None => vec![Finding::new(TABLE.0, 0, format!("has no `{}` and `{}`", TABLE.1, TABLE.2))],
     }
-    let mut findings = Vec::new();
-    let mut inside = false;
-    for (number, line) in file.lines() {
-        inside = (inside || line.trim() == TABLE.1) && line.trim() != TABLE.2;
-        let mut cells = line.trim().trim_matches('|').split('|').map(str::trim);
-        let (Some(label), Some(crates)) = (cells.next(), cells.next()) else { continue };
-        if !inside || label == "layer" || label.starts_with('-') {
-            continue;
-        }
-        let mut named: Vec<&str> = crates.split('`').skip(1).step_by(2).collect();
-        let mut there = expected.remove(label).unwrap_or_default();
-        named.sort_unstable();
-        there.sort_unstable();
-        if named != there {
-            let message = format!("layer {label} has {there:?} in the workspace and {named:?} in this table");
-            findings.push(Finding::new(TABLE.0, number, message));
-        }
-    }
-    for (label, crates) in expected {
-        findings.push(Finding::new(
-            TABLE.0,
-            0,
-            format!("the layer table has no line for layer {label}: {crates:?}"),
-        ));
-    }
-    findings
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A manifest on a layer, with this rest.
+    macro_rules! on {
+        ($layer:literal, $rest:literal) => {
+            concat!(
+                "[package]\ndescription = \"Of ",
+                $layer,
+                "\"\n[package.metadata.bartizan]\nlayer = \"",
+                $layer,
+                "\"\n",
+                $rest
+            )
+        };
+    }
+
     #[test]
     fn downward_is_fine_and_upward_and_sideways_are_not() {
         let tree = Tree::of(&[
             (
                 "crates/flow/Cargo.toml",
-                "[dependencies]\nbartizan-base.workspace = true\nbartizan-applayer = { path = \"x\" }\n",
+                on!(
+                    "1",
+                    "[dependencies]\nbartizan-base.workspace = true\nbartizan-applayer = { path = \"x\" }\n"
+                ),
             ),
-            ("crates/packet/Cargo.toml", "[dev-dependencies]\nbartizan-flow.workspace = true\n"),
+            ("crates/packet/Cargo.toml", on!("0+", "[dev-dependencies]\nbartizan-flow.workspace = true\n")),
             ("crates/stray/Cargo.toml", "[package]\nname = \"bartizan-stray\"\n"),
-            ("crates/detect/Cargo.toml", "[dependencies.bartizan-dataplane]\npath = \"../dataplane\"\n"),
+            ("crates/wrong/Cargo.toml", on!("9", "")),
+            (
+                "crates/detect/Cargo.toml",
+                on!("3", "[dependencies.bartizan-dataplane]\npath = \"../dataplane\"\n"),
+            ),
+            ("crates/base/Cargo.toml", on!("0", "")),
+            ("crates/applayer/Cargo.toml", on!("1", "")),
+            ("crates/dataplane/Cargo.toml", on!("5", "")),
         ]);
         let said: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
-        assert_eq!(said.len(), 4, "{said:?}");
-        assert!(said[0].contains("flow/Cargo.toml:3") && said[0].contains("sideways"));
+        assert_eq!(said.len(), 5, "{said:?}");
+        assert!(said[0].contains("flow/Cargo.toml:7") && said[0].contains("sideways"), "{said:?}");
         assert!(said[1].contains("`packet` uses `flow`: an arrow upward"));
-        assert!(said[2].contains("in no layer"));
-        assert!(said[3].contains("`detect` uses `dataplane`: an arrow upward"));
+        assert!(said[2].contains("`stray` is in no layer") && said[3].contains("`wrong` is in no layer"));
+        assert!(said[4].contains("`detect` uses `dataplane`: an arrow upward"));
     }
 
     #[test]
     fn helpers_of_tests_are_for_tests() {
         let worker = "#[cfg(test)]\nmod tests { use bartizan_testkit_worker::Stack; }\n";
         let tree = Tree::of(&[
-            ("crates/base/Cargo.toml", "[dev-dependencies]\nbartizan-testkit.workspace = true\n"),
-            ("crates/flow/Cargo.toml", "[dependencies]\nbartizan-testkit.workspace = true\n"),
+            ("crates/base/Cargo.toml", on!("0", "[dev-dependencies]\nbartizan-testkit.workspace = true\n")),
+            ("crates/flow/Cargo.toml", on!("1", "[dependencies]\nbartizan-testkit.workspace = true\n")),
             ("crates/flow/tests/a.rs", worker),
             ("crates/flow/src/lib.rs", worker),
             ("testkit/Cargo.toml", "[dependencies]\nbartizan-base.workspace = true\n"),
         ]);
         let said: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
         assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains("flow/Cargo.toml:2") && said[0].contains("`testkit`, which is in no layer"));
+        assert!(said[0].contains("flow/Cargo.toml:6") && said[0].contains("`testkit`, which is in no layer"));
         let said: Vec<String> = check_helpers(&tree).iter().map(ToString::to_string).collect();
         assert_eq!(said.len(), 2, "{said:?}");
         assert!(said[0].contains("testkit/Cargo.toml:2") && said[1].contains("crates/flow/src/lib.rs:2"));
     }
 
     #[test]
-    fn the_table_must_agree() {
-        let crates = [
-            ("crates/base/Cargo.toml", ""),
-            ("crates/flow/Cargo.toml", ""),
-            ("crates/config/Cargo.toml", ""),
-        ];
-        let table = |text: &'static str| {
-            let mut files = crates.to_vec();
-            files.push(("ARCHITECTURE.md", text));
-            check_table(&Tree::of(&files))
+    fn the_table_is_that_of_the_manifests() {
+        let found = |text: &'static str| {
+            let (base, flow) =
+                (("crates/base/Cargo.toml", on!("0", "")), ("crates/flow/Cargo.toml", on!("1", "")));
+            check_table(&Tree::of(&[base, flow, ("ARCHITECTURE.md", text)])).len()
         };
-        let right = "<!-- layers -->\n| layer | crates |\n|---|---|\n| 1 | `config`, `flow` |\n| 0 | `base` |\n<!-- end of layers -->\n";
-        assert_eq!(table(right), []);
-        assert_eq!(
-            table("<!-- layers -->\n| 1 | `flow` |\n| 0 | `base` |\n<!-- end of layers -->\n").len(),
-            1
-        );
-        assert_eq!(table("<!-- layers -->\n| 1 | `config` `flow` |\n<!-- end of layers -->\n").len(), 1);
+        let right = "a\n<!-- layers -->\n| layer | crate | content |\n|---|---|---|\n| 1 | `flow` | Of 1 |\n| 0 | `base` | Of 0 |\n<!-- end of layers -->\nb\n";
+        assert_eq!(found(right), 0);
+        assert_eq!(found("<!-- layers -->\n| 0 | `base` | Of 0 |\n<!-- end of layers -->\n"), 1);
+        assert_eq!(found("| 0 | `base` | Of 0 |\n"), 1);
     }
 }

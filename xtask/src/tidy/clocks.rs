@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! No wall clock in the data plane and below: time comes from packets.
 
-use super::arrows::layer;
+use super::arrows::{layer, layer_in};
 use super::rust::{code, tests_begin};
 use super::{Finding, Tree};
 
@@ -35,9 +35,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 /// Finds clocks in the sources of a crate of the data plane or below, tests aside.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let top = layer("dataplane").unwrap_or(0);
+    let top = layer(tree, "dataplane").unwrap_or(0);
     let mut findings = Vec::new();
-    for (name, _) in tree.crates().filter(|(name, _)| layer(name).is_some_and(|layer| layer >= top)) {
+    let is_below = |manifest: &str| layer_in(manifest).is_some_and(|layer| layer >= top);
+    for (name, _) in tree.crates().filter(|(_, manifest)| is_below(&manifest.text)) {
         let folder = format!("crates/{name}/src/");
         for file in tree.rust().filter(|file| file.path.starts_with(&folder)) {
             if EXCEPTIONS.iter().any(|(path, _)| *path == file.path) {
@@ -70,16 +71,17 @@ mod tests {
     fn a_clock_is_found_below_the_data_plane_only() {
         let text = "// Instant::now\nlet a = \"Instant::now\";\nlet b = std::time::Instant::now();\n#[cfg(test)]\nfn t() { Instant::now(); }\n";
         let tree = Tree::of(&[
-            ("crates/flow/Cargo.toml", ""),
+            ("crates/flow/Cargo.toml", "[package.metadata.bartizan]\nlayer = \"1\"\n"),
             ("crates/flow/src/lib.rs", text),
             ("crates/flow/examples/x.rs", text),
-            ("crates/ports/Cargo.toml", ""),
+            ("crates/ports/Cargo.toml", "[package.metadata.bartizan]\nlayer = \"2\"\n"),
             (
                 "crates/toe/src/clock.rs",
                 "the stream path is a port: time-outs of calls, of holding and of lingering",
             ),
             ("crates/ports/src/wait.rs", text),
-            ("crates/agent/Cargo.toml", ""),
+            ("crates/agent/Cargo.toml", "[package.metadata.bartizan]\nlayer = \"6\"\n"),
+            ("crates/dataplane/Cargo.toml", "[package.metadata.bartizan]\nlayer = \"5\"\n"),
             ("crates/agent/src/lib.rs", text),
         ]);
         let findings = check(&tree);

@@ -84,11 +84,18 @@ impl Tree {
     /// # Errors
     /// When a folder or file cannot be read.
     pub fn of_repository() -> std::io::Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+        Self::at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?)
+    }
+
+    /// Reads the repository in a folder.
+    ///
+    /// # Errors
+    /// When a folder or file cannot be read.
+    pub fn at(root: &Path) -> std::io::Result<Self> {
         let mut files = Vec::new();
-        walk(&root, &root, &mut files)?;
+        walk(root, root, &mut files)?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self { root: Some(root), files })
+        Ok(Self { root: Some(root.to_owned()), files })
     }
 
     /// A tree of made-up files.

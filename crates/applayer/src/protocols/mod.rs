@@ -29,9 +29,6 @@ pub const TABLE: &[&ProtocolSpec] = &[
     &recognised::IMAP,
 ];
 
-/// The number of HTTP/2.
-pub const HTTP2: ProtocolId = ProtocolId(5);
-
 /// The entry of a protocol.
 #[must_use]
 pub fn spec(id: ProtocolId) -> Option<&'static ProtocolSpec> {
@@ -68,6 +65,25 @@ pub fn has_unparsed_relative(id: ProtocolId) -> bool {
     own.is_parsed() && called(family).any(|(_, relative)| !relative.is_parsed())
 }
 
+/// The settings on which values of buffers are computed, each once, with their protocols.
+#[must_use]
+pub fn computing_settings() -> Vec<(&'static ProtocolSpec, &'static str)> {
+    let mut all: Vec<(&'static ProtocolSpec, &'static str)> = Vec::new();
+    for (_, spec) in self::all() {
+        for setting in spec.buffers.iter().filter_map(|buffer| buffer.computed_by) {
+            if !all.iter().any(|(of, known)| of.name == spec.name && *known == setting) {
+                all.push((spec, setting));
+            }
+        }
+    }
+    all
+}
+
+/// The protocols that are only recognised: a policy of the settings decides about their flows.
+pub fn unparsed() -> impl Iterator<Item = (ProtocolId, &'static ProtocolSpec)> {
+    all().filter(|(_, spec)| !spec.is_parsed())
+}
+
 /// Finds the protocol of a number by the number's name.
 #[must_use]
 pub fn by_number(name: &str) -> Option<(ProtocolId, &'static ProtocolSpec, NumberId)> {
@@ -98,6 +114,13 @@ mod tests {
             assert!(spec.encrypted.is_none_or(|number| ids.contains(&number)), "{}", spec.name);
             assert!(spec.absent >= GENERIC_BASE, "{}", spec.name);
         }
+    }
+
+    #[test]
+    fn settings_and_policies_come_from_the_declarations() {
+        let settings: Vec<_> = computing_settings().iter().map(|(spec, key)| (spec.name, *key)).collect();
+        assert_eq!(settings, [("tls", "ja3-fingerprints"), ("ssh", "hassh")]);
+        assert_eq!(unparsed().map(|(_, spec)| spec.name).collect::<Vec<_>>(), ["http2", "pop3", "imap"]);
     }
 
     #[test]

@@ -406,7 +406,7 @@ impl Recorder for EveRecorder {
             RecorderEvent::Frame { occasion, flow, spec, frames, frame } => {
                 self.write_frame(occasion, flow, spec, frames, frame);
             }
-            RecorderEvent::Arp { occasion, arp } => self.write_arp(occasion, arp),
+            RecorderEvent::Declared { occasion, flow, record } => self.write_declared(occasion, flow, record),
             RecorderEvent::Anomaly { occasion, flow, anomaly } => self.write_anomaly(occasion, flow, anomaly),
             RecorderEvent::Refused { occasion, flow, fate, findings } => {
                 self.count_refusal(flow, fate);

@@ -5,15 +5,17 @@ use super::head::{FlowClass, Orientation, VariableNames, app_protocols, flow_tup
 use super::tap::{AlertKey, AlertTap};
 use super::{EveRecorder, RunInfo, flow};
 use bartizan_applayer::file::FileState as State;
+use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::frames::{Frames, ProtocolFrame};
 use bartizan_applayer::protocol::ProtocolSpec;
+use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{Bodies, LogOptions};
 use bartizan_base::{Decision, Direction, FunctionId, Reason, TenantId, Verdict};
 use bartizan_events::config::{AlertOptions, EveOutput, EventTypes};
 use bartizan_events::record::{
-    AlertFlow, AlertInfo, AlertRecord, AlertTransaction, AnomalyKind, AnomalyRecord, ArpRecord, DropRecord,
-    EventPacketSource, FileInfo, FileRecord, FileRecordState, FrameRecord, InPlace, MetadataRecord,
-    NetworkHeader, PacketBytes, PacketRecord, Payload, Reject, TargetSide, TransactionRecord,
+    AlertFlow, AlertInfo, AlertRecord, AlertTransaction, AnomalyKind, AnomalyRecord, DeclaredRecord,
+    DropRecord, EventPacketSource, FileInfo, FileRecord, FileRecordState, FrameRecord, InPlace,
+    MetadataRecord, NetworkHeader, PacketBytes, PacketRecord, Payload, Reject, TargetSide, TransactionRecord,
     TransportHeader, Tunnel, Tuple, VerdictInfo, VerdictWord, drop_reason, rule_metadata_json,
 };
 use bartizan_events::xff::XffOptions;
@@ -326,7 +328,7 @@ fn found_frame<'a>(
     let app = flow.ext.app.as_deref()?;
     let frames = app.frames()?;
     let frame = frames.get(occasion.direction, finding.frame?)?;
-    let spec = bartizan_applayer::protocols::spec(app.protocol().protocol().or(app.original())?)?;
+    let spec = protocols::spec(app.protocol().protocol().or(app.original())?)?;
     Some(frame_record(occasion, flow, spec, frames, frame, bytes))
 }
 
@@ -549,25 +551,20 @@ impl EveRecorder {
         );
     }
 
-    pub(super) fn write_arp(&mut self, occasion: &EventContext<'_>, arp: &bartizan_packet::Arp) {
-        if !self.wants(|types| types.arp) {
+    pub(super) fn write_declared(
+        &mut self,
+        occasion: &EventContext<'_>,
+        flow: Option<&Entry>,
+        record: &dyn DeclaredRecord,
+    ) {
+        let name = record.spec().name;
+        let wanted = |types: &EventTypes| types.declared.contains(&name);
+        if !self.wants(wanted) {
             return;
         }
-        let this = Heads::of(self, None);
-        let common = this.head(occasion, None, Orientation::Packet, None);
-        let record = ArpRecord {
-            opcode: match arp.operation {
-                1 => "request",
-                2 => "reply",
-                3 => "request_reverse",
-                _ => "reply_reverse",
-            },
-            src_mac: arp.sender_mac,
-            src_ip: arp.sender.into(),
-            dest_mac: arp.target_mac,
-            dest_ip: arp.target.into(),
-        };
-        self.each(|types| types.arp, |writer, options, _| record.write(writer, &options.header, &common));
+        let this = Heads::of(self, flow);
+        let common = this.head(occasion, flow, Orientation::Packet, None);
+        self.each(wanted, |writer, options, _| record.write(writer, &options.header, &common));
     }
 
     pub(super) fn write_anomaly(

@@ -93,7 +93,7 @@ impl Recorder for FlowNotes {
             RecorderEvent::Tagged { .. }
             | RecorderEvent::Variables { .. }
             | RecorderEvent::Frame { .. }
-            | RecorderEvent::Arp { .. }
+            | RecorderEvent::Declared { .. }
             | RecorderEvent::Notice { .. }
             | RecorderEvent::Unsent { .. }
             | RecorderEvent::Certificates { .. } => {}

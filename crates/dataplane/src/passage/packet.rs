@@ -2,6 +2,7 @@
 //! The passage of one decoded packet: its flow, TCP, the functions of its path, the counters.
 
 use super::Passage;
+use super::declared::arp_record;
 use super::way::{note_headers, note_way};
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Timestamp, Verdict};
 use bartizan_flow::tcp::{
@@ -244,7 +245,7 @@ impl Passage<'_> {
             self.cx.recorder.anomaly(occasion, None, Anomaly::Decode(*event));
         }
         if let Network::Arp(arp) = &packet.network {
-            self.cx.recorder.arp(occasion, arp);
+            self.cx.recorder.declared(occasion, None, &arp_record(arp));
         }
         // Without the datagram that the packet completed it is not forwarded either.
         let chains = self.runner.chains();

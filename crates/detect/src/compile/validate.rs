@@ -10,7 +10,10 @@ use crate::model::buffers::Buffers;
 use crate::model::condition::Transform;
 use crate::model::content::{Item, Literal};
 use crate::model::signature::ValueCheck;
-use std::sync::Arc;
+use bartizan_applayer::protocol::ValueForm;
+use bartizan_applayer::protocols;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 /// Letter case that the values of a buffer have.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,42 +66,49 @@ fn transformed(transforms: &[Arc<dyn Transform>], literal: &Literal) -> Result<(
 /// Checks one content. Suricata checks only the first content on a serial number, so a later one may have any
 /// form.
 fn one(buffer: &str, literal: &mut Literal, first: bool) -> Result<(), KeywordError> {
-    match buffer {
-        "http.host" => host(literal),
-        "http.method" => method(literal),
-        "ja3.hash" | "ja3s.hash" | "ssh.hassh" | "ssh.hassh.server" => {
+    match form(buffer) {
+        ValueForm::Any => Ok(()),
+        ValueForm::LowerCase => lower_case(buffer, literal),
+        ValueForm::Word => word(buffer, literal),
+        ValueForm::Digest { length: wanted, colons: least } => {
             in_case(literal, Case::Lower);
-            length(buffer, literal, 32)
+            length(buffer, literal, wanted)?;
+            colons(buffer, literal, least)
         }
-        "tls.cert_fingerprint" => {
-            in_case(literal, Case::Lower);
-            length(buffer, literal, 59)?;
-            colons(buffer, literal, 19)
-        }
-        "tls.cert_serial" => {
+        ValueForm::Number => {
             in_case(literal, Case::Upper);
             if first && literal.bytes.len() > 2 { colons(buffer, literal, 1) } else { Ok(()) }
         }
-        _ => Ok(()),
     }
 }
 
-fn host(literal: &Literal) -> Result<(), KeywordError> {
+/// The form of a buffer's values, which its protocol declares.
+fn form(buffer: &str) -> ValueForm {
+    static FORMS: OnceLock<HashMap<&'static str, ValueForm>> = OnceLock::new();
+    let forms = FORMS.get_or_init(|| {
+        let buffers = protocols::all().flat_map(|(_, spec)| spec.buffers);
+        let declared = buffers.filter(|spec| spec.form != ValueForm::Any);
+        declared.map(|spec| (spec.name, spec.form)).collect()
+    });
+    forms.get(buffer).copied().unwrap_or(ValueForm::Any)
+}
+
+fn lower_case(buffer: &str, literal: &Literal) -> Result<(), KeywordError> {
     if literal.nocase || literal.bytes.iter().any(u8::is_ascii_uppercase) {
-        return Err(KeywordError::argument(
-            "`http.host` is in lower case: `nocase` and upper case make no sense",
-        )
-        .help("write the content in lower case and without `nocase`, or use `http.host.raw`"));
+        return Err(KeywordError::argument(format!(
+            "`{buffer}` is in lower case: `nocase` and upper case make no sense"
+        ))
+        .help(format!("write the content in lower case and without `nocase`, or use `{buffer}.raw`")));
     }
     Ok(())
 }
 
-fn method(literal: &Literal) -> Result<(), KeywordError> {
+fn word(buffer: &str, literal: &Literal) -> Result<(), KeywordError> {
     let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     if blank(literal.bytes.first()) || blank(literal.bytes.last()) {
-        return Err(KeywordError::argument(
-            "`http.method` has no blanks around it: this content cannot match",
-        ));
+        return Err(KeywordError::argument(format!(
+            "`{buffer}` has no blanks around it: this content cannot match"
+        )));
     }
     Ok(())
 }

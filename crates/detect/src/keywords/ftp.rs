@@ -6,7 +6,7 @@ use super::number::{NumberRef, later, tx_number};
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::model::condition::{Answer, ConditionContext, TxCondition};
-use bartizan_applayer::protocols::ftp::{FtpTransaction, MODES, data};
+use bartizan_applayer::protocols::ftp::{MODES, data};
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, PerDirection};
 use core::net::IpAddr;
@@ -104,8 +104,7 @@ struct BounceCondition {
 impl TxCondition for BounceCondition {
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &ConditionContext<'_>) -> Answer {
         let Some(client) = scene.flow.map(|flow| flow.client.0) else { return Answer::NotYet };
-        let announced = tx.as_any().and_then(|tx| tx.downcast_ref::<FtpTransaction>());
-        match announced.and_then(FtpTransaction::announced_address) {
+        match tx.announced_address() {
             Some(address) if is_other(address, client) => Answer::Yes,
             Some(_) => Answer::No,
             None => later(tx, direction, self.number.spec.complete, scene),

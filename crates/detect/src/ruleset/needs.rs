@@ -6,17 +6,18 @@ use crate::model::buffers::BufferRef;
 use crate::model::request::Request;
 use crate::model::signature::RuleAction;
 use crate::ruleset::RuleSet;
+use bartizan_applayer::protocol::ProtocolSpec;
 use bartizan_applayer::protocols;
+use std::collections::HashMap;
 
 /// Requirements of rules on the parsers, beyond the settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Hashes of files: MD5, SHA-1, SHA-256.
     pub hashes: [bool; 3],
-    /// Some rule inspects JA3 (this enables `ja3-fingerprints: auto`).
-    pub ja3: bool,
-    /// Some rule inspects a HASSH (this enables `hassh: auto`).
-    pub hassh: bool,
+    /// Settings of protocols on which buffers are computed that some rule inspects (this enables their value
+    /// `auto`): a bit for each, by its place in [`protocols::computing_settings`].
+    pub computed: u32,
     /// Some rule stores files.
     pub store: bool,
     /// Some rule stores certificates.
@@ -37,14 +38,14 @@ impl Needs {
     #[must_use]
     pub fn of(rules: &RuleSet) -> Self {
         let mut needs = Needs::default();
+        let computed = computed_buffers();
         for signature in &rules.signatures {
             for (have, want) in needs.hashes.iter_mut().zip(signature.file_hashes) {
                 *have |= want;
             }
-            let inspects =
-                |prefix| signature.values.iter().any(|v| rules.buffers.name(v.buffer).starts_with(prefix));
-            needs.ja3 |= inspects("ja3");
-            needs.hassh |= inspects("ssh.hassh");
+            for value in &signature.values {
+                needs.computed |= computed.get(rules.buffers.name(value.buffer)).copied().unwrap_or(0);
+            }
             for value in &signature.values {
                 let BufferRef::Frame(index) = value.buffer else { continue };
                 needs.frames = true;
@@ -64,14 +65,21 @@ impl Needs {
         needs
     }
 
+    /// The settings that a rule makes necessary: protocol and key.
+    pub fn computing_settings(self) -> impl Iterator<Item = (&'static ProtocolSpec, &'static str)> {
+        let places = (0..).zip(protocols::computing_settings());
+        places
+            .filter(move |(place, _)| self.computed.checked_shr(*place).unwrap_or(0) & 1 == 1)
+            .map(|(_, of)| of)
+    }
+
     /// The requirements of both.
     #[must_use]
     pub fn and(mut self, other: Needs) -> Self {
         for (have, want) in self.hashes.iter_mut().zip(other.hashes) {
             *have |= want;
         }
-        self.ja3 |= other.ja3;
-        self.hassh |= other.hassh;
+        self.computed |= other.computed;
         self.store |= other.store;
         self.certificates |= other.certificates;
         self.magic |= other.magic;
@@ -80,4 +88,15 @@ impl Needs {
         self.refuse_parsed += other.refuse_parsed;
         self
     }
+}
+
+/// The buffers that are computed on a setting, by name, each with the bit of its setting.
+fn computed_buffers() -> HashMap<&'static str, u32> {
+    let mut buffers = HashMap::new();
+    for (place, (spec, setting)) in (0u32..).zip(protocols::computing_settings()) {
+        for buffer in spec.buffers.iter().filter(|buffer| buffer.computed_by == Some(setting)) {
+            *buffers.entry(buffer.name).or_default() |= 1u32.checked_shl(place).unwrap_or(0);
+        }
+    }
+    buffers
 }

@@ -6,6 +6,7 @@ use super::{
     FileDestination, FilesOptions, HeaderOptions, ProtocolOptions, RotateInterval, StatsOptions, XffOptions,
 };
 use crate::output::Rights;
+use crate::record::declared;
 use bartizan_base::{SettingError, SettingsMap};
 use std::path::PathBuf;
 
@@ -273,7 +274,7 @@ impl OutputConfigReader<'_> {
                 types.frame = true;
                 types.frame_payload = self.payload_buffer()?;
             }
-            "arp" => types.arp = true,
+            _ if let Some(spec) = declared(name) => types.declared.push(spec.name),
             _ => {
                 let xff = self.xff(warnings)?;
                 self.settings.mark_read(&self.prefix);

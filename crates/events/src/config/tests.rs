@@ -62,7 +62,9 @@ fn the_shipped_settings() {
     assert_eq!(types.anomaly, Some(AnomalyOptions::default()));
     assert_eq!(types.stats, Some(StatsOptions::default()));
     assert_eq!(types.files, Some(FilesOptions::default()));
-    assert!(types.flow && !types.netflow && !types.frame && !types.arp && types.drop.is_none());
+    assert!(
+        types.flow && !types.netflow && !types.frame && types.declared.is_empty() && types.drop.is_none()
+    );
     assert_eq!(types.protocols.keys().collect::<Vec<_>>(), ["dns", "http"]);
     assert_eq!(types.protocols["http"].extended(false), Ok(true));
     assert_eq!(settings.unread(), ["outputs.0", "outputs.0.fast.enabled"]);

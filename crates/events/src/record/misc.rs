@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Smaller records: transactions, frames, tagged packets, variables, ARP, and lost events.
+//! Smaller records: transactions, frames, tagged packets, variables, and lost events.
 
 use super::common::{Common, PacketBytes};
 use crate::JsonWriter;
 use crate::config::HeaderOptions;
 use bartizan_base::Direction;
-use std::net::IpAddr;
 
 /// An event of an application protocol: `http`, `dns`, `tls`, ... Its parser writes the objects.
 #[derive(Clone, Copy, Debug)]
@@ -118,38 +117,6 @@ impl MetadataRecord {
         if !options.metadata {
             common.variables.write(w);
         }
-        common.finish(w, options);
-    }
-}
-
-/// `arp`: one ARP packet for IPv4 over Ethernet.
-#[derive(Clone, Copy, Debug)]
-pub struct ArpRecord<'a> {
-    /// `request`, `reply`, ...
-    pub opcode: &'a str,
-    /// Sender's hardware address.
-    pub src_mac: [u8; 6],
-    /// Sender's protocol address.
-    pub src_ip: IpAddr,
-    /// Target's hardware address.
-    pub dest_mac: [u8; 6],
-    /// Target's protocol address.
-    pub dest_ip: IpAddr,
-}
-
-impl ArpRecord<'_> {
-    /// Writes the event.
-    pub fn write(&self, w: &mut JsonWriter, options: &HeaderOptions, common: &Common<'_>) {
-        common.begin_packet_event(w, options, "arp");
-        w.object("arp");
-        w.str("hw_type", "ethernet");
-        w.str("proto_type", "ipv4");
-        w.str("opcode", self.opcode);
-        w.mac("src_mac", self.src_mac);
-        w.address("src_ip", self.src_ip);
-        w.mac("dest_mac", self.dest_mac);
-        w.address("dest_ip", self.dest_ip);
-        w.end_object();
         common.finish(w, options);
     }
 }

@@ -11,7 +11,9 @@
 mod alert;
 mod amounts;
 mod anomaly;
+mod arp;
 mod common;
+mod declared;
 mod drop;
 mod file;
 mod flow;
@@ -25,14 +27,25 @@ pub use alert::{
     VerdictWord, rule_metadata_json,
 };
 pub use anomaly::{AnomalyKind, AnomalyRecord};
+pub use arp::ArpRecord;
 pub use common::{Common, Ether, EventPacketSource, InPlace, PacketBytes, Tuple, Variables};
+pub use declared::{DeclaredRecord, EventSpec, RecordValue};
 pub use drop::{DropRecord, NetworkHeader, TransportHeader, drop_reason};
 pub use file::{FileInfo, FileRecord, FileRecordState};
 pub use flow::{
     AppProtocols, EveFlowState, FlowAction, FlowCounters, FlowRecord, FlowRecordReason, NetflowRecord,
     TcpRecord, TcpSessionInfo,
 };
-pub use misc::{ArpRecord, FrameRecord, LossRecord, MetadataRecord, PacketRecord, TransactionRecord};
+pub use misc::{FrameRecord, LossRecord, MetadataRecord, PacketRecord, TransactionRecord};
 pub use notice::NoticeRecord;
 pub use own::{BartizanFields, LevelAmounts, OWN_VERSION, StreamPathFields, WouldBe};
 pub use stats::{Counter, DetectEngine, StatsRecord, ThreadCounters, is_own};
+
+/// The declared events, one line each. An output writes those that its list of types has.
+pub const DECLARED: &[&EventSpec] = &[ArpRecord::SPEC];
+
+/// The declaration of an event by its name.
+#[must_use]
+pub fn declared(name: &str) -> Option<&'static EventSpec> {
+    DECLARED.iter().copied().find(|spec| spec.name == name)
+}

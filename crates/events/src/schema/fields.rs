@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table of fields, the one place that declares a new field of an event.
 
-use super::EventFieldType::{
+use super::field::EventFieldType::{
     Boolean, Integer, IntegerList, Integers, Object, Objects, Open, OpenObjects, Text, Texts, Time,
 };
-use super::{EventField, EventFieldType};
+use super::field::{EventField, EventFieldType};
 
 const fn field(path: &'static str, kind: EventFieldType, description: &'static str) -> EventField {
     EventField { path, kind, description }
@@ -231,14 +231,6 @@ pub const FIELDS: &[EventField] = &[
     field("fileinfo.start", Integer, "First byte, for a part of a larger file."),
     field("fileinfo.end", Integer, "Last byte, for a part of a larger file."),
     field("fileinfo.tx_id", Integer, "Transaction it came in."),
-    field("arp", Object, "An ARP packet."),
-    field("arp.hw_type", Text, "Kind of hardware address."),
-    field("arp.proto_type", Text, "Kind of protocol address."),
-    field("arp.opcode", Text, "The packet's operation."),
-    field("arp.src_mac", Text, "Sender's hardware address."),
-    field("arp.src_ip", Text, "Sender's protocol address."),
-    field("arp.dest_mac", Text, "Target's hardware address."),
-    field("arp.dest_ip", Text, "Target's protocol address."),
     field("stats", Open, "Suricata's counters, nested by their dotted names; a counter that this program has no counterpart of is left out."),
     field("stats.uptime", Integer, "Seconds since the start."),
     field("bittorrent_dht", Open, "BitTorrent DHT transaction."),

@@ -2,124 +2,24 @@
 //! The schema of events: one table of fields, and from it the JSON schema, the reference page and the check
 //! that tests apply to every event.
 //!
-//! The table ([`FIELDS`]) has every field that this crate writes. The crates of the parsers describe the
+//! The tables ([`tables`]) have every field that this crate writes: [`FIELDS`], and the rows of each declared
+//! event. The crates of the parsers describe the
 //! objects of application protocols and pass their own tables to the same functions; as long as no table
 //! names fields below an object of kind [`EventFieldType::Open`], any field is valid there.
 
+pub mod field;
 mod fields;
 
+pub use field::{EventField, EventFieldType};
 pub use fields::FIELDS;
 
+use crate::record::DECLARED;
 use serde_json::{Map, Value, json};
 
-/// The type of a field's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventFieldType {
-    /// A whole number.
-    Integer,
-    /// A number, possibly with a fraction.
-    Number,
-    /// Text.
-    Text,
-    /// A time: `2018-10-10T09:24:31.516380+0000`.
-    Time,
-    /// True or false.
-    Boolean,
-    /// An object whose fields are in the table.
-    Object,
-    /// An object whose fields are not in the table (yet), or whose names come from traffic or rules.
-    Open,
-    /// An object with free names and whole numbers as values.
-    Integers,
-    /// A list of texts.
-    Texts,
-    /// A list of whole numbers.
-    IntegerList,
-    /// A list of objects whose fields are in the table.
-    Objects,
-    /// A list of objects with free names.
-    OpenObjects,
-}
-
-/// One field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventField {
-    /// Dotted path; items of lists have their list's path.
-    pub path: &'static str,
-    /// Type of the value.
-    pub kind: EventFieldType,
-    /// Meaning of the field.
-    pub description: &'static str,
-}
-
-impl EventFieldType {
-    /// Name of the type on the reference page.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            EventFieldType::Integer => "integer",
-            EventFieldType::Number => "number",
-            EventFieldType::Text => "string",
-            EventFieldType::Time => "time",
-            EventFieldType::Boolean => "boolean",
-            EventFieldType::Object | EventFieldType::Open | EventFieldType::Integers => "object",
-            EventFieldType::Texts => "list of strings",
-            EventFieldType::IntegerList => "list of integers",
-            EventFieldType::Objects | EventFieldType::OpenObjects => "list of objects",
-        }
-    }
-
-    fn schema(self) -> Value {
-        match self {
-            EventFieldType::Integer => json!({"type": "integer", "minimum": 0}),
-            EventFieldType::Number => json!({"type": "number"}),
-            EventFieldType::Text => json!({"type": "string"}),
-            EventFieldType::Time => json!({
-                "type": "string",
-                "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}[+-]\d{4}$",
-            }),
-            EventFieldType::Boolean => json!({"type": "boolean"}),
-            EventFieldType::Object => {
-                json!({"type": "object", "additionalProperties": false, "properties": {}})
-            }
-            EventFieldType::Open => json!({"type": "object"}),
-            EventFieldType::Integers => {
-                json!({"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}})
-            }
-            EventFieldType::Texts => json!({"type": "array", "items": {"type": "string"}}),
-            EventFieldType::IntegerList => {
-                json!({"type": "array", "items": {"type": "integer", "minimum": 0}})
-            }
-            EventFieldType::Objects => json!({"type": "array", "items": EventFieldType::Object.schema()}),
-            EventFieldType::OpenObjects => json!({"type": "array", "items": EventFieldType::Open.schema()}),
-        }
-    }
-
-    fn fits(self, value: &Value) -> bool {
-        let all = |test: fn(&Value) -> bool| value.as_array().is_some_and(|items| items.iter().all(test));
-        match self {
-            EventFieldType::Integer => value.is_u64(),
-            EventFieldType::Number => value.is_number(),
-            EventFieldType::Text => value.is_string(),
-            EventFieldType::Time => value.as_str().is_some_and(is_time),
-            EventFieldType::Boolean => value.is_boolean(),
-            EventFieldType::Object | EventFieldType::Open => value.is_object(),
-            EventFieldType::Integers => value.as_object().is_some_and(|map| map.values().all(Value::is_u64)),
-            EventFieldType::Texts => all(Value::is_string),
-            EventFieldType::IntegerList => all(Value::is_u64),
-            EventFieldType::Objects | EventFieldType::OpenObjects => all(Value::is_object),
-        }
-    }
-}
-
-fn is_time(text: &str) -> bool {
-    let shape = "dddd-dd-ddTdd:dd:dd.dddddd+dddd";
-    text.len() == shape.len()
-        && text.bytes().zip(shape.bytes()).all(|(byte, wanted)| match wanted {
-            b'd' => byte.is_ascii_digit(),
-            b'+' => byte == b'+' || byte == b'-',
-            other => byte == other,
-        })
+/// The tables of this crate: that of all fields, and one for each declared event.
+#[must_use]
+pub fn tables() -> Vec<&'static [EventField]> {
+    std::iter::once(FIELDS).chain(DECLARED.iter().map(|spec| spec.fields)).collect()
 }
 
 /// JSON schema (draft 2020-12) of all events that the tables describe.
@@ -183,12 +83,12 @@ pub fn reference_page(tables: &[&[EventField]]) -> String {
     page
 }
 
-/// Checks an event against this crate's table.
+/// Checks an event against this crate's tables.
 ///
 /// # Errors
 /// One text per faulty field: an unknown key, a wrong type, a null.
 pub fn check(event: &Value) -> Result<(), Vec<String>> {
-    check_with(&[FIELDS], event)
+    check_with(&tables(), event)
 }
 
 /// Checks an event against tables.
@@ -263,17 +163,14 @@ mod tests {
 
     #[test]
     fn the_table_has_each_field_once_below_an_object() {
-        for (index, field) in FIELDS.iter().enumerate() {
-            assert!(
-                !FIELDS[index + 1..].iter().any(|other| other.path == field.path),
-                "{} twice",
-                field.path
-            );
+        let all: Vec<_> = tables().into_iter().flatten().collect();
+        for (index, field) in all.iter().enumerate() {
+            assert!(!all[index + 1..].iter().any(|other| other.path == field.path), "{} twice", field.path);
             assert!(field.description.ends_with('.'), "{}: a sentence", field.path);
             assert!(!field.description.contains('|'), "{}: breaks the page", field.path);
             if let Some((parent, _)) = field.path.rsplit_once('.') {
                 let parent =
-                    find(&[FIELDS], parent).unwrap_or_else(|| panic!("{} has no parent", field.path));
+                    find(&tables(), parent).unwrap_or_else(|| panic!("{} has no parent", field.path));
                 assert!(
                     matches!(
                         parent.kind,

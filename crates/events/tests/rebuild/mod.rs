@@ -637,6 +637,8 @@ fn write_stats(e: &Event<'_>, w: &mut JsonWriter, options: &HeaderOptions, commo
 
 fn arp(arp: &Event<'_>) -> ArpRecord<'static> {
     ArpRecord {
+        hw_type: arp.text("hw_type").unwrap(),
+        proto_type: arp.text("proto_type").unwrap(),
         opcode: arp.text("opcode").unwrap(),
         src_mac: parse_mac(arp.text("src_mac").unwrap()),
         src_ip: arp.text("src_ip").unwrap().parse().unwrap(),

@@ -233,7 +233,7 @@ impl Runner {
         });
         let before = Detection::before(hand.parts.app.as_deref());
         let failed_before = has_failed(&hand.parts);
-        let http2_before = is_http2(cx.settings, &hand.parts);
+        let unparsed_before = unparsed_policy(cx.settings, &hand.parts);
         // The result of an earlier end of a flow does not belong to this packet.
         self.before_switch = None;
         hand.bypass = self.advance(cx, entry, &mut hand.occasion, &mut hand.parts, readable)
@@ -256,8 +256,8 @@ impl Runner {
             let refused = apply_policy(cx.settings, entry, ExceptionTarget::AppLayerError, policy);
             hand.notes.decision = hand.notes.decision.strictest(refused.unwrap_or(Decision::CONTINUE));
         }
-        if !http2_before && is_http2(cx.settings, &hand.parts) && !handling.spared {
-            let policy = cx.settings.http2;
+        let unparsed = unparsed_policy(cx.settings, &hand.parts);
+        if let Some(policy) = unparsed.filter(|_| unparsed_before.is_none() && !handling.spared) {
             entry.ext.exceptions.push((ExceptionTarget::Http2, policy));
             let refused = apply_policy(cx.settings, entry, ExceptionTarget::Http2, policy);
             hand.notes.decision = hand.notes.decision.strictest(refused.unwrap_or(Decision::CONTINUE));
@@ -634,10 +634,10 @@ fn has_failed(parts: &FlowParts) -> bool {
     parts.app.as_deref().is_some_and(|app| app.failed_parsing)
 }
 
-/// Whether a flow uses HTTP/2, or has negotiated it, and a policy refuses HTTP/2.
-fn is_http2(settings: &EngineSettings, parts: &FlowParts) -> bool {
-    settings.http2 != ExceptionPolicy::Ignore
-        && parts.app.as_deref().is_some_and(|app| app.is_or_becomes(bartizan_applayer::protocols::HTTP2))
+/// The policy that refuses a flow because it uses a protocol that is not parsed, or has negotiated it.
+fn unparsed_policy(settings: &EngineSettings, parts: &FlowParts) -> Option<ExceptionPolicy> {
+    let app = parts.app.as_deref()?;
+    settings.unparsed.iter().find(|of| app.is_or_becomes(of.protocol)).map(|of| of.policy)
 }
 
 /// Whether the stream engine refuses a packet.

@@ -17,6 +17,7 @@ mod buffers;
 mod likely;
 pub(crate) mod limits;
 mod log;
+mod lookup;
 mod message;
 mod name;
 mod record;

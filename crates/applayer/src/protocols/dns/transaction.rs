@@ -4,6 +4,7 @@
 use super::message::{Message, Section};
 use super::name::Name;
 use super::{buffers, log};
+use crate::lookup::AddressLookup;
 use crate::memory::allocated;
 use crate::protocol::NumberId;
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
@@ -119,7 +120,7 @@ impl Transaction for DnsTransaction {
         Some(if self.response { Direction::ToClient } else { Direction::ToServer })
     }
 
-    fn as_any(&self) -> Option<&dyn core::any::Any> {
+    fn lookup(&self) -> Option<&dyn AddressLookup> {
         Some(self)
     }
 

@@ -74,12 +74,6 @@ impl FtpTransaction {
         &self.data
     }
 
-    /// The address that the command announces for its data connections.
-    #[must_use]
-    pub fn announced_address(&self) -> Option<IpAddr> {
-        self.announced?.address
-    }
-
     /// Adds a line of a reply. `false`: there are too many, and it is left out.
     pub(super) fn add_reply(&mut self, text: &[u8], is_cut: bool) -> bool {
         if text.is_empty() {
@@ -135,8 +129,8 @@ impl Transaction for FtpTransaction {
         }
     }
 
-    fn as_any(&self) -> Option<&dyn core::any::Any> {
-        Some(self)
+    fn announced_address(&self) -> Option<IpAddr> {
+        self.announced?.address
     }
 
     fn held(&self) -> usize {

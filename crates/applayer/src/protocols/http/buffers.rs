@@ -3,7 +3,7 @@
 
 use super::headers::HttpFields;
 use super::tx::{BODY, COMPLETE, HEADERS, HttpTx, LINE};
-use crate::protocol::{BufferKind, BufferSpec, NumberId, NumberSpec, buffer};
+use crate::protocol::{BufferKind, BufferSpec, NumberId, NumberSpec, ValueForm, buffer};
 use crate::transaction::{BufferQuery, BufferView};
 use bartizan_base::Direction;
 
@@ -68,7 +68,7 @@ use BufferKind::{Files, Multi, Single, Streaming};
 pub(super) const SPECS: &[BufferSpec] = &[
     buffer(URI, "http.uri", true, false, HEADERS, Single).of_state(LINE),
     buffer(URI_RAW, "http.uri.raw", true, false, HEADERS, Single).of_state(LINE),
-    buffer(METHOD, "http.method", true, false, HEADERS, Single).of_state(LINE),
+    buffer(METHOD, "http.method", true, false, HEADERS, Single).of_state(LINE).of_form(ValueForm::Word),
     buffer(PROTOCOL, "http.protocol", true, true, HEADERS, Single).of_state(LINE),
     buffer(REQUEST_LINE, "http.request_line", true, false, HEADERS, Single).of_state(LINE),
     buffer(RESPONSE_LINE, "http.response_line", false, true, HEADERS, Single).of_state(LINE),
@@ -81,7 +81,7 @@ pub(super) const SPECS: &[BufferSpec] = &[
     buffer(COOKIE, "http.cookie", true, true, BODY, Single).of_state(HEADERS).from(HEADERS),
     buffer(USER_AGENT, "http.user_agent", true, false, BODY, Single).of_state(HEADERS).from(HEADERS),
     buffer(REFERER, "http.referer", true, false, BODY, Single).of_state(HEADERS).from(HEADERS),
-    buffer(HOST, "http.host", true, false, BODY, Single).of_state(HEADERS),
+    buffer(HOST, "http.host", true, false, BODY, Single).of_state(HEADERS).of_form(ValueForm::LowerCase),
     buffer(HOST_RAW, "http.host.raw", true, false, BODY, Single).of_state(HEADERS).from(HEADERS),
     buffer(ACCEPT, "http.accept", true, false, BODY, Single).of_state(HEADERS).from(HEADERS),
     buffer(ACCEPT_ENC, "http.accept_enc", true, false, BODY, Single).of_state(HEADERS).from(HEADERS),

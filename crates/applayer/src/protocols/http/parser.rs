@@ -7,7 +7,7 @@ use super::tx::{COMPLETE, HEADERS, NOT_STARTED};
 use crate::frames::Notes;
 use crate::memory::Held as _;
 use crate::protocol::{Input, ParseContext, Parser, Progress, ProtocolId};
-use crate::protocols::HTTP2;
+use crate::protocols::{by_name, http2};
 use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
 use bartizan_base::Direction;
@@ -164,7 +164,7 @@ impl Parser for HttpParser {
     }
 
     fn begun(&self) -> Option<ProtocolId> {
-        self.begins_http2.then_some(HTTP2)
+        if self.begins_http2 { by_name(http2::SPEC.name).map(|(id, _)| id) } else { None }
     }
 
     fn held(&mut self) -> usize {

@@ -20,7 +20,7 @@ mod tx;
 use crate::event::{EventCode, UNEXPECTED_PROTOCOL};
 use crate::protocol::{
     BufferKind, BufferSpec, CounterSpec, DetectionPattern, NumberId, NumberSpec, Parser, ParserFactory,
-    Probe, ProtocolSpec, RecordSpec, Transport, buffer,
+    Probe, ProtocolSpec, RecordSpec, Transport, ValueForm, buffer,
 };
 use bartizan_base::limit::LimitTrace::Event;
 use bartizan_base::limit::{LimitSpec, bytes, count};
@@ -42,16 +42,24 @@ const HASSH_SERVER_STRING: u16 = 5;
 const BUFFERS: &[BufferSpec] = &[
     buffer(PROTO, "ssh.proto", true, true, BANNER, BufferKind::Single),
     buffer(SOFTWARE, "ssh.software", true, true, BANNER, BufferKind::Single),
-    hassh_buffer(HASSH, "ssh.hassh", Direction::ToServer),
+    hassh_buffer(HASSH, "ssh.hassh", Direction::ToServer).of_form(MD5),
     hassh_buffer(HASSH_STRING, "ssh.hassh.string", Direction::ToServer),
-    hassh_buffer(HASSH_SERVER, "ssh.hassh.server", Direction::ToClient),
+    hassh_buffer(HASSH_SERVER, "ssh.hassh.server", Direction::ToClient).of_form(MD5),
     hassh_buffer(HASSH_SERVER_STRING, "ssh.hassh.server.string", Direction::ToClient),
 ];
+
+/// The setting on which fingerprints are computed.
+const HASSH_SETTING: &str = "hassh";
+/// A digest of 16 bytes.
+const MD5: ValueForm = ValueForm::Digest { length: 32, colons: 0 };
 
 /// A fingerprint, which exists some time between the identification line and the new keys.
 const fn hassh_buffer(id: u16, name: &'static str, direction: Direction) -> BufferSpec {
     let to_server = matches!(direction, Direction::ToServer);
-    buffer(id, name, to_server, !to_server, COMPLETE, BufferKind::Single).from(BANNER).of_state(BANNER)
+    buffer(id, name, to_server, !to_server, COMPLETE, BufferKind::Single)
+        .from(BANNER)
+        .of_state(BANNER)
+        .computed_by(HASSH_SETTING)
 }
 
 /// 1 once both sides have taken their keys into use and `encryption-handling` is not `full`.
@@ -148,7 +156,7 @@ impl SshConfig {
             value: value.to_owned(),
             expected,
         };
-        let hassh = match settings.get("hassh") {
+        let hassh = match settings.get(HASSH_SETTING) {
             None => false,
             Some(text) if text.eq_ignore_ascii_case("auto") => false,
             Some(text) => parse_bool(text).ok_or_else(|| error("hassh", text, "auto, yes or no"))?,

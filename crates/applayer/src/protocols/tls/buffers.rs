@@ -3,9 +3,10 @@
 //!
 //! A buffer with both directions has, in each direction, the value of the sending side.
 
+use super::config::JA3;
 use super::ja4;
 use super::tx::TlsTx;
-use crate::protocol::{BufferKind, BufferSpec, NumberId, NumberSpec, buffer};
+use crate::protocol::{BufferKind, BufferSpec, NumberId, NumberSpec, ValueForm, buffer};
 use crate::transaction::BufferQuery;
 use bartizan_base::Direction;
 
@@ -55,13 +56,18 @@ pub(super) const NUMBERS: &[NumberSpec] = &[
     NumberSpec { id: ENCRYPTED, name: "tls.encrypted" },
 ];
 
+/// A digest of 16 bytes.
+const MD5: ValueForm = ValueForm::Digest { length: 32, colons: 0 };
+/// A digest of 20 bytes, with colons between them.
+const SHA1: ValueForm = ValueForm::Digest { length: 59, colons: 19 };
+
 /// The table for [`crate::protocol::ProtocolSpec::buffers`].
 pub(super) const SPECS: &[BufferSpec] = &[
     buffer(SERVER_NAME, "tls.sni", true, false, HELLO, BufferKind::Single),
     buffer(SUBJECT, "tls.cert_subject", true, true, CERTIFICATE, BufferKind::Single),
     buffer(ISSUER, "tls.cert_issuer", true, true, CERTIFICATE, BufferKind::Single),
-    buffer(SERIAL, "tls.cert_serial", true, true, CERTIFICATE, BufferKind::Single),
-    buffer(FINGERPRINT, "tls.cert_fingerprint", true, true, CERTIFICATE, BufferKind::Single),
+    buffer(SERIAL, "tls.cert_serial", true, true, CERTIFICATE, BufferKind::Single).of_form(ValueForm::Number),
+    buffer(FINGERPRINT, "tls.cert_fingerprint", true, true, CERTIFICATE, BufferKind::Single).of_form(SHA1),
     buffer(CERTIFICATES, "tls.certs", true, true, CERTIFICATE, BufferKind::Multi),
     buffer(ALTERNATIVE_NAMES, "tls.subjectaltname", false, true, CERTIFICATE, BufferKind::Multi),
     buffer(ALPN, "tls.alpn", true, true, HELLO, BufferKind::Multi),
@@ -69,10 +75,10 @@ pub(super) const SPECS: &[BufferSpec] = &[
     buffer(RANDOM, "tls.random", true, true, HELLO, BufferKind::Single).of_state(0),
     buffer(RANDOM_TIME, "tls.random_time", true, true, HELLO, BufferKind::Single),
     buffer(RANDOM_BYTES, "tls.random_bytes", true, true, HELLO, BufferKind::Single),
-    buffer(JA3_HASH, "ja3.hash", true, false, HELLO, BufferKind::Single),
-    buffer(JA3_STRING, "ja3.string", true, false, HELLO, BufferKind::Single),
-    buffer(JA3S_HASH, "ja3s.hash", false, true, HELLO, BufferKind::Single),
-    buffer(JA3S_STRING, "ja3s.string", false, true, HELLO, BufferKind::Single),
+    buffer(JA3_HASH, "ja3.hash", true, false, HELLO, BufferKind::Single).computed_by(JA3).of_form(MD5),
+    buffer(JA3_STRING, "ja3.string", true, false, HELLO, BufferKind::Single).computed_by(JA3),
+    buffer(JA3S_HASH, "ja3s.hash", false, true, HELLO, BufferKind::Single).computed_by(JA3).of_form(MD5),
+    buffer(JA3S_STRING, "ja3s.string", false, true, HELLO, BufferKind::Single).computed_by(JA3),
     buffer(JA4_HASH, "ja4.hash", true, false, HELLO, BufferKind::Single),
 ];
 

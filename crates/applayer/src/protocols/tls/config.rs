@@ -3,6 +3,9 @@
 
 use bartizan_base::{SettingError, SettingsMap, parse_bool};
 
+/// The setting on which JA3 is computed.
+pub(super) const JA3: &str = "ja3-fingerprints";
+
 /// Condition for making a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fingerprint {
@@ -68,7 +71,7 @@ impl TlsParserConfig {
             None => Encryption::TrackOnly,
         };
         Ok(TlsParserConfig {
-            ja3: Fingerprint::read(settings, "ja3-fingerprints")?,
+            ja3: Fingerprint::read(settings, JA3)?,
             ja4: Fingerprint::read(settings, "ja4-fingerprints")?.computed(),
             encryption,
         })
