@@ -85,7 +85,7 @@ pub struct Detector {
 /// Number of bytes before which detection of a TCP direction does not end without an answer: the reach of the
 /// literals of the protocols that Suricata knows. Rules match on the end (`app-layer-protocol:failed`), and
 /// records show it.
-const LITERALS_END: PerDirection<usize> = PerDirection { to_server: 17, to_client: 10 };
+pub(crate) const LITERALS_END: PerDirection<usize> = PerDirection { to_server: 17, to_client: 10 };
 /// Server port and number of bytes before which detection to this port does not end: after the preface of
 /// HTTP/2, which Suricata expects at port 80.
 const PREFACE_END: (u16, usize) = (80, 25);
@@ -421,6 +421,12 @@ impl Literal {
 #[must_use]
 pub fn shows(id: ProtocolId, direction: Direction, data: &[u8]) -> bool {
     probe_with(id, Transport::Tcp, direction, data) == Some(Probe::Yes(direction))
+}
+
+/// Whether the bytes match a protocol that is known already.
+#[must_use]
+pub fn shows_any(known: Option<ProtocolId>, direction: Direction, data: &[u8]) -> bool {
+    known.is_some_and(|id| shows(id, direction, data))
 }
 
 fn probe_with(id: ProtocolId, transport: Transport, direction: Direction, data: &[u8]) -> Option<Probe> {

@@ -2,6 +2,7 @@
 //! State that the application layers of all flows share: detection, parsers, settings of file tracking.
 
 use crate::detection::{Detector, Switch, switch};
+use crate::expectation::ExpectationStore;
 use crate::file::FileSettings;
 use crate::frames::Frames;
 use crate::magic::Magic;
@@ -23,6 +24,7 @@ pub struct Engine {
     magic: OnceLock<Arc<Magic>>,
     /// Database of libmagic (`magic-file`).
     magic_file: Option<String>,
+    expectations: Option<Arc<dyn ExpectationStore>>,
 }
 
 impl Engine {
@@ -52,6 +54,7 @@ impl Engine {
             asked: AtomicU8::new(0),
             magic: OnceLock::new(),
             magic_file: settings.get("magic-file").map(str::to_owned),
+            expectations: None,
         })
     }
 
@@ -99,7 +102,28 @@ impl Engine {
         }
     }
 
+    /// Keeps the expected connections of all flows in this store. Without one no connection is expected.
+    #[must_use]
+    pub fn with_expectations(mut self, store: Arc<dyn ExpectationStore>) -> Self {
+        self.expectations = Some(store);
+        self
+    }
+
+    /// The store of expected connections, if there is one.
+    #[must_use]
+    pub fn expectations(&self) -> Option<&dyn ExpectationStore> {
+        self.expectations.as_deref()
+    }
+
     pub(crate) fn make(&self, id: ProtocolId, transport: Transport) -> Option<Box<dyn Parser>> {
+        self.factory(id, transport).map(|factory| factory.make())
+    }
+
+    pub(crate) fn make_expected(&self, id: ProtocolId, context: &[u8]) -> Option<Box<dyn Parser>> {
+        self.factory(id, Transport::Tcp).map(|factory| factory.make_expected(context))
+    }
+
+    fn factory(&self, id: ProtocolId, transport: Transport) -> Option<&dyn ParserFactory> {
         let index = usize::from(id.0);
         let [tcp, udp] = *self.parses.get(index)?;
         let on = match transport {
@@ -109,7 +133,7 @@ impl Engine {
         if !on {
             return None;
         }
-        self.factories.get(index)?.as_ref().map(|f| f.make())
+        self.factories.get(index)?.as_deref()
     }
 }
 

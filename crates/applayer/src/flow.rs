@@ -4,6 +4,7 @@
 use crate::detection::{self, Detected, Likely};
 pub use crate::engine::Engine;
 use crate::event::{self, Events};
+use crate::expectation::{Expectation, ExpectedConnection};
 use crate::frames::Frames;
 use crate::memory::Held as _;
 use crate::protocol::{Input, Parser, Progress, ProtocolId, Transport};
@@ -566,6 +567,29 @@ impl AppLayer {
         Advance { finished: true, ..Advance::default() }
     }
 
+    /// Gives the flow the protocol of a connection that another flow announced. Call it before the first data.
+    pub fn expect(&mut self, engine: &Engine, connection: &ExpectedConnection) {
+        let id = connection.protocol;
+        self.protocol = DetectedProtocol::Protocol(id);
+        self.by_direction = PerDirection::new(self.protocol, self.protocol);
+        self.parser = engine.make_expected(id, &connection.context);
+        self.attach_frames(engine);
+    }
+
+    /// Ends the detection of an expected connection that carries nothing, as Suricata does: the flow has no
+    /// protocol, its directions have the expected one.
+    pub fn expect_nothing(&mut self, connection: &ExpectedConnection) {
+        let known = DetectedProtocol::Protocol(connection.protocol);
+        self.events.set(event::WRONG_DIRECTION_FIRST_DATA);
+        self.give_up(false);
+        self.by_direction = PerDirection::new(known, known);
+    }
+
+    /// Takes the connections that the parser expects.
+    pub fn take_expectations(&mut self) -> Vec<Expectation> {
+        self.parser.as_deref_mut().and_then(Parser::expectations).map(core::mem::take).unwrap_or_default()
+    }
+
     /// Sets the flow's protocol and makes its parser, unless there is one.
     fn settle(&mut self, engine: &Engine, id: ProtocolId, transport: Transport) {
         if self.protocol.protocol() == Some(id) && self.parser.is_some() {
@@ -573,10 +597,7 @@ impl AppLayer {
         }
         self.protocol = DetectedProtocol::Protocol(id);
         self.parser = engine.make(id, transport);
-        if let Some(notes) = self.parser.as_deref_mut().and_then(Parser::frames) {
-            self.frames = engine.frames();
-            notes.on = self.frames.is_some();
-        }
+        self.attach_frames(engine);
         self.done_to = PerDirection::default();
         self.held_tx.clear();
         if let Some(parser) = self.parser.as_deref_mut() {
@@ -594,6 +615,14 @@ impl AppLayer {
         {
             let absent = protocols::spec(expected).map_or(event::UNEXPECTED_PROTOCOL, |spec| spec.absent);
             self.events.set(absent);
+        }
+    }
+
+    /// Keeps protocol frames from here on, if the parser has some and rules or outputs need them.
+    fn attach_frames(&mut self, engine: &Engine) {
+        if let Some(notes) = self.parser.as_deref_mut().and_then(Parser::frames) {
+            self.frames = engine.frames();
+            notes.on = self.frames.is_some();
         }
     }
 

@@ -8,6 +8,7 @@
 pub mod content;
 pub mod detection;
 pub mod event;
+pub mod expectation;
 // libmagic is a C library that is loaded at run time: no safe binding works this way.
 mod engine;
 #[allow(unsafe_code)]

@@ -576,8 +576,8 @@ fn what_waits_at_the_end_is_parsed_when_the_other_side_has_told_the_protocol() {
 #[test]
 fn who_speaks_first_and_is_not_known_is_given_up_when_the_other_side_is_not_known_either() {
     for (port, banner, answer) in [
-        (25, &b"220 mail ESMTP\r\n"[..], &b"EHLO example.org and so on\r\n"[..]),
-        (22, b"SSH-2.0-OpenSSH_9.2\r\n", b"SSH-2.0-PuTTY_Release_0.8\r\n"),
+        (119, &b"200 news.example.org ready\r\n"[..], &b"MODE READER and so on\r\n"[..]),
+        (6600, b"OK MPD 0.23.5 and so on\r\n", b"command_list_begin and so on\r\n"),
         (
             3306,
             b"\x4a\0\0\0\x0a8.0.36\0\x0b\0\0\0aaaaaaaa\0",

@@ -180,6 +180,8 @@ pub struct RecordSpec {
     pub version: u8,
     /// Environment variable that replaces this default.
     pub version_variable: Option<&'static str>,
+    /// Type in the list of an output that includes these records; `None`: their own type.
+    pub listed_as: Option<&'static str>,
 }
 
 impl RecordSpec {
@@ -192,6 +194,7 @@ impl RecordSpec {
         by_message: false,
         version: 0,
         version_variable: None,
+        listed_as: None,
     };
 }
 
@@ -303,6 +306,13 @@ impl ProtocolSpec {
 pub trait ParserFactory: Send + Sync {
     /// Makes a parser for a new flow.
     fn make(&self) -> Box<dyn Parser>;
+
+    /// Makes a parser for a flow that was expected; `context`: the data of the flow that announced it
+    /// ([`crate::expectation::Expectation::context`]).
+    fn make_expected(&self, context: &[u8]) -> Box<dyn Parser> {
+        let _ = context;
+        self.make()
+    }
 }
 
 /// A piece of a direction's data.
@@ -419,6 +429,11 @@ pub trait Parser: Send {
 
     /// The parser's notes of protocol frames, if it has any.
     fn frames(&mut self) -> Option<&mut crate::frames::Notes> {
+        None
+    }
+
+    /// The connections that the parser expects, to be taken; `None` for protocols without such connections.
+    fn expectations(&mut self) -> Option<&mut Vec<crate::expectation::Expectation>> {
         None
     }
 

@@ -164,6 +164,7 @@ impl RunArgs {
     pub fn options(&self) -> RunOptions {
         let of = self.clone();
         RunOptions {
+            guest: None,
             config: of.config,
             inline: of.inline,
             tap: of.tap,

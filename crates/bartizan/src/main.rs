@@ -61,6 +61,9 @@ enum CliCommand {
     /// live flows.
     #[command(after_help = commands::ctl::after_help(), disable_help_subcommand = true)]
     Ctl(commands::ctl::CtlArgs),
+    /// Programs on the stream path: start one as a guest, show the guests of a running program.
+    #[command(after_help = commands::guest::EXAMPLES)]
+    Guest(commands::guest::GuestArgs),
     /// Load header rules or policies and classify headers, or measure the speed of that.
     #[command(after_help = commands::classify::EXAMPLES)]
     Classify(commands::classify::ClassifyArgs),
@@ -124,6 +127,11 @@ fn main() -> ExitCode {
         CliCommand::Check(args) => commands::check::run(&args),
         CliCommand::Explain(args) => commands::explain::run(&args),
         CliCommand::Ctl(args) => commands::ctl::run(&args),
+        CliCommand::Guest(args) => match commands::guest::run(&args) {
+            // The exit code is that of the command that it started.
+            Ok(code) => return code,
+            Err(failure) => Err(failure),
+        },
         CliCommand::Classify(args) => commands::classify::run(&args),
         CliCommand::Ca(args) => commands::ca::run(&args),
         CliCommand::Controller(args) => commands::controller::run(&args),

@@ -3,7 +3,9 @@
 //! outputs under their names, SIGUSR2 reloads rules and policy.
 use bartizan_runtime::error::Failure;
 use bartizan_runtime::requests::Requests;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use std::io::Read as _;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,6 +27,36 @@ pub fn install() -> Result<&'static Requests, Failure> {
         })?;
     }
     Ok(&REQUESTS)
+}
+
+/// Passes signals on to a child from now on, in threads of their own. A terminal sends SIGINT and SIGQUIT to
+/// the child itself; this process goes on until the child has ended.
+///
+/// # Errors
+/// The system accepts no handler, or has no descriptors or threads left.
+pub fn pass_on_to(child: u32) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::stopped(format!("cannot pass signals on to the command: {error}; end other programs"))
+    };
+    let pid = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw);
+    for signal in [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT] {
+        let (mut ours, handlers) = UnixStream::pair().map_err(failed)?;
+        signal_hook::low_level::pipe::register(signal, handlers).map_err(failed)?;
+        let (Some(pid), Some(passed)) = (pid, rustix::process::Signal::from_named_raw(signal)) else {
+            continue;
+        };
+        let thread = std::thread::Builder::new().name(format!("signal-{signal}"));
+        let started = thread.spawn(move || {
+            while matches!(ours.read(&mut [0]), Ok(1)) {
+                if !matches!(signal, SIGINT | SIGQUIT) {
+                    // The child may have ended meanwhile.
+                    let _ = rustix::process::kill_process(pid, passed);
+                }
+            }
+        });
+        started.map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// From this call on, the program ends when the reader of its results closes the pipe (`bartizan check FILE

@@ -45,6 +45,7 @@ mod failing;
 mod firewall;
 mod flow_counts;
 mod full_rate;
+mod guests;
 mod handshakes;
 mod held_back;
 mod held_open;

@@ -85,11 +85,11 @@ fn settings_whose_loss_weakens_have_a_message_of_their_own() {
 #[test]
 fn types_of_events_that_are_not_written_are_named_together() {
     let folder = folder();
-    let yaml = "%YAML 1.1\n---\noutputs:\n  - eve-log: {enabled: no, types: [rdp]}\n  - eve-log:\n      enabled: yes\n      filename: a.json\n      types:\n        - alert: {payload: yes}\n        - http\n        - tls:\n        - dns\n        - tftp\n        - smtp:\n        - flow\n        - pgsql: {enabled: no}\n        - mqtt: {passwords: yes}\n  - eve-log: {enabled: yes, filename: b.json, types: [ssh, smtp, stats]}\n";
+    let yaml = "%YAML 1.1\n---\noutputs:\n  - eve-log: {enabled: no, types: [rdp]}\n  - eve-log:\n      enabled: yes\n      filename: a.json\n      types:\n        - alert: {payload: yes}\n        - http\n        - tls:\n        - dns\n        - tftp\n        - nfs:\n        - flow\n        - pgsql: {enabled: no}\n        - mqtt: {passwords: yes}\n  - eve-log: {enabled: yes, filename: b.json, types: [rfb, nfs, stats]}\n";
     folder.write("s.yaml", yaml);
-    let one = "s.yaml:14:11: types of events that are asked for and not written here: mqtt, smtp, ssh;";
+    let one = "s.yaml:14:11: types of events that are asked for and not written here: mqtt, nfs, rfb;";
     let written = folder.read("s.yaml");
-    all(&folder, &["--strict"], 1, &["mqtt, smtp"]);
+    all(&folder, &["--strict"], 1, &["mqtt, nfs"]);
     let direct = ["check", "--suricata-config", "s.yaml"];
     let ended = run(&folder.0, &direct);
     assert_eq!((ended.code, ended.stderr.matches("types of events").count()), (Some(0), 1), "{ended:?}");
@@ -97,7 +97,7 @@ fn types_of_events_that_are_not_written_are_named_together() {
     // By the command line, with an option only.
     folder.write(
         "s.yaml",
-        written.replace("        - smtp:\n", "").replace("mqtt", "http").replace("ssh, smtp, ", ""),
+        written.replace("        - nfs:\n", "").replace("mqtt", "http").replace("rfb, nfs, ", ""),
     );
     let ended = run(&folder.0, &[&direct[..], &["--strict"]].concat());
     assert_eq!(ended.code, Some(0), "{ended:?}");

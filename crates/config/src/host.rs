@@ -6,6 +6,7 @@
 
 mod address;
 mod controller;
+mod guests;
 mod ports;
 mod snap;
 
@@ -14,11 +15,12 @@ pub use controller::{
     ControllerSection, HERE_AGENTS, HERE_DEVICE, HERE_LISTEN, Here, STATISTICS_EVERY, STATISTICS_EVERY_USUAL,
 };
 
+pub use guests::{GUEST_CONNECTS, GUEST_MEMORY_MIN, GUEST_PROCESSES, GUEST_STREAMS, GuestSection};
 pub use ports::{NAMED_PORTS, NamedPort};
 pub use snap::{Snap, SnapAfter, SnapLayer};
 
 use crate::policy::read;
-use crate::policy::values::{OneOrMany, Seconds, Share, Size};
+use crate::policy::values::{EMPTY_LIST, OneOrMany, Seconds, Share, Size};
 use crate::policy::{ConfigProblem, PolicyError};
 use crate::yaml;
 use address::read_listen_address;
@@ -83,7 +85,7 @@ pub struct HostFile {
     pub controller: Option<ControllerSection>,
 }
 
-/// A link: exactly one of `inline`, `tap` and `capture`.
+/// A link: exactly one of `inline`, `tap`, `capture` and `guest`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Link {
@@ -95,6 +97,8 @@ pub struct Link {
     pub tap: Option<Tap>,
     /// Capture files to read.
     pub capture: Option<OneOrMany<PathBuf>>,
+    /// Programs of this host, by the stream path: prevention.
+    pub guest: Option<GuestSection>,
     /// Worker threads of this link; unless given, its share of those of all links.
     pub workers: Option<u16>,
     /// Filter of a tap (pcap-filter(7)): `not port 22`. The kernel drops other packets.
@@ -114,8 +118,9 @@ pub struct Inline {
     pub fix_offloads: bool,
     /// Frames in each worker's and interface's receive ring, 16 to 1,048,576; 4,096 unless given.
     pub frames: Option<u32>,
-    /// A level below the host, which handles flows that are fully decided; none unless given.
-    pub offload: Option<OffloadSection>,
+    /// A level below the host, which handles flows that are fully decided, or a list of them, the nearest to
+    /// the wire first: a flow that one cannot hold goes to the next. None unless given.
+    pub offload: Option<OneOrMany<OffloadSection>>,
 }
 
 /// A level below the host.
@@ -149,6 +154,24 @@ pub struct OffloadSection {
     /// (`drop-samples`).
     #[serde(default)]
     pub early_drop: bool,
+}
+
+impl Inline {
+    /// The levels below the host, the nearest to the wire first.
+    #[must_use]
+    pub fn levels(&self) -> &[OffloadSection] {
+        self.offload.as_deref().unwrap_or_default()
+    }
+
+    /// Path of a key of a level from the link on.
+    #[must_use]
+    pub fn level_path(&self, number: usize, key: &str) -> String {
+        // The path of a single section has no number.
+        match self.levels().len() {
+            0 | 1 => format!("inline/offload/{key}"),
+            _ => format!("inline/offload/{number}/{key}"),
+        }
+    }
 }
 
 impl OffloadSection {
@@ -272,16 +295,19 @@ pub enum LinkKind<'l> {
     Tap(&'l Tap),
     /// Capture files.
     Capture(&'l [PathBuf]),
+    /// Programs of this host.
+    Guest(&'l GuestSection),
 }
 
 impl Link {
     /// The kind; `None` unless exactly one is given, which [`parse`] has checked.
     #[must_use]
     pub fn kind(&self) -> Option<LinkKind<'_>> {
-        match (&self.inline, &self.tap, &self.capture) {
-            (Some(inline), None, None) => Some(LinkKind::Inline(inline)),
-            (None, Some(tap), None) => Some(LinkKind::Tap(tap)),
-            (None, None, Some(files)) => Some(LinkKind::Capture(files)),
+        match (&self.inline, &self.tap, &self.capture, &self.guest) {
+            (Some(inline), None, None, None) => Some(LinkKind::Inline(inline)),
+            (None, Some(tap), None, None) => Some(LinkKind::Tap(tap)),
+            (None, None, Some(files), None) => Some(LinkKind::Capture(files)),
+            (None, None, None, Some(guest)) => Some(LinkKind::Guest(guest)),
             _ => None,
         }
     }
@@ -419,17 +445,14 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     }
     workers(&file, &mut problem);
     rings(&file, &mut problem);
+    levels(&file, &mut problem);
     taps(&file, &mut problem);
     snap::check(&file, &mut problem);
+    guests::check(&file, &mut problem);
     for (index, link) in file.links.iter().enumerate().filter(|(_, link)| link.filter.is_some()) {
-        let why = match link.kind() {
-            Some(LinkKind::Inline(_)) => {
-                "is inline: a filter sees no ports in fragments, so a part of a datagram would pass unseen and the rest wait for it; give that traffic a policy with `chain: []`, which only forwards and counts"
-            }
-            Some(LinkKind::Capture(_)) => "is a capture; give the filter to `bartizan inspect --filter`",
-            _ => continue,
-        };
-        problem(format!("links/{index}/filter"), format!("link `{}` {why}", link.name));
+        if let Some(why) = guests::why_no_filter(link) {
+            problem(format!("links/{index}/filter"), format!("link `{}` {why}", link.name));
+        }
     }
     let mut names = HashSet::new();
     let mut interfaces = HashSet::new();
@@ -443,10 +466,12 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
         let used: Vec<&String> = match link.kind() {
             Some(LinkKind::Inline(inline)) => vec![&inline.a, &inline.b],
             Some(LinkKind::Tap(tap)) => tap.interface.iter().collect(),
-            Some(LinkKind::Capture(_)) => Vec::new(),
+            Some(LinkKind::Capture(_) | LinkKind::Guest(_)) => Vec::new(),
             None => {
-                let message =
-                    format!("link `{}` needs exactly one of `inline`, `tap` and `capture`", link.name);
+                let message = format!(
+                    "link `{}` needs exactly one of `inline`, `tap`, `capture` and `guest`",
+                    link.name
+                );
                 problem(format!("links/{index}"), message);
                 Vec::new()
             }
@@ -479,8 +504,9 @@ fn workers(file: &HostFile, problem: &mut impl FnMut(String, String)) {
             problem(path, message);
         }
     }
-    let live = file.links.iter().filter(|link| link.capture.is_none());
-    let least: u32 = live.map(|link| u32::from(link.workers.unwrap_or(1).max(1))).sum();
+    let live = file.links.iter().filter(|link| link.capture.is_none() && link.guest.is_none());
+    let of_guests = u32::from(file.links.iter().any(|link| link.guest.is_some()));
+    let least = of_guests + live.map(|link| u32::from(link.workers.unwrap_or(1).max(1))).sum::<u32>();
     if least > u32::from(WORKERS) {
         let message = format!("the links need {least} workers, and more than {WORKERS} are not supported");
         problem("links".to_owned(), message);
@@ -490,6 +516,40 @@ fn workers(file: &HostFile, problem: &mut impl FnMut(String, String)) {
             "{all} workers are too few for the links, which need {least} (at least one each); give {least} or more, or fewer to the links"
         );
         problem("workers".to_owned(), message);
+    }
+}
+
+/// A link's levels with their numbers.
+fn levels_of(link: &Link) -> impl Iterator<Item = (&Inline, usize, &OffloadSection)> {
+    let of = |inline| Inline::levels(inline).iter().enumerate().map(move |(n, level)| (inline, n, level));
+    link.inline.iter().flat_map(of)
+}
+
+/// Checks the names of levels, and their sampling.
+fn levels(file: &HostFile, problem: &mut impl FnMut(String, String)) {
+    for (index, link) in file.links.iter().enumerate() {
+        let name = &link.name;
+        if link.inline.as_ref().and_then(|inline| inline.offload.as_ref()).is_some_and(OneOrMany::is_none) {
+            problem(format!("links/{index}/inline/offload"), format!("link `{name}`: {EMPTY_LIST}"));
+        }
+        let mut seen = HashSet::new();
+        for (inline, number, section) in levels_of(link) {
+            let mut wrong = |key, message| {
+                problem(format!("links/{index}/{}", inline.level_path(number, key)), message);
+            };
+            if !seen.insert(&section.level) {
+                let level = &section.level;
+                wrong("level", format!("link `{name}` has level `{level}` twice; give each level once"));
+            }
+            let fits = |n: &u32| *n == 0 || n.is_power_of_two() && *n <= OFFLOAD_DROP_SAMPLES;
+            if let Some(samples) = section.drop_samples.filter(|samples| !fits(samples)) {
+                let near = samples.clamp(1, OFFLOAD_DROP_SAMPLES).next_power_of_two();
+                let message = format!(
+                    "link `{name}`: one of {samples} packets cannot be; give a power of two up to {OFFLOAD_DROP_SAMPLES}, for instance {near}, or 0 for none"
+                );
+                wrong("drop-samples", message);
+            }
+        }
     }
 }
 
@@ -507,25 +567,16 @@ fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
                 }
             };
         number("inline/frames", link.inline.as_ref().and_then(|inline| inline.frames), RING_FRAMES, "frames");
-        let entries = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()?.entries);
-        number("inline/offload/entries", entries, OFFLOAD_ENTRIES, "entries");
-        let stale = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()?.stale);
-        let stale = stale.map(|Seconds(seconds)| u32::try_from(seconds).unwrap_or(u32::MAX));
-        number("inline/offload/stale", stale, OFFLOAD_STALE, "seconds");
+        for (inline, level, section) in levels_of(link) {
+            let path = |key| inline.level_path(level, key);
+            number(&path("entries"), section.entries, OFFLOAD_ENTRIES, "entries");
+            let stale = section.stale.map(|Seconds(seconds)| u32::try_from(seconds).unwrap_or(u32::MAX));
+            number(&path("stale"), stale, OFFLOAD_STALE, "seconds");
+        }
         let tap = link.tap.as_ref();
         let window = tap.and_then(|tap| tap.duplicate_window);
         number("tap/duplicate-window", window, DUPLICATE_WINDOW, "milliseconds");
         number("tap/merge-wait", tap.and_then(|tap| tap.merge_wait), MERGE_WAIT, "milliseconds");
-        let samples = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()?.drop_samples);
-        if let Some(samples) =
-            samples.filter(|n| *n != 0 && !(n.is_power_of_two() && *n <= OFFLOAD_DROP_SAMPLES))
-        {
-            let near = samples.clamp(1, OFFLOAD_DROP_SAMPLES).next_power_of_two();
-            let message = format!(
-                "link `{name}`: one of {samples} packets cannot be; give a power of two up to {OFFLOAD_DROP_SAMPLES}, for instance {near}, or 0 for none"
-            );
-            problem(format!("links/{index}/inline/offload/drop-samples"), message);
-        }
         let (range, block) = RING_BYTES;
         let fits = |ring: &Size| range.contains(&ring.0) && ring.0.is_multiple_of(block);
         if let Some(ring) = tap.and_then(|tap| tap.ring).filter(|ring| !fits(ring)) {
@@ -649,7 +700,10 @@ impl HostFile {
         let eve = self.outputs.eve.as_mut().map(|e| &mut e.dir);
         let rules = self.rules.0.iter_mut();
         let of_controller = self.controller.iter_mut().flat_map(ControllerSection::folders);
-        let captures = self.links.iter_mut().filter_map(|l| l.capture.as_mut()).flat_map(|l| l.0.iter_mut());
+        let captures_and_sockets = self.links.iter_mut().flat_map(|link| {
+            let socket = link.guest.as_mut().and_then(|guest| guest.socket.as_mut());
+            link.capture.as_mut().map(|files| files.0.iter_mut()).into_iter().flatten().chain(socket)
+        });
         let or_none = [&mut self.cache, &mut self.control.socket].into_iter().flatten();
         let or_none = or_none.filter(|path| path.as_os_str() != "none");
         for path in named
@@ -657,7 +711,7 @@ impl HostFile {
             .flatten()
             .chain(eve)
             .chain(rules)
-            .chain(captures)
+            .chain(captures_and_sockets)
             .chain(or_none)
             .chain(of_controller)
         {

@@ -11,6 +11,7 @@ use crate::passage::{CLOSINGS, ENDS_WHEN_IDLE, LOOKED_AT, SESSIONS_ENDED, TIMERS
 use crate::eve;
 use crate::explain::history;
 use crate::segmentation::datagrams;
+use bartizan_applayer::expectation::CONTEXT_MAX;
 use bartizan_base::Reason::{
     AppLayerError, AppLayerMemory, Defrag, DefragMemory, EgressMtu, HandOverRing, Overload, ProtocolOpen,
     StreamMemory, StreamReassembly, Unreadable,
@@ -22,6 +23,7 @@ use bartizan_config::host::OFFLOAD_ENTRIES_USUAL;
 use bartizan_config::suricata;
 use bartizan_events::config::AlertOptions;
 use bartizan_offload::manager::{GIVE_WAY_PER_TURN, IDLE_KEPT, LOOKS, RAISES_PER_TURN, READS_PER_TURN};
+use bartizan_stages::expectations::{EXPECTED_FOR, PAIRS_MAX, PER_PAIR_MAX};
 use bartizan_stages::settings::{
     APP_MEMORY, ENDS_LIVE, EngineSettings, FLOWS_LEAST, FLOWS_MOST, SURICATA_FLOW_BYTES,
 };
@@ -51,6 +53,12 @@ pub const LIMITS: &[LimitSpec] = limits! {
         [of(|s| bytes(s.hold.bytes)), of(|s| time(s.hold.time))] in ["applayer/flow.rs", "stages/runner/functions.rs"],
         "0 bytes: nothing is held. Then detection closes, rules decide, what they leave goes on; with `app-layer.hold.policy: drop-flow` the flow is refused",
         [Refused(ProtocolOpen)];
+    Flow "connections that other flows announced (FTP's data connections): pairs of hosts, of a pair, time" = "{}, {}, {}"
+        [count(PAIRS_MAX), count(PER_PAIR_MAX), time(EXPECTED_FOR)] in ["stages/expectations.rs"],
+        "of the tenant that has most pairs the one nearest to its expiry is forgotten; of a pair the oldest connection",
+        [Stats("app_layer.expectations_displaced")];
+    Flow "what an announcement says to the parser of the connection" = "{}" [bytes(CONTEXT_MAX)] in ["applayer/expectation.rs"],
+        "the name of the file is cut", [NotNeeded];
     Flow "flows ended per packet by timeout" = "{} on a live link ({} a turn when idle), all in a replay; of timers {} looked at on a live link"
         [count(ENDS_LIVE), count(ENDS_WHEN_IDLE), count(TIMERS_PER_PACKET)] in ["stages/settings.rs", "dataplane/passage/ending.rs"],
         "the rest ends with the next packets, or when none come; a flow past its timeout is not found either way", [NotNeeded];

@@ -225,6 +225,11 @@ impl Arrivals<'_> {
         self.station.worker_mut().bytes(flow, arrival, self.recorder)
     }
 
+    /// Ends a connection that the source is done with ([`Worker::close_bytes`]).
+    pub fn close_bytes(&mut self, flow: &mut ByteFlow, now: Timestamp) {
+        self.station.worker_mut().close_bytes(flow, now, self.recorder);
+    }
+
     /// Announces the capture that the following frames come from.
     pub fn enter_capture(&mut self, name: &str) {
         self.recorder.enter_capture(name);

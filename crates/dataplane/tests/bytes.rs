@@ -226,6 +226,85 @@ fn a_long_transfer_without_an_answer_keeps_no_bytes() {
     assert!(most < 2 << 20, "{most} bytes are held");
 }
 
+fn flows_of(run: &mut Run) -> usize {
+    run.stack.worker.flows().ids().len()
+}
+
+/// A source that is done with a connection says so: its flow ends at once, in order or as by a reset.
+#[test]
+fn a_connection_that_its_source_is_done_with_ends() {
+    for (ended, flag) in
+        [(None, "rst"), (Some(Direction::ToServer), "fin"), (Some(Direction::ToClient), "fin")]
+    {
+        let mut run = Run::new("closed", OPEN);
+        let [client, server] = ends(false, 1_024);
+        let mut flow = ByteFlow::new(client, server, LinkId(0));
+        let now = run.now();
+        let Stack { worker, recorder, .. } = &mut run.stack;
+        assert_eq!(reason(worker.open_bytes(&mut flow, now, recorder)), None);
+        assert!(worker.has_bytes_flow(&flow, now));
+        if let Some(direction) = ended {
+            worker.bytes(
+                &mut flow,
+                &ByteArrival { now, direction, bytes: b"hello\r\n", end: true },
+                recorder,
+            );
+        }
+        worker.close_bytes(&mut flow, now, recorder);
+        assert!(flow.has_ended(Direction::ToServer) && flow.has_ended(Direction::ToClient));
+        // Once more has no effect.
+        worker.close_bytes(&mut flow, now, recorder);
+        let all = run.stack.finish().1;
+        let record = events::first(&all, "flow");
+        assert_eq!(
+            (&record["tcp"][flag], &record["flow"]["state"]),
+            (&json!(true), &json!("closed")),
+            "{record}"
+        );
+        assert_eq!(record["tcp"]["rst"].as_bool().unwrap_or(false), flag == "rst", "{record}");
+    }
+}
+
+/// The program behind a connection is in all its records, and no other connection's.
+#[test]
+fn records_name_the_program_of_a_connection() {
+    let mut run = Run::new("program", OPEN);
+    let program = std::sync::Arc::new(bartizan_stages::stream_origin::StreamOrigin {
+        guest: "web".into(),
+        peer_guest: None,
+        process: 77,
+        executable: Some("/usr/bin/curl".to_owned()),
+        cgroup: None,
+    });
+    for (port, program) in [(1_024, Some(program)), (1_025, None)] {
+        let [client, server] = ends(true, port);
+        let mut flow = ByteFlow::new(client, server, LinkId(0));
+        if let Some(program) = program {
+            flow = flow.of_program(program);
+        }
+        let now = run.now();
+        let Stack { worker, recorder, .. } = &mut run.stack;
+        worker.open_bytes(&mut flow, now, recorder);
+        let bytes = b"GET /forbidden HTTP/1.1\r\nHost: h\r\n\r\n";
+        let arrival = ByteArrival { now, direction: Direction::ToServer, bytes, end: false };
+        assert_eq!(reason(worker.bytes(&mut flow, &arrival, recorder)), Some(Reason::IdsRule));
+    }
+    assert_eq!(flows_of(&mut run), 2);
+    let all = run.stack.finish().1;
+    for kind in ["alert", "drop", "flow"] {
+        let of_kind: Vec<_> = all.iter().filter(|event| event["event_type"] == kind).collect();
+        assert_eq!(of_kind.len(), 2, "{kind}: {of_kind:?}");
+        for event in of_kind {
+            let own = &event["bartizan"];
+            let expected = match event["src_port"].as_u64() {
+                Some(1_024) => (json!({"pid": 77, "executable": "/usr/bin/curl"}), json!("web")),
+                _ => (Value::Null, Value::Null),
+            };
+            assert_eq!((&own["stream_path"], &own["link"]), (&expected.0, &expected.1), "{event}");
+        }
+    }
+}
+
 /// A source whose connections have no packets.
 struct Conversations {
     said: Vec<Vec<Said<'static>>>,

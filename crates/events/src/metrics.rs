@@ -136,9 +136,9 @@ metrics! {
         "These frames by the kind of their destination address: unicast, multicast, broadcast (RFC 2863, ifHCInUcastPkts and the like). Interfaces without a link layer have unicast alone.";
     PORT_FRAMES Counter Packets "bartizan_port_frames_total" ["port", "size", "link"]
         "Frames that came by a port, at whatever level they were handled, by their size in bytes with the frame's checksum (RFC 2819; two classes more for jumbo frames).";
-    PORT_LEVEL Counter Packets "bartizan_port_level_total" ["port", "what", "link"]
+    PORT_LEVEL Counter Packets "bartizan_port_level_total" ["port", "what", "link", "level"]
         "Frames that entered by a port with a level below the host, by its action: up, forwarded, dropped (for their flow), early (dropped without one), and open or closed while no worker served them.";
-    PORT_LEVEL_BYTES Counter Bytes "bartizan_port_level_bytes_total" ["port", "what", "link"]
+    PORT_LEVEL_BYTES Counter Bytes "bartizan_port_level_bytes_total" ["port", "what", "link", "level"]
         "Their bytes, without the frame's checksum.";
     PORT_DROPPED Counter Packets "bartizan_port_dropped_total" ["port", "reason", "link"]
         "Packets that a port or its kernel ring lost.";

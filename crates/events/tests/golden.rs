@@ -61,7 +61,9 @@ fn reference_lines_are_reproduced() {
 #[test]
 fn own_fields_are_an_object_at_the_end_and_in_the_schema() {
     use bartizan_base::{Fid, Generation, Level, PerDirection, Reason, TenantId, Verdict};
-    use bartizan_events::record::{BartizanFields, Common, FlowRecord, LevelAmounts, WouldBe};
+    use bartizan_events::record::{
+        BartizanFields, Common, FlowRecord, LevelAmounts, StreamPathFields, WouldBe,
+    };
     use bartizan_events::{HeaderOptions, JsonWriter};
 
     let (mut w, options) = (JsonWriter::new(), HeaderOptions::default());
@@ -90,6 +92,12 @@ fn own_fields_are_an_object_at_the_end_and_in_the_schema() {
         }],
         stays: Some("full"),
         egress: Some("trap"),
+        stream_path: Some(StreamPathFields {
+            peer_guest: Some("db"),
+            process: 4711,
+            executable: Some("/usr/bin/curl"),
+            cgroup: Some("/web"),
+        }),
         would_be: Some(WouldBe {
             function: Some("ids"),
             verdict: Verdict::Reject,
@@ -101,7 +109,7 @@ fn own_fields_are_an_object_at_the_end_and_in_the_schema() {
     let text = std::str::from_utf8(w.bytes()).unwrap();
     assert!(
         text.ends_with(
-            r#","bartizan":{"version":1,"tenant":7,"fid":12,"path":["pfw","ids"],"policy":"office","function":"pfw","verdict":"drop","reason":"pfw_rule","rule":3,"allowed_by":"sfw","allowed_rule":9,"staged":true,"generation":5000000000,"level":"host","link":"uplink","port":"eth1","cause":"ring_full","frames":42,"levels":{"xdp":{"pkts_toserver":5,"pkts_toclient":6,"bytes_toserver":700,"bytes_toclient":800}},"stays":"full","egress":"trap","would_be":{"function":"ids","verdict":"reject","reason":"ids_rule","rule":4}}}"#
+            r#","bartizan":{"version":1,"tenant":7,"fid":12,"path":["pfw","ids"],"policy":"office","function":"pfw","verdict":"drop","reason":"pfw_rule","rule":3,"allowed_by":"sfw","allowed_rule":9,"staged":true,"generation":5000000000,"level":"host","link":"uplink","port":"eth1","cause":"ring_full","frames":42,"levels":{"xdp":{"pkts_toserver":5,"pkts_toclient":6,"bytes_toserver":700,"bytes_toclient":800}},"stays":"full","egress":"trap","stream_path":{"pid":4711,"executable":"/usr/bin/curl","cgroup":"/web","peer_guest":"db"},"would_be":{"function":"ids","verdict":"reject","reason":"ids_rule","rule":4}}}"#
         ),
         "{text}"
     );

@@ -9,7 +9,7 @@ use crate::port::Port;
 use crate::sys::{self, MAX_WATCHES, Watch};
 use bartizan_base::Timestamp;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -82,6 +82,14 @@ pub fn wait_any(
         port.woken(watch.failed)?;
     }
     Ok(slept.woke())
+}
+
+/// Sleeps until a descriptor is readable, the waker is used or `timeout` is over, for a source without ports.
+///
+/// # Errors
+/// A failing `poll`.
+pub fn wait_for(descriptor: BorrowedFd<'_>, waker: Option<&Waker>, timeout: Duration) -> io::Result<Woke> {
+    Ok(sleep(std::iter::once(descriptor.as_raw_fd()), waker, timeout)?.woke())
 }
 
 /// The port's activity in errors of a failed sleep.

@@ -17,6 +17,7 @@ use bartizan_dataplane::event_ring::{
 use bartizan_dataplane::handover::HandOverCounters;
 use bartizan_dataplane::source::{Slot, Source};
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
+use bartizan_offload::manager::LevelTaken;
 use bartizan_offload::{Device, FlowManager};
 use bartizan_ports::{PortStats, processors};
 use bartizan_stages::chain::Chains;
@@ -47,8 +48,8 @@ pub struct OfLink {
     /// Suppliers of other sources, for each worker; empty if the end of a source ends the run, or if the
     /// source itself gets other ports.
     pub slots: Vec<Arc<Slot<Box<dyn Source>>>>,
-    /// The device of each worker; empty if the link has none.
-    pub devices: Vec<Box<dyn Device>>,
+    /// The devices of each worker, the nearest to the wire first; none if the link has no level below.
+    pub devices: Vec<Vec<Box<dyn Device>>>,
 }
 
 /// Parts of a run's workers.
@@ -98,6 +99,8 @@ pub struct LinkEnded {
     balance: Balance,
     /// Frames leave by the ports; otherwise they are only watched.
     forwards: bool,
+    /// The link has workers of its own.
+    is_served: bool,
 }
 
 /// Default time to poll for packets before sleeping: zero where workers need all processors.
@@ -168,6 +171,10 @@ fn drivers_of<'r>(
     for (number, link) in (0u16..).zip(links) {
         let OfLink { stack: Stack { settings, engine }, sources, slots, devices, .. } = link;
         let first = u16::try_from(drivers.len()).unwrap_or(u16::MAX);
+        if sources.is_empty() {
+            // A guest, which another guest's worker serves.
+            continue;
+        }
         let numbers = WorkerNumbers { first, count: u16::try_from(sources.len()).unwrap_or(u16::MAX), all };
         let stations =
             stations_of(&settings, &engine, &chains, numbers, PARCELS).map_err(Failure::stopped)?;
@@ -177,7 +184,8 @@ fn drivers_of<'r>(
             if let Some(presenter) = u16::try_from(index).ok().and_then(|at| board.presenter(at)) {
                 station.worker_mut().set_presenter(presenter);
             }
-            devices.next().into_iter().for_each(|device| give_level(station.worker_mut(), device));
+            give_levels(station.worker_mut(), devices.next().unwrap_or_default())
+                .map_err(Failure::stopped)?;
             let mut driver = Driver::new(station, source, recorder);
             (driver.link, driver.first) = (LinkId(number), first);
             driver.slot = slots.next();
@@ -188,8 +196,16 @@ fn drivers_of<'r>(
     Ok(drivers)
 }
 
-fn give_level(worker: &mut Worker, device: Box<dyn Device>) {
-    worker.set_level(FlowManager::new(device, worker.generation()));
+/// Gives a worker its levels below, the nearest to the wire first.
+fn give_levels(worker: &mut Worker, devices: Vec<Box<dyn Device>>) -> Result<(), LevelTaken> {
+    let mut devices = devices.into_iter();
+    let Some(nearest) = devices.next() else { return Ok(()) };
+    let mut manager = FlowManager::new(nearest, worker.generation());
+    for device in devices {
+        manager = manager.spilling_to(device)?;
+    }
+    worker.set_level(manager);
+    Ok(())
 }
 
 impl WorkerPoolReport {
@@ -249,7 +265,7 @@ impl WorkerPoolReport {
 
     /// Appends a readable summary of the frames.
     pub fn print(&self, text: &mut String) {
-        for link in &self.links {
+        for link in self.links.iter().filter(|link| link.is_served) {
             if self.links.len() > 1 {
                 let _ = write!(text, "link {}: ", link.name);
             }
@@ -261,6 +277,7 @@ impl WorkerPoolReport {
 impl LinkEnded {
     fn add_driver(&mut self, driver: &mut Driver<&mut EveRecorder>, sum: &mut Sum) {
         self.forwards = driver.forwards();
+        self.is_served = true;
         self.live = self.live.plus(&driver.counters);
         self.hand_over = self.hand_over.plus(driver.station.counters());
         self.counters = self.counters.plus(driver.station.worker().counters());

@@ -27,6 +27,7 @@ pub mod findings;
 pub mod firewall;
 pub mod functions;
 pub mod generation;
+pub mod guests;
 pub mod headers;
 mod health;
 pub mod input;

@@ -9,6 +9,7 @@
 
 use crate::crew::{OfLink, Stack};
 use crate::error::Failure;
+use crate::guests::{self, GuestView};
 use crate::interfaces::{InterfaceWatch, START_AGAIN};
 use crate::plan::{self, LinkPlan, Receive, RunPlan};
 use bartizan_base::{LinkId, PacketDuration, Spread};
@@ -111,6 +112,8 @@ pub struct Links {
     links: Vec<WatchedLink>,
     /// The reason why no link is left.
     end: Option<String>,
+    /// The state of guests, once they are opened.
+    guests: Option<Arc<GuestView>>,
 }
 
 impl Links {
@@ -145,12 +148,30 @@ impl Links {
         };
         let links =
             plan.links.iter().zip(interfaces).zip(0..).map(watched).collect::<Result<_, Failure>>()?;
-        Ok(Links { links, end: None })
+        Ok(Links { links, end: None, guests: None })
     }
 
-    /// Opens the ports of all links, and combines them with the parts of their workers.
-    pub fn open(&mut self, stacks: Vec<Stack>, warnings: &mut Vec<String>) -> Result<Vec<OfLink>, Failure> {
+    /// Opens the ports of all links, and combines them with the parts of their workers. `functions`: names of
+    /// the functions by their bit in paths.
+    pub fn open(
+        &mut self,
+        stacks: Vec<Stack>,
+        functions: &[&'static str],
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<OfLink>, Failure> {
+        let plans: Vec<LinkPlan> = self.links.iter().map(|link| link.plan.clone()).collect();
+        let mut of_guests = None;
+        if let Some(opened) = guests::open(&plans, functions)? {
+            self.guests = Some(opened.view);
+            of_guests = Some(opened.source);
+        }
         let open = |(link, stack): (&mut WatchedLink, Stack)| {
+            if link.plan.is_guest() {
+                // The first guest's worker serves all of them.
+                let sources = of_guests.take().into_iter().collect();
+                let (name, slots, devices) = (link.plan.name.clone(), Vec::new(), Vec::new());
+                return Ok(OfLink { name, stack, sources, slots, devices });
+            }
             link.spread = stack.settings.spread(link.plan.workers).of_link(link.number);
             link.tunnels = stack.settings.decoder;
             warnings.extend(link.timestamps.1.clone());
@@ -175,7 +196,11 @@ impl Links {
             link.look(control, &mut said);
         }
         let mut parts = self.links.iter().flat_map(|link| &link.parts);
-        if self.end.is_none() && parts.all(|part| !matches!(part.state, LinkMemberState::Up)) {
+        // Guests have no interfaces that could go.
+        if self.end.is_none()
+            && self.guests.is_none()
+            && parts.all(|part| !matches!(part.state, LinkMemberState::Up))
+        {
             let first = self.links.iter().flat_map(|l| &l.parts).find_map(|part| part.interfaces.gone());
             self.end = Some(first.unwrap_or_else(|| "no link is left to run on".to_owned()));
             control.stop();
@@ -200,6 +225,11 @@ impl Links {
             Some((link.plan.name.clone(), (all, why.unwrap_or_else(|| "an interface is gone".to_owned()))))
         };
         self.links.iter().filter_map(of).collect()
+    }
+
+    /// The state of guests, if the run has any and they are opened.
+    pub fn guests(&self) -> Option<Arc<GuestView>> {
+        self.guests.clone()
     }
 
     /// The reason why the run cannot continue, if no link is left.
@@ -316,7 +346,7 @@ impl WatchedLink {
             plan::LinkPorts::Inline { a, b, fix_offloads } => {
                 let usual = InlineOptions::default();
                 let frames = self.plan.receive.frames.map_or(usual.frames, |frames| frames as usize);
-                let for_level = self.plan.offload.is_some();
+                let for_level = !self.plan.levels.is_empty();
                 let options = InlineOptions { fix_offloads: *fix_offloads, for_level, frames, ..usual };
                 let (pairs, more) = InlinePair::open_group(a, b, &options, &self.spread, false)?;
                 warnings.extend(more.iter().map(ToString::to_string));
@@ -325,6 +355,7 @@ impl WatchedLink {
                 };
                 pairs.into_iter().map(source).collect()
             }
+            plan::LinkPorts::Guest(_) => Ok(Vec::new()),
             plan::LinkPorts::Tap { interfaces, .. } => {
                 let opened = (0..interfaces.len()).map(|at| self.open_tap(at, warnings));
                 let mut of_interfaces: Vec<_> =

@@ -27,6 +27,7 @@ use bartizan_pattern::{Cache, Compiler, Config};
 use bartizan_rules::{
     Classifications, Diagnostic, ReferenceSystems, ResolveErrorKind, RuleFile, RuleVariables, Thresholds,
 };
+use bartizan_stages::expectations::ExpectationTable;
 use bartizan_stages::settings::HTTP2_POLICY;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashSet;
@@ -423,13 +424,18 @@ pub fn app_layer(settings: &SettingsMap, needs: &Needs, mode: EnforcementMode) -
     own.set(INLINE, yes(mode != EnforcementMode::Passive));
     own.set(STRICT, yes(mode == EnforcementMode::Live));
     // `auto` is Suricata's shipped value: on as soon as a rule needs it.
-    let key = "app-layer.protocols.tls.ja3-fingerprints";
-    if needs.ja3 && settings.get(key).is_none_or(|v| v.eq_ignore_ascii_case("auto")) {
-        own.set(key, "yes");
+    let fingerprints = [
+        (needs.ja3, "app-layer.protocols.tls.ja3-fingerprints"),
+        (needs.hassh, "app-layer.protocols.ssh.hassh"),
+    ];
+    for (is_needed, key) in fingerprints {
+        if is_needed && settings.get(key).is_none_or(|v| v.eq_ignore_ascii_case("auto")) {
+            own.set(key, "yes");
+        }
     }
     let engine = Engine::new(&own, files).map_err(Failure::setting(settings));
     settings.mark_read_as(&own);
-    let engine = engine?;
+    let engine = engine?.with_expectations(Arc::new(ExpectationTable::new(FlowHasher::new(seed()))));
     ask_frames(&engine, settings, needs)?;
     Ok(engine)
 }

@@ -10,7 +10,9 @@ use crate::levels::Levels;
 use crate::reload::Terms;
 use crate::{control, input, outputs};
 use bartizan_api::content::{ContentKind, Contents};
-use bartizan_config::host::{self, HostFile, LinkKind, NamedPort, OffloadFail, OffloadSection, Snap};
+use bartizan_config::host::{
+    self, GuestSection, HostFile, LinkKind, NamedPort, OffloadFail, OffloadSection, Snap,
+};
 use bartizan_config::kind::FileKind;
 use bartizan_config::policy::values::Share;
 use bartizan_ports::processors;
@@ -32,6 +34,8 @@ pub struct RunOptions {
     pub inline: Option<Vec<String>>,
     /// Watch one interface; nothing is forwarded or refused.
     pub tap: Option<String>,
+    /// Serve one guest: programs on the stream path (docs/stream.md).
+    pub guest: Option<GuestLink>,
     /// With a tap: inspect only the packets that this filter lets through, in tcpdump's language
     /// (pcap-filter(7)): `--filter 'not port 22'`. Needs libpcap.
     pub filter: Option<String>,
@@ -78,6 +82,15 @@ pub struct RunOptions {
     pub metrics: Option<SocketAddr>,
 }
 
+/// A guest that is a run's only link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestLink {
+    /// Name in policies and events.
+    pub name: String,
+    /// Its settings.
+    pub guest: GuestSection,
+}
+
 /// Interfaces of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkPorts {
@@ -97,6 +110,8 @@ pub enum LinkPorts {
         /// Whether the interfaces' offloads are switched off during the run.
         fix_offloads: bool,
     },
+    /// Programs of this host, by the stream path.
+    Guest(GuestSection),
 }
 
 impl LinkPorts {
@@ -105,6 +120,7 @@ impl LinkPorts {
         match self {
             LinkPorts::Inline { a, b, .. } => vec![a, b],
             LinkPorts::Tap { interfaces, .. } => interfaces.iter().map(String::as_str).collect(),
+            LinkPorts::Guest(_) => Vec::new(),
         }
     }
 }
@@ -124,8 +140,8 @@ pub struct LinkPlan {
     pub filter: Option<FilterExpression>,
     /// Receive options.
     pub receive: Receive,
-    /// A level below, for decided flows.
-    pub offload: Option<OffloadSection>,
+    /// Levels below, for decided flows, the nearest to the wire first.
+    pub levels: Vec<OffloadSection>,
 }
 
 /// Receive options of a link; absent ones have the ports' defaults.
@@ -176,26 +192,35 @@ impl RunPlan {
 }
 
 impl LinkPlan {
-    /// Whether the link's level may refuse packets without a flow. Not where refusals are only reported.
-    pub fn drops_early(&self) -> bool {
-        self.prevention && self.offload.as_ref().is_some_and(|offload| offload.early_drop)
+    /// Its settings for a level of this name, if it has that level.
+    pub fn level(&self, name: &str) -> Option<&OffloadSection> {
+        self.levels.iter().find(|level| level.level == name)
     }
 
-    /// Whether the link's level has the rules that refuse packets without a flow: to refuse those early, or
+    /// Whether one of its levels may refuse packets without a flow. Not where refusals are only reported.
+    pub const fn drops_early(&self, level: &OffloadSection) -> bool {
+        self.prevention && level.early_drop
+    }
+
+    /// Whether one of its levels has the rules that refuse packets without a flow: to refuse those early, or
     /// while the link is open.
-    pub fn knows_refusals(&self) -> bool {
-        let open = |offload: &OffloadSection| offload.fail == OffloadFail::Open;
-        self.drops_early() || self.prevention && self.offload.as_ref().is_some_and(open)
+    pub fn knows_refusals(&self, level: &OffloadSection) -> bool {
+        self.drops_early(level) || self.prevention && level.fail == OffloadFail::Open
     }
 
-    /// Whether frames leave by the link.
+    /// Whether the link is two bridged interfaces.
     pub const fn is_inline(&self) -> bool {
         matches!(self.ports, LinkPorts::Inline { .. })
     }
 
-    /// The link's interfaces in one word: `eth1-eth2`.
+    /// Whether the link is a guest.
+    pub const fn is_guest(&self) -> bool {
+        matches!(self.ports, LinkPorts::Guest(_))
+    }
+
+    /// The link's interfaces in one word: `eth1-eth2`; a guest's name.
     pub fn interface(&self) -> String {
-        self.ports.interfaces().join("-")
+        if self.is_guest() { self.name.clone() } else { self.ports.interfaces().join("-") }
     }
 }
 
@@ -267,12 +292,12 @@ pub fn plan(given: &RunOptions) -> Result<RunPlan, Failure> {
     options.outputs = wanted;
     let mut links = links(given, file.as_ref())?;
     let detect = given.detect || file.as_ref().is_some_and(|f| f.detect);
-    links.iter_mut().for_each(|link| link.prevention = link.is_inline() && !detect);
+    links.iter_mut().for_each(|link| link.prevention = (link.is_inline() || link.is_guest()) && !detect);
     options.links = links.iter().map(|link| link.name.clone()).collect();
     let exits = file.as_ref().map(|file| file.ports.clone()).unwrap_or_default();
     options.ports = Some(exits.iter().map(|port| port.name.clone()).collect());
-    options.inline = links.iter().any(|link| link.prevention);
-    options.early = links.iter().any(LinkPlan::knows_refusals);
+    options.inline = links.iter().any(|link| link.prevention && link.is_inline());
+    options.early = links.iter().any(|link| link.levels.iter().any(|level| link.knows_refusals(level)));
     let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
     Ok(RunPlan {
         awake: links.iter().any(LinkPlan::is_inline)
@@ -307,11 +332,14 @@ fn read_noting(path: &Path, levels: &Levels, contents: &mut Contents) -> Result<
     input::is_no_other(path, &text, FileKind::Host)?;
     let mut file = host::parse(&path.display().to_string(), &text).map_err(Failure::input)?;
     for (index, link) in file.links.iter().enumerate() {
-        let Some(offload) = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()) else { continue };
-        levels.of_name(&offload.level).map_err(|why| {
-            let place = place_in(path, &text, &format!("links/{index}/inline/offload/level"));
-            Failure::input(format!("{place}: link `{}`: {why}", link.name))
-        })?;
+        let Some(inline) = &link.inline else { continue };
+        for (number, offload) in inline.levels().iter().enumerate() {
+            levels.of_name(&offload.level).map_err(|why| {
+                let key = inline.level_path(number, "level");
+                let place = place_in(path, &text, &format!("links/{index}/{key}"));
+                Failure::input(format!("{place}: link `{}`: {why}", link.name))
+            })?;
+        }
     }
     file.relative_to(path.parent().unwrap_or(Path::new("")));
     Ok(file)
@@ -365,9 +393,12 @@ fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, F
         let workers = given.workers.or(of_file).unwrap_or(1);
         let receive = Receive { snap_length: given.snap_length, ..Receive::default() };
         let filter = given_filter.clone();
-        let offload = given.offload.as_deref().map(OffloadSection::usual);
-        Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive, offload }])
+        let levels = given.offload.as_deref().map(OffloadSection::usual).into_iter().collect();
+        Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive, levels }])
     };
+    if let Some(GuestLink { name, guest }) = &given.guest {
+        return one(LinkPorts::Guest(guest.clone()), name.clone());
+    }
     if let Some(pair) = &given.inline {
         let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
         let ports = LinkPorts::Inline { a: a.clone(), b: b.clone(), fix_offloads: given.fix_offloads };
@@ -392,15 +423,20 @@ fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, F
             "--snap-length is for --tap; a tap of a host file has its own: `snap-length: 128` beside its `interface`",
         ));
     }
-    let own: Vec<Option<u16>> = file.links.iter().map(|link| link.workers).collect();
+    let own = own_workers(file);
+    // All guests share a worker.
+    let least = own.iter().filter(|own| **own != Some(0)).count();
     let workers = match given.workers {
-        Some(all) if usize::from(all) < own.len() => {
+        Some(all) if usize::from(all) < least => {
             return Err(Failure::usage(format!(
-                "--workers {all}: the host file has {} links, and each needs a worker; give as many or more",
-                own.len()
+                "--workers {all}: the host file has {least} links, and each needs a worker; give as many or more"
             )));
         }
-        Some(all) => share_workers(&vec![None; own.len()], all),
+        Some(all) => {
+            let is_guest = file.links.iter().map(|link| link.guest.is_some());
+            let own: Vec<_> = own.iter().zip(is_guest).map(|(own, guest)| own.filter(|_| guest)).collect();
+            share_workers(&own, all)
+        }
         None => share_workers(&own, of_file.unwrap_or(1)),
     };
     let made = file.links.iter().zip(workers).enumerate().map(|(index, (link, workers))| {
@@ -408,8 +444,8 @@ fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, F
         let place = || place_in_file(given.config.as_deref(), &format!("links/{index}/filter"));
         let filter = link.filter.clone().map(|expression| FilterExpression { expression, place: place() });
         let (name, receive) = (link.name.clone(), Receive::of(link));
-        let offload = link.inline.as_ref().and_then(|inline| inline.offload.clone());
-        Ok(LinkPlan { name, ports, workers, prevention: false, filter, receive, offload })
+        let levels = link.inline.as_ref().map_or_else(Vec::new, |inline| inline.levels().to_vec());
+        Ok(LinkPlan { name, ports, workers, prevention: false, filter, receive, levels })
     });
     made.collect()
 }
@@ -426,6 +462,17 @@ fn place_in(path: &Path, text: &str, key: &str) -> String {
         Some(at) => format!("{}:{}:{}", path.display(), at.line, at.column),
         None => path.display().to_string(),
     }
+}
+
+/// The number of workers that each link names itself: the first guest has the worker of all guests.
+fn own_workers(file: &HostFile) -> Vec<Option<u16>> {
+    let first = file.links.iter().position(|link| link.guest.is_some());
+    let links = file.links.iter().enumerate();
+    let own = |(index, link): (usize, &host::Link)| match &link.guest {
+        Some(_) => Some(u16::from(first == Some(index))),
+        None => link.workers,
+    };
+    links.map(own).collect()
 }
 
 /// Workers of each link: its own number if it has one; the other links share the rest of all, the first ones
@@ -463,6 +510,7 @@ fn ports(link: &host::Link, given: &RunOptions) -> Result<LinkPorts, Failure> {
                 files.join(" ")
             )))
         }
+        Some(LinkKind::Guest(guest)) => Ok(LinkPorts::Guest(guest.clone())),
         None => Err(Failure::input(format!("link `{}` has no kind", link.name))),
     }
 }
@@ -512,7 +560,7 @@ cache: none
             prevention: false,
             filter: None,
             receive,
-            offload: None,
+            levels: Vec::new(),
         };
         assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], true));
         assert_eq!((plan.spin, plan.metrics.unwrap().port()), (Some(Duration::from_micros(7)), 9100));
@@ -604,7 +652,7 @@ cache: none
             prevention: false,
             filter: None,
             receive,
-            offload: None,
+            levels: Vec::new(),
         };
         assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], false));
         assert_eq!(plan.out.as_deref(), Some(Path::new("elsewhere")));
@@ -638,12 +686,31 @@ cache: none
     }
 
     #[test]
+    fn guests_share_one_worker() {
+        let file = "links: [{name: e, inline: {a: e0, b: e1}}, {name: a, guest: {}}, {name: b, guest: {streams: 5}}]\nworkers: 4\n";
+        let of = |plan: &RunPlan| plan.links.iter().map(|l| (l.workers, l.prevention)).collect::<Vec<_>>();
+        let plan = with("guests", file, |_| {}).unwrap();
+        assert_eq!(of(&plan), [(3, true), (1, true), (0, true)]);
+        let guest = GuestSection { streams: Some(5), ..GuestSection::default() };
+        assert_eq!(
+            (&plan.links[2].ports, plan.links[2].interface()),
+            (&LinkPorts::Guest(guest), "b".to_owned())
+        );
+        let plan = with("guests-given", file, |given| given.workers = Some(2)).unwrap();
+        assert_eq!(of(&plan), [(1, true), (1, true), (0, true)]);
+        let error = with("guests-few", file, |given| given.workers = Some(1)).err().unwrap().to_string();
+        assert!(error.contains("2 links, and each needs a worker"), "{error}");
+        let plan = with("guests-detect", &format!("{file}detect: true\n"), |_| {}).unwrap();
+        assert!(of(&plan).iter().all(|(_, prevention)| !prevention));
+    }
+
+    #[test]
     fn a_level_has_a_name_that_this_program_knows() {
         let link = |level: &str| {
             format!("links: [{{name: w, inline: {{a: e0, b: e1, offload: {{level: {level}}}}}}}]\n")
         };
         let plan = with("level", &link("xdp"), |_| {}).unwrap();
-        assert_eq!(plan.links[0].offload, Some(OffloadSection::usual("xdp")));
+        assert_eq!(plan.links[0].levels, [OffloadSection::usual("xdp")]);
         let error = with("no-level", &link("nic"), |_| {}).err().unwrap().to_string();
         assert!(
             error.contains("bartizan.yaml:1:59: link `w`: there is no level `nic`")

@@ -86,7 +86,8 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let every = stats::interval(builder.settings())?;
     check_unread(&plan, &builder)?;
     let refuses_midstream = refuses_midstream(&plan, &settings) && built.chains.enforces_something();
-    let mut of_links = links.open(stacks_of(&plan, settings, &engines), &mut warnings)?;
+    let mut of_links =
+        links.open(stacks_of(&plan, settings, &engines), &built.function_names, &mut warnings)?;
     let mut below = Below::open(&plan, &interfaces, &mut of_links, &built.chains, &built.function_names)?;
     warnings.append(&mut below.notes);
     let Built { chains, report, inventory, function_names, contents, .. } = built;
@@ -98,10 +99,11 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     server.iter().for_each(|server| info!("metrics: http://{}/metrics", server.address()));
     let control = Arc::new(Control::for_workers(plan.workers()).map_err(Failure::stopped)?);
     let statistics = statistics_of(&plan, &recorder, every, &report, board.clone());
-    let statistics = Arc::new(Mutex::new(statistics.with_level(below.counters())));
+    let statistics = Arc::new(Mutex::new(statistics.with_levels(below.counters())));
     let (channel, inbox) = channel::open(requests);
     let in_force = in_force_of(&builder, &inventory, &contents);
     let view = view_of(&plan, &control, &source, &statistics, &in_force);
+    let view = View { guests: links.guests(), ..view };
     let (tap, alerts) = southbound::tap(plan.controller.as_ref());
     recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
     let functions = Functions::new(channel.clone(), view.clone());
@@ -293,6 +295,7 @@ fn view_of(
         source: Arc::clone(source),
         statistics: Arc::clone(statistics),
         in_force: Arc::clone(in_force),
+        guests: None,
         interfaces: interfaces.map(str::to_owned).collect(),
     }
 }
@@ -327,8 +330,9 @@ fn runs_of(plan: &RunPlan, functions: &[&'static str]) -> Vec<RunInfo> {
     let run = |link: &LinkPlan| RunInfo {
         own_fields: true,
         functions: functions.to_vec(),
-        interface: Some(link.interface()),
-        link: plan.named.then(|| link.name.clone()),
+        interface: (!link.is_guest()).then(|| link.interface()),
+        // A guest's flows name it themselves: its worker may be that of another guest.
+        link: (plan.named && !link.is_guest()).then(|| link.name.clone()),
     };
     plan.links.iter().map(run).collect()
 }
@@ -339,10 +343,10 @@ fn source_of(
     board: &Board,
     recorder: &EveRecorder,
     functions: Vec<&'static str>,
-    level: Option<LevelPortCounters>,
+    levels: Vec<LevelPortCounters>,
 ) -> Arc<MetricsSource> {
     let names = plan.links.iter().flat_map(|link| vec![link.name.clone(); link.workers.into()]);
-    Arc::new(MetricsSource::new(board.clone(), names.collect(), recorder.watches(), functions, level))
+    Arc::new(MetricsSource::new(board.clone(), names.collect(), recorder.watches(), functions, levels))
 }
 
 /// Logs the first generation, in the form of a reload.

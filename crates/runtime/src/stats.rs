@@ -114,8 +114,8 @@ pub struct Statistics {
     links: Vec<StatsLink>,
     /// Counters of each link that its workers do not have; empty without such counters.
     beside: Vec<NamedCounters>,
-    /// Counters of ports at a level below.
-    level: Option<LevelPortCounters>,
+    /// Counters of ports at the levels below.
+    levels: Vec<LevelPortCounters>,
     /// Names of all functions so far: their counters remain when no chain has them any more.
     functions: BTreeMap<FunctionId, &'static str>,
 }
@@ -132,13 +132,13 @@ impl Statistics {
         let started = Instant::now();
         let every = every.unwrap_or(Duration::from_secs(INTERVAL));
         let (next, asked, beside, functions) = (started + every, None, Vec::new(), BTreeMap::new());
-        let level = None;
-        Statistics { writer, board, every, started, next, asked, rules, links, beside, level, functions }
+        let levels = Vec::new();
+        Statistics { writer, board, every, started, next, asked, rules, links, beside, levels, functions }
     }
 
-    /// Adds a level below that counts traffic of ports.
-    pub fn with_level(self, level: Option<LevelPortCounters>) -> Self {
-        Statistics { level, ..self }
+    /// Adds levels below that count traffic of ports.
+    pub fn with_levels(self, levels: Vec<LevelPortCounters>) -> Self {
+        Statistics { levels, ..self }
     }
 
     /// Sets the rules that run from now on.
@@ -303,14 +303,14 @@ impl Statistics {
             let came = PortFrames { octets: stats.received_bytes, casts: stats.received_casts };
             ports.insert(name, [came, PortFrames { octets: stats.sent_bytes, casts: stats.sent_casts }]);
         }
-        let of_links = self.level.iter().flat_map(LevelPortCounters::ports);
-        let of_links = of_links.map(|(port, counters)| (port.interface.as_str(), true, counters));
-        let exits = self.level.iter().flat_map(LevelPortCounters::exits);
+        let of_links = self.levels.iter().flat_map(LevelPortCounters::ports);
+        let of_links = of_links.map(|(port, counters)| (port.interface.as_str(), port.is_nearest, counters));
+        let exits = self.levels.iter().flat_map(LevelPortCounters::exits);
         let exits = exits.map(|(interface, counters)| (interface, false, counters));
         for (interface, receives, counters) in of_links.chain(exits) {
             let [came, left] = ports.entry(interface).or_default();
             if receives {
-                // All received frames; the host has seen only those that came up.
+                // All received frames; the host, or a level further up, has seen only those that came up.
                 *came = PortFrames { octets: counters.bytes(), casts: counters.casts() };
             }
             left.octets = left.octets.saturating_add(counters.out_bytes);

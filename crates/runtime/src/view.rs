@@ -4,6 +4,7 @@
 //! being built.
 
 use crate::channel::CommandOutcome;
+use crate::guests::GuestView;
 use crate::metrics::MetricsSource;
 use crate::southbound::InForce;
 use crate::stats::{ANSWER, Statistics};
@@ -39,6 +40,10 @@ pub enum ControlQuery {
     Flows(FlowsWanted),
     /// State of the connection to a controller.
     Controller,
+    /// The guests.
+    Guests,
+    /// Streams of a guest, or of all.
+    GuestStreams(Option<String>),
     /// Health of functions.
     Functions,
     /// An order about a function.
@@ -58,6 +63,8 @@ pub struct View {
     pub in_force: Arc<InForce>,
     /// Names of the interfaces.
     pub interfaces: Vec<String>,
+    /// The state of guests, if the run has any.
+    pub guests: Option<Arc<GuestView>>,
 }
 
 /// Locks state that several threads share, such as statistics.
@@ -84,12 +91,29 @@ impl View {
                     "this run belongs to no controller; say `controller` in the host file".to_owned(),
                 ),
             },
+            ControlQuery::Guests => self.of_guests(GuestView::list),
+            ControlQuery::GuestStreams(guest) => self.of_guests(|guests| guests.status(guest.as_deref())),
             ControlQuery::Levels => self.ask(inquiry::Question::Levels),
             ControlQuery::Flows(wanted) => self.ask(inquiry::Question::Flows(*wanted)),
             ControlQuery::Functions => self.ask(inquiry::Question::Functions),
             ControlQuery::Order(function, act) => {
                 self.ask(inquiry::Question::Order(Arc::clone(function), *act))
             }
+        }
+    }
+
+    fn of_guests(
+        &self,
+        query: impl FnOnce(&GuestView) -> Result<Map<String, Value>, String>,
+    ) -> CommandOutcome {
+        let Some(guests) = &self.guests else {
+            return CommandOutcome::Refused(
+                "this run has no guests; say `guest: {}` at a link of the host file".to_owned(),
+            );
+        };
+        match query(guests) {
+            Ok(told) => CommandOutcome::Told(told),
+            Err(why) => CommandOutcome::Refused(why),
         }
     }
 

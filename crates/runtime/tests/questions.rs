@@ -75,7 +75,8 @@ fn a_check_hands_over_what_is_wrong() {
     options.policies.clear();
     assert!(!check::run(&options).unwrap().is_valid, "a rule is malformed");
     // A rule of Suricata that is not evaluated here.
-    let unsupported = "alert tcp any any -> any 21 (msg:\"bounce\"; ftpbounce; sid:2;)\n";
+    let unsupported =
+        "alert tcp any any -> any 161 (msg:\"long\"; content:\"x\"; asn1:bitstring_overflow; sid:2;)\n";
     options.rules = vec![file(&folder, "u.rules", unsupported)];
     let checked = check::run(&options).unwrap();
     assert_eq!((checked.rules.unsupported_total(), checked.findings.len()), (1, 1));

@@ -45,9 +45,9 @@ impl Host {
     pub fn start() -> Host {
         let (sender, receiver) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let engine = Engine::new(Box::new(Blocker(ATTACK.as_bytes()))).unwrap();
+            let engine = Engine::new().unwrap();
             sender.send(engine.control()).unwrap();
-            engine.run().unwrap();
+            engine.run(&mut Blocker(ATTACK.as_bytes())).unwrap();
         });
         Host { control: receiver.recv().unwrap(), thread: Some(thread) }
     }

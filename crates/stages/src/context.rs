@@ -9,11 +9,13 @@ use crate::notice::{Notice, QuotaKind};
 use crate::record::{Entry, EventContext, PacketVerdict, Recorder};
 use crate::settings::EngineSettings;
 use crate::shedding::Shedding;
+use crate::stream_origin::StreamOrigin;
 use bartizan_base::turns::CaptureTurn;
 use bartizan_base::{Decision, Generation, TenantId, Timestamp};
 use bartizan_flow::FlowFlags;
 use bartizan_function::{Edit, Finding, FindingAction, would_refuse};
 use bartizan_packet::{PacketView, TcpFlags};
+use std::sync::Arc;
 
 /// A worker's position in the run.
 #[derive(Default)]
@@ -28,6 +30,8 @@ pub struct RunPosition {
     pub announced: Option<Generation>,
     /// Tenant of the latest packet with a flow.
     pub tenant: TenantId,
+    /// The program whose bytes are in hand, on the stream path.
+    pub origin: Option<Arc<StreamOrigin>>,
 }
 
 impl RunPosition {

@@ -4,6 +4,7 @@
 use crate::chain::HeaderRuleMatches;
 use crate::quotas::QuotaReservation;
 use crate::standing::FlowDisposition;
+use crate::stream_origin::StreamOrigin;
 use bartizan_applayer::flow::{AppLayer, DetectedProtocol};
 use bartizan_base::FunctionId;
 use bartizan_base::{Direction, PerDirection};
@@ -13,6 +14,7 @@ use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpFlags, TcpSession}
 use bartizan_function::{FlowDescription, SlotState, StateSlot};
 use bartizan_offload::{Mark, OffloadDenied};
 use bartizan_packet::VlanIds;
+use std::sync::Arc;
 
 /// The state of a flow for one function.
 #[derive(Default)]
@@ -51,6 +53,8 @@ pub struct AppCounted {
 pub struct FlowExt {
     /// Number of the flow in events, unique in a run.
     pub event_id: u64,
+    /// Number in events of the flow that announced this one.
+    pub parent: Option<u64>,
     /// Place in the run of the flow's first packet; the same with any number of workers.
     pub began: u64,
     /// TCP state; plain data.
@@ -72,6 +76,8 @@ pub struct FlowExt {
     /// Ethernet addresses on the client's (`to_server`) and on the server's side, without repetitions; only
     /// if some output shows them.
     pub macs: Option<Box<PerDirection<Vec<[u8; 6]>>>>,
+    /// The program behind a flow of the stream path.
+    pub origin: Option<Arc<StreamOrigin>>,
     /// VLAN ids of the first packet.
     pub vlan: VlanIds,
     /// ICMP: type and code of the first packet.

@@ -8,7 +8,8 @@ pub type NamedCounters = Vec<(&'static str, u64)>;
 
 /// Whether a counter is a maximum, or belongs to a table that workers share: the sum is the largest value.
 fn is_largest(name: &str) -> bool {
-    name.starts_with("decoder.max_") || name.starts_with("host.") || name.starts_with("memcap.")
+    let is_shared = name.starts_with("host.") || name.starts_with("app_layer.expectations");
+    name.starts_with("decoder.max_") || is_shared || name.starts_with("memcap.")
 }
 
 const MEAN: &str = "decoder.avg_pkt_size";

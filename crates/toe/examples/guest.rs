@@ -67,9 +67,9 @@ fn main() -> ExitCode {
     let (sender, receiver) = std::sync::mpsc::channel();
     let (count, blocked) = (arguments.functions, arguments.blocked.into_bytes());
     let thread = std::thread::spawn(move || {
-        let engine = Engine::new(Box::new(Functions { count, blocked, sum: 0 })).expect("an engine");
+        let engine = Engine::new().expect("an engine");
         sender.send(engine.control()).expect("the main thread waits");
-        engine.run()
+        engine.run(&mut Functions { count, blocked, sum: 0 })
     });
     let control = receiver.recv().expect("an engine");
     let spec = GuestSpec { shares_loopback: true, always_tcp: arguments.by_tcp, ..GuestSpec::default() };

@@ -35,8 +35,18 @@ pub struct StreamInfo {
     pub peer: SocketAddr,
     /// The guest accepted the connection (its program is the server).
     pub accepted: bool,
-    /// The peer is a stream of a guest of this engine: no TCP is in between.
-    pub partner: Option<StreamId>,
+    /// The peer is a stream of a guest of this engine: no TCP is in between. The client's end is the first
+    /// that an inspector hears of.
+    pub partner: Option<StreamPartner>,
+}
+
+/// The other end of a stream between guests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamPartner {
+    /// Its number.
+    pub id: StreamId,
+    /// Number of its guest.
+    pub guest: u16,
 }
 
 /// Payload of one direction that no verdict covers yet.

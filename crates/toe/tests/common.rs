@@ -83,12 +83,12 @@ impl Bench {
         Bench::of(Box::new(inspector), record)
     }
 
-    pub fn of(inspector: Box<dyn PayloadInspector + Send>, record: Arc<Mutex<Record>>) -> Bench {
+    pub fn of(mut inspector: Box<dyn PayloadInspector + Send>, record: Arc<Mutex<Record>>) -> Bench {
         let (sender, receiver) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let engine = Engine::new(inspector).unwrap();
+            let engine = Engine::new().unwrap();
             sender.send(engine.control()).unwrap();
-            engine.run().unwrap();
+            engine.run(inspector.as_mut()).unwrap();
         });
         Bench { control: receiver.recv().unwrap(), record, thread: Some(thread) }
     }

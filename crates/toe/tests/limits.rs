@@ -3,13 +3,63 @@
 
 use crate::common::{Bench, Socket, echo_server, pattern, spec};
 use bartizan_toe::descriptor::Transport;
+use bartizan_toe::engine::{Engine, GuestLimits, GuestSpec};
 use bartizan_toe::guest::GuestProcess;
-use bartizan_toe::inspect::PayloadVerdict;
+use bartizan_toe::inspect::{PayloadInspector, PayloadVerdict, PayloadWindow, StreamInfo};
 use bartizan_toe::reason::StreamRefusal;
 use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
 use std::io::Read;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
+
+/// Passes everything.
+struct Passing;
+
+impl PayloadInspector for Passing {
+    fn inspect(&mut self, _: &StreamInfo, _: PayloadWindow<'_>) -> PayloadVerdict {
+        PayloadVerdict::Pass(usize::MAX)
+    }
+}
+
+#[test]
+fn programs_join_by_connections_to_the_guests_socket() {
+    let mut engine = Engine::new().unwrap();
+    let name = format!("bartizan-door-{}", std::process::id());
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+    let make = |flags| socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    let door = make(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
+    bind(&door, &address).unwrap();
+    listen(&door, 4).unwrap();
+    let limits = GuestLimits { processes: 2, ..GuestLimits::default() };
+    engine.add_guest_at(GuestSpec { limits, ..spec(1) }, door).unwrap();
+    let control = engine.control();
+    let thread = std::thread::spawn(move || engine.run(&mut Passing));
+    let program = || {
+        let start = make(SocketFlags::CLOEXEC);
+        connect(&start, &address).unwrap();
+        start
+    };
+    let (first, second) = (program(), program());
+    let joined = [&first, &second].map(|start| GuestProcess::join(start.as_fd()).unwrap());
+    assert!(joined[0].open(false, Transport::Tcp).is_ok() && joined[1].open(true, Transport::Tcp).is_ok());
+    // One more than there may be processes: it is closed and counted, and those that are there stay.
+    let third = program();
+    assert!(GuestProcess::join(third.as_fd()).is_err());
+    let report = || control.report().unwrap().guests.remove(0);
+    assert_eq!((report().processes, report().refused.of(StreamRefusal::Processes)), (2, 1));
+    drop((joined, first, second, third));
+    let begin = std::time::Instant::now();
+    while report().processes > 0 || report().streams > 0 {
+        assert!(begin.elapsed() < crate::common::PATIENCE, "{:?}", report());
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    assert!(GuestProcess::join(program().as_fd()).is_ok(), "there is room again");
+    control.stop();
+    thread.join().unwrap().unwrap();
+}
 
 #[test]
 fn streams_are_bounded_and_their_places_come_back() {

@@ -2,6 +2,7 @@
 //! Streams by TCP both ways and between guests, on IPv4 and IPv6.
 
 use crate::common::{Bench, REFUSED_PORT, Socket, echo_server, pattern, spec};
+use bartizan_toe::inspect::StreamPartner;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use std::io::{Read, Write};
@@ -111,9 +112,12 @@ fn guests_of_one_host_exchange_payload_without_tcp() {
         // Both chains saw both directions.
         let record = bench.record.lock().unwrap().clone();
         assert_eq!((record.outgoing.len(), record.incoming.len()), (1_000_004, 1_000_004));
-        let [server, client] = &record.admitted[..] else { panic!("{:?}", record.admitted) };
+        let [client, server] = &record.admitted[..] else { panic!("{:?}", record.admitted) };
         assert_eq!((server.tenant.0, client.tenant.0), (2, 1));
-        assert_eq!((client.partner, server.partner.is_some()), (Some(server.id), true));
+        assert_eq!(
+            (client.partner, server.partner.is_some()),
+            (Some(StreamPartner { id: server.id, guest: server.guest }), true)
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 //! A kind of level whose devices are mocks: it records requests, and handles no packets by itself.
 
 use crate::{Habits, MockDevice, MockWire};
-use bartizan_base::Generation;
+use bartizan_base::{Generation, Level};
 use bartizan_offload::Device;
 use bartizan_offload::level::{
     AttachedPort, DeviceSetup, LeftOn, LevelDriver, LevelError, LevelOptions, LevelView, OpenLevel,
@@ -34,11 +34,19 @@ pub struct MockLevelState {
     pub ended: Option<bool>,
 }
 
-/// The driver of levels of the name `mock`. All of its levels share one state.
-#[derive(Clone, Default)]
+/// The driver of levels of one name, `mock` by default. All of its levels share one state.
+#[derive(Clone)]
 pub struct MockDriver {
+    name: &'static str,
+    level: Level,
     state: Arc<Mutex<MockLevelState>>,
     wires: Arc<Mutex<Vec<MockWire>>>,
+}
+
+impl Default for MockDriver {
+    fn default() -> Self {
+        Self::named("mock", Level::Rtl)
+    }
 }
 
 impl fmt::Debug for MockDriver {
@@ -52,6 +60,12 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl MockDriver {
+    /// A driver whose levels have this name, and whose devices are of this level.
+    #[must_use]
+    pub fn named(name: &'static str, level: Level) -> Self {
+        MockDriver { name, level, state: Arc::default(), wires: Arc::default() }
+    }
+
     /// The requests so far.
     pub fn state(&self) -> MutexGuard<'_, MockLevelState> {
         lock(&self.state)
@@ -66,11 +80,11 @@ impl MockDriver {
 
 impl LevelDriver for MockDriver {
     fn name(&self) -> &'static str {
-        "mock"
+        self.name
     }
 
     fn title(&self) -> &'static str {
-        "mock"
+        self.name
     }
 
     fn reads_tunnels(&self, _: u8) -> bool {
@@ -161,7 +175,8 @@ impl OpenLevel for MockLevel {
     }
 
     fn device(&self, setup: DeviceSetup) -> Box<dyn Device> {
-        let (device, wire) = MockDevice::new(Habits { entries: setup.entries, ..Habits::default() });
+        let (entries, level) = (setup.entries, self.0.level);
+        let (device, wire) = MockDevice::new(Habits { entries, level, ..Habits::default() });
         lock(&self.0.wires).push(wire);
         self.0.state().devices.push(setup);
         Box::new(device)

@@ -358,8 +358,11 @@ pub(crate) fn data_of_a_syn(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     (case.ips && is).then_some("prevention inspects data that comes with a SYN, since it leaves")
 }
 
+/// In prevention a connection of which one side is seen has a protocol, and the records of it.
 pub(crate) fn one_sided(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    let is = finding.more && case.concerns(finding, |flow| case.passage.is_one_sided(flow));
+    let unknown = |alert: &Alert| !finding.more && case.asks(alert, &["app-layer-protocol:unknown"]);
+    let counts = finding.more || matches!(&finding.what, What::Alert(alert) if unknown(alert));
+    let is = counts && case.concerns(finding, |flow| case.passage.is_one_sided(flow));
     (case.ips && is)
         .then_some("prevention inspects connections of which one side is seen, since their bytes leave")
 }

@@ -6,6 +6,7 @@ use crate::engine::Program;
 use crate::explained::{Why, reasons};
 use crate::make::pair;
 use crate::pair::Pair;
+use crate::reasons::Reason;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Modes in which pairs are run; their index is the mode's number.
@@ -34,7 +35,7 @@ pub struct Comparison {
     /// Differences without a reason.
     pub differences: Vec<Difference>,
     /// Number of explained differences, by reason.
-    pub explained: BTreeMap<&'static str, u32>,
+    pub explained: BTreeMap<Reason, u32>,
     /// Explained lines with their reasons, for review.
     pub lines: Vec<String>,
 }
@@ -83,7 +84,7 @@ pub fn compare(program: &Program, pairs: &[Pair], file: &File, batch: usize) -> 
                     }
                     Why::Reason(reason) => {
                         because.insert(reason);
-                        reason
+                        reason.cause
                     }
                     Why::Follows => "what follows from one with a reason",
                 };

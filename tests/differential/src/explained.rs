@@ -6,12 +6,12 @@ use crate::causes::Case;
 use crate::finding::{Alert, Finding, FlowKey, What};
 use crate::pair::Pair;
 use crate::passage::{Passage, key};
-use crate::reasons::CAUSES;
+use crate::reasons::{Reason, reason};
 use std::collections::BTreeSet;
 
 /// The unexplained lines of a difference; if there are none, the reasons of the others.
 #[must_use]
-pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<String>, BTreeSet<&'static str>) {
+pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<String>, BTreeSet<Reason>) {
     let said = reasons(pair, ips, got, want);
     let left: Vec<String> =
         said.iter().filter(|(_, why)| *why == Why::Open).map(|(line, _)| line.clone()).collect();
@@ -26,7 +26,7 @@ pub enum Why {
     /// No known cause.
     Open,
     /// An intended difference.
-    Reason(&'static str),
+    Reason(Reason),
     /// A consequence of a block, or of a bit, that has a reason.
     Follows,
 }
@@ -45,9 +45,7 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
         findings: read.iter().flatten().cloned().collect(),
         got,
     };
-    let reason = |finding: &Finding| CAUSES.iter().find_map(|cause| cause(&case, finding));
-    let reasons: Vec<Option<&'static str>> =
-        read.iter().map(|finding| finding.as_ref().and_then(reason)).collect();
+    let reasons: Vec<Option<Reason>> = read.iter().map(|finding| reason(&case, finding.as_ref()?)).collect();
     // After one program has blocked a flow for a known reason, everything later in it differs.
     let blocks: Vec<Refused<'_>> = read
         .iter()
@@ -88,8 +86,8 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
                 || sets.iter().any(|(alert, more)| was_counted(&case, finding, alert, *more))
         })
     };
-    let why = |(finding, reason): (&Option<Finding>, &Option<&'static str>)| match reason {
-        Some(reason) => Why::Reason(reason),
+    let why = |(finding, reason): (&Option<Finding>, &Option<Reason>)| match reason {
+        Some(reason) => Why::Reason(*reason),
         None if comes_of_it(finding) => Why::Follows,
         None => Why::Open,
     };
@@ -173,24 +171,35 @@ struct DroppedPacket {
     to_server: bool,
     frame: u32,
     ours: bool,
+    /// Its flow is dropped from here on.
+    with_flow: bool,
 }
 
 impl DroppedPacket {
     fn of(case: &Case<'_>, finding: &Finding) -> Option<Self> {
-        let What::Drop(Some(frame), _) = &finding.what else { return None };
+        let What::Drop(Some(frame), reason) = &finding.what else { return None };
         let (_, packet) = case.passage.packet(*frame)?;
         Some(DroppedPacket {
             flow: key(packet),
             to_server: packet.to_server,
             frame: *frame,
             ours: finding.more,
+            with_flow: reason == "flow.drop",
         })
     }
 
-    /// Whether a finding follows from the drop: an alert on this packet by the program that inspected it, or
-    /// a later alert of the other program on the same side, whose data lacks the packet's.
+    /// Whether a finding follows from the drop: an alert on this packet by the program that inspected it, a
+    /// later alert of the other program on the same side, whose data lacks the packet's, or a record of the
+    /// other program, where the rest of the flow is dropped.
     fn brings(&self, finding: &Finding) -> bool {
-        let What::Alert(alert) = &finding.what else { return false };
+        let alert = match &finding.what {
+            What::Alert(alert) => alert,
+            What::Record(_) => {
+                let of_flow = finding.flow.is_none_or(|flow| flow == self.flow);
+                return self.with_flow && of_flow && finding.more != self.ours;
+            }
+            What::Drop(..) => return false,
+        };
         let lacks = finding.more == self.ours;
         alert.flow == self.flow
             && if lacks {

@@ -26,13 +26,22 @@ pub(crate) fn asks_for_what_was_left_out(case: &Case<'_>, finding: &Finding) -> 
     is.then_some("a rule that asks whether something is not set, whose setter was left out, is skipped")
 }
 
-/// A UDP flow that Suricata detects as QUIC.
+/// A UDP flow that Suricata detects as QUIC, with what its parser's failure brings in prevention.
 pub(crate) fn no_parser_of_quic(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let quic = |finding: &Finding| {
         !finding.more && matches!(&finding.what, What::Record(name) if name == "flow:UDP:quic")
     };
     let failed = matches!(&finding.what, What::Record(name) if name == "flow:UDP:failed");
-    let is = quic(finding) || finding.more && failed && case.findings.iter().any(quic);
+    let has_quic = case.findings.iter().any(quic);
+    // Suricata's parser fails, and its exception policy drops the flow.
+    let refused = |finding: &Finding| {
+        let reasons = ["applayer.error", "exception.policy.flow.drop", "tunnel.packet.drop"];
+        !finding.more && matches!(&finding.what, What::Drop(_, reason) if reasons.contains(&reason.as_str()))
+    };
+    let is_alert_of_refused =
+        || finding.more && matches!(finding.what, What::Alert(_)) && case.findings.iter().any(refused);
+    let is = quic(finding)
+        || has_quic && (finding.more && failed || case.ips && (refused(finding) || is_alert_of_refused()));
     is.then_some("QUIC has no parser")
 }
 

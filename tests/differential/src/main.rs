@@ -3,15 +3,16 @@
 //! explained, 1 some are not, 2 it could not run.
 
 use bartizan_differential::answer::{Answer, File};
-use bartizan_differential::compare::{MODES, compare, known, pairs};
+use bartizan_differential::compare::{Comparison, MODES, compare, known, pairs};
 use bartizan_differential::engine::{Program, write};
 use bartizan_differential::explained::explain;
 use bartizan_differential::faults::FAULTS;
 use bartizan_differential::make::pair;
 use bartizan_differential::pair::Pair;
+use bartizan_differential::reasons::Kind;
 use bartizan_differential::shrink::shrink;
 use clap::{Parser, Subcommand};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -184,9 +185,7 @@ fn check(
     for line in found.lines.iter().filter(|_| why) {
         println!("{line}");
     }
-    for (reason, count) in &found.explained {
-        println!("{count} differ on purpose: {reason}");
-    }
+    print_explained(&found);
     if let (Some(open), true) = (open, write) {
         let mut text = String::from(
             "# What differs from answers.txt and is still to be mended; docs/differential.md.\n",
@@ -201,6 +200,19 @@ fn check(
         found.differences.len() - fresh
     );
     Ok(fresh == 0)
+}
+
+/// Prints the explained differences: each explanation with its number, then its causes with theirs.
+fn print_explained(found: &Comparison) {
+    let mut kinds: BTreeMap<Kind, Vec<(&str, u32)>> = BTreeMap::new();
+    for (reason, count) in &found.explained {
+        kinds.entry(reason.kind).or_default().push((reason.cause, *count));
+    }
+    for (kind, causes) in kinds {
+        let total: u32 = causes.iter().map(|(_, count)| count).sum();
+        println!("{total} differ on purpose: {}", kind.summary());
+        causes.iter().for_each(|(cause, count)| println!("    {count} {cause}"));
+    }
 }
 
 /// The largest number of pairs run with one fault, of all that it affects.
@@ -259,7 +271,7 @@ fn show(ours: &Program, peer: &Program, pair: &Pair, less: bool, out: &Path) -> 
         let (left, reasons) = explain(&pair, mode == 1, &got, &want);
         println!("{name}\n  here:     {got}\n  Suricata: {want}\n  open:     {}", left.join(" "));
         for reason in reasons {
-            println!("  on purpose: {reason}");
+            println!("  on purpose: {} ({})", reason.kind.summary(), reason.cause);
         }
         println!("{} (setting {})", pair.name, pair.setting);
         for rule in pair.rules() {

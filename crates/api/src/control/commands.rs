@@ -88,6 +88,8 @@ pub const COMMANDS: &[CommandSpec] = commands! {
     "trace" [text("rule", "SID")]
         "the conditions of a rule on the next packets, as `explain rule` shows them: `bartizan ctl trace --help`";
     "controller" [] "the controller of this device: state of the connection, running generation, counters, end of the last connection";
+    "guest-list" [] "the guests of the stream path: processes, streams, bytes, refusals";
+    "guest-status" [text("guest", "GUEST")] "streams of a guest with their verdicts and bytes, and those that were blocked last";
     "function-list" [] "the running functions: state on each worker, failures, restarts";
     "function-health" [FUNCTION] "a function's state: `running`, `stopped` or `failed`, and why";
     "function-stop" [FUNCTION] "call a function no more: chains go on without it, or refuse, as `on-failure` of each policy says";

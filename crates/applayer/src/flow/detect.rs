@@ -69,6 +69,14 @@ impl AppLayer {
         // In passive mode the end of a stream decides nothing, as in Suricata; in prevention it does. If
         // the other side has revealed the protocol, held data is parsed in any case.
         let eof = input.eof && (flow.prevents || self.protocol.protocol().is_some());
+        // As in Suricata, such data ends no detection that is still open.
+        let stays_open = eof && !flow.prevents && {
+            let now = engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, false);
+            now == Detected::Pending && !detection::shows_any(self.protocol.protocol(), direction, input.data)
+        };
+        if stays_open {
+            return ControlFlow::Break(None);
+        }
         let mut found = engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof);
         // Data without a known pattern may be a response in the protocol that the other side revealed.
         if let (Detected::Pending | Detected::Unknown, DetectedProtocol::Protocol(id)) =
@@ -147,7 +155,13 @@ impl AppLayer {
     /// parsed before its response.
     fn other_side_first(&mut self, direction: Direction) -> Option<Advance> {
         let other = direction.flip();
+        // In passive mode a side whose detection is open waits for more data.
+        let held = self.seen[other].saturating_sub(self.detect_from[other]);
+        let is_open = !self.prevents
+            && self.by_direction[other] == DetectedProtocol::Pending
+            && held < detection::LITERALS_END[other] as u64;
         if !self.waiting[other]
+            || is_open
             || self.first_data != Some(other)
             || self.parser.is_none()
             || self.missing[other] > 0

@@ -2,16 +2,29 @@
 //! The protocols: one file and one line each.
 
 pub mod dns;
+pub mod ftp;
 pub mod http;
 pub mod http2;
+pub mod smtp;
+pub mod ssh;
 pub mod tftp;
 pub mod tls;
 
 use crate::protocol::{NumberId, ProtocolId, ProtocolSpec};
 
 /// All protocols. The position is the [`ProtocolId`]; probes of one port run in this order.
-pub const TABLE: &[&ProtocolSpec] =
-    &[&http::SPEC, &tls::SPEC, &dns::SPEC, &dns::MDNS, &tftp::SPEC, &http2::SPEC];
+pub const TABLE: &[&ProtocolSpec] = &[
+    &http::SPEC,
+    &tls::SPEC,
+    &dns::SPEC,
+    &dns::MDNS,
+    &tftp::SPEC,
+    &http2::SPEC,
+    &ssh::SPEC,
+    &ftp::SPEC,
+    &ftp::data::SPEC,
+    &smtp::SPEC,
+];
 
 /// The number of HTTP/2.
 pub const HTTP2: ProtocolId = ProtocolId(5);

@@ -9,6 +9,7 @@ pub mod completions;
 pub mod controller;
 pub mod ctl;
 pub mod explain;
+pub mod guest;
 pub mod inspect;
 pub mod man;
 pub mod run;

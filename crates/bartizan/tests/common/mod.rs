@@ -126,6 +126,23 @@ impl Running {
         }
     }
 
+    /// Waits until standard output contains `text`.
+    ///
+    /// # Panics
+    /// The program ends without it, or the time limit is over.
+    pub fn until_on_stdout(&self, text: &str) {
+        let begun = Instant::now();
+        loop {
+            let goes_on = !self.has_ended() && begun.elapsed() < LIMIT;
+            let said = self.stdout.lock().unwrap().clone();
+            if said.contains(text) {
+                return;
+            }
+            assert!(goes_on, "waited in vain for `{text}` on standard output: {said} {}", self.stderr());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Whether the process is over and all of its output was read.
     fn has_ended(&self) -> bool {
         self.readers.iter().all(std::thread::JoinHandle::is_finished)

@@ -62,7 +62,7 @@ fn says_what_is_wrong_and_where() {
             "links: [{name: a, tap: {interfce: e}}]",
             "1:25: the key `interfce` is not known; did you mean `interface`?",
         ),
-        ("links: [{name: a}]", "1:9: link `a` needs exactly one of `inline`, `tap` and `capture`"),
+        ("links: [{name: a}]", "1:9: link `a` needs exactly one of `inline`, `tap`, `capture` and `guest`"),
         ("workers: 2", "1:1: the key `links` is missing; add it"),
         (
             "links: [{name: a, inline: {a: e0, b: e0}}]",
@@ -180,8 +180,7 @@ fn a_level_fails_closed_unless_it_is_told() {
         let text = format!("links: [{{name: a, inline: {{a: e0, b: e1, offload: {{level: xdp{keys}}}}}}}]");
         parse("bartizan.yaml", &text).map_err(|error| error.to_string())
     };
-    let offload =
-        |file: HostFile| file.links[0].inline.as_ref().and_then(|inline| inline.offload.clone()).unwrap();
+    let offload = |file: HostFile| file.links[0].inline.as_ref().unwrap().levels()[0].clone();
     assert_eq!(offload(level("").unwrap()), OffloadSection::usual("xdp"));
     let OffloadSection { fail, stale, .. } = offload(level(", fail: open, stale: 5s").unwrap());
     assert_eq!((fail, stale), (OffloadFail::Open, Some(Seconds(5))));
@@ -196,6 +195,28 @@ fn a_level_fails_closed_unless_it_is_told() {
         (", drop-samples: 2097152", "1:78: link `a`: one of 2097152 packets cannot be"),
     ] {
         let error = level(keys).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_link_has_several_levels_each_once() {
+    let links = |offload: &str| {
+        let text = format!("links: [{{name: a, inline: {{a: e0, b: e1, offload: {offload}}}}}]");
+        parse("bartizan.yaml", &text).map_err(|error| error.to_string())
+    };
+    let file = links("[{level: rtl, entries: 64}, {level: xdp, fail: open}]").unwrap();
+    let levels = file.links[0].inline.as_ref().unwrap().levels();
+    let [first, second] = levels else { panic!("{levels:?}") };
+    assert_eq!((first.level.as_str(), first.entries, first.fail), ("rtl", Some(64), OffloadFail::Closed));
+    assert_eq!((second.level.as_str(), second.fail), ("xdp", OffloadFail::Open));
+    for (offload, expected) in [
+        ("[{level: xdp}, {level: xdp}]", "1:74: link `a` has level `xdp` twice; give each level once"),
+        ("[{level: rtl}, {level: xdp, entries: 1}]", "1:88: link `a`: 1 entries are out of range"),
+        ("[{level: rtl}, {level: xdp, drop-samples: 3}]", "1:93: link `a`: one of 3 packets cannot be"),
+        ("[]", "1:42: link `a`: this list is empty, so it selects nothing"),
+    ] {
+        let error = links(offload).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
 }

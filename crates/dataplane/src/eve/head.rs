@@ -6,11 +6,15 @@ use bartizan_applayer::flow::{AppLayer, DetectedProtocol};
 use bartizan_applayer::protocols;
 use bartizan_base::{Decision, Direction, Generation};
 use bartizan_events::Common;
-use bartizan_events::record::{AppProtocols, BartizanFields, Ether, EventPacketSource, Tuple};
+use bartizan_events::record::{
+    AppProtocols, BartizanFields, Ether, EventPacketSource, StreamPathFields, Tuple,
+};
 use bartizan_packet::{PacketView, TransportLayer};
 use bartizan_stages::chain::ClassName;
 use bartizan_stages::record::{Cause, Entry, EventContext};
+use bartizan_stages::stream_origin::StreamOrigin;
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Orientation of an event's addresses and ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +182,7 @@ pub(super) fn head<'a>(
     Common {
         timestamp: occasion.now,
         flow_id: flow.map(|f| f.ext.event_id),
-        parent_id: None,
+        parent_id: flow.and_then(|f| f.ext.parent),
         in_iface: run.interface.as_deref(),
         pcap_cnt: occasion.number,
         vlan: match (packet, flow) {
@@ -218,6 +222,7 @@ fn flow_ether(flow: Option<&Entry>) -> Ether<'_> {
 #[derive(Default)]
 pub(super) struct FlowClass {
     name: Option<ClassName>,
+    origin: Option<Arc<StreamOrigin>>,
     path: SmallVec<[&'static str; 8]>,
 }
 
@@ -227,6 +232,7 @@ impl FlowClass {
         let Some(flow) = flow.filter(|_| recorder.run.own_fields) else { return FlowClass::default() };
         FlowClass {
             name: recorder.class_name(flow),
+            origin: flow.ext.origin.clone(),
             path: flow.path.functions().filter_map(|id| recorder.run.function(id)).collect(),
         }
     }
@@ -242,6 +248,7 @@ impl FlowClass {
         if !run.own_fields {
             return BartizanFields::default();
         }
+        let origin = self.origin.as_deref();
         BartizanFields {
             tenant: flow.map(Entry::tenant),
             fid: flow.map(|f| f.fid),
@@ -254,7 +261,13 @@ impl FlowClass {
             rule: decision.and_then(|d| d.rule).map(core::num::NonZeroU32::get),
             generation: Some(generation),
             level: flow.map(|f| f.level()),
-            link: run.link.as_deref(),
+            link: origin.map(|origin| &*origin.guest).or(run.link.as_deref()),
+            stream_path: origin.map(|origin| StreamPathFields {
+                peer_guest: origin.peer_guest.as_deref(),
+                process: origin.process,
+                executable: origin.executable.as_deref(),
+                cgroup: origin.cgroup.as_deref(),
+            }),
             ..BartizanFields::default()
         }
     }

@@ -688,7 +688,8 @@ impl EveRecorder {
 
     pub(super) fn write_transaction(&mut self, occasion: &EventContext<'_>, flow: &Entry, tx: TxRecord<'_>) {
         let Some(kind) = tx.spec.eve_type else { return };
-        if !self.wants(|types| types.protocols.contains_key(kind)) {
+        let listed = tx.spec.records.listed_as.unwrap_or(kind);
+        if !self.wants(|types| types.protocols.contains_key(listed)) {
             return;
         }
         let names = VariableNames::of(self, occasion, Some(flow));
@@ -713,9 +714,9 @@ impl EveRecorder {
         }
         let record = TransactionRecord { event_type: kind };
         self.each_numbered(
-            |types| types.protocols.contains_key(kind),
+            |types| types.protocols.contains_key(listed),
             |number, writer, options, protocols| {
-                let Some(log) = protocols.get(kind) else { return };
+                let Some(log) = protocols.get(listed) else { return };
                 if number >= tx.tx.records(log) {
                     return;
                 }

@@ -353,8 +353,11 @@ impl Passage<'_> {
             let place = self.cx.position.place;
             match self.flows.open(key, self.runner.chains(), packet, frame.now, place) {
                 FlowAdmission::Flow(id) => {
-                    if let Some(entry) = self.flows.get(id) {
+                    if let Some(entry) = self.flows.get_mut(id) {
                         self.cx.account.tally.flow(entry.fid);
+                        if packet.source == PacketSource::Ordered {
+                            entry.ext.origin.clone_from(&self.cx.position.origin);
+                        }
                     }
                     return Ok(id);
                 }

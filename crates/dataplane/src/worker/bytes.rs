@@ -9,14 +9,16 @@
 //! end of a flow.
 
 use super::{Frame, Worker};
-use bartizan_base::{Decision, Direction, LinkId, PerDirection, Timestamp};
+use bartizan_base::{Decision, Direction, LinkId, PerDirection, TenantId, Timestamp};
 use bartizan_packet::{
     Decoded, Ipv4, Ipv6, LinkType, Network, PacketFlags, PacketSource, Tcp, TcpFlags, TcpOptions,
     TransportLayer,
 };
 use bartizan_stages::frame::PacketPosition;
 use bartizan_stages::record::Recorder;
+use bartizan_stages::stream_origin::StreamOrigin;
 use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// IP protocol of TCP.
 const TCP: u8 = 6;
@@ -32,6 +34,8 @@ pub struct ByteFlow {
     client: SocketAddr,
     server: SocketAddr,
     link: LinkId,
+    /// The program that opened or accepted it, on the stream path.
+    origin: Option<Arc<StreamOrigin>>,
     /// The next sequence number of each side.
     next: PerDirection<u32>,
     ended: PerDirection<bool>,
@@ -54,7 +58,14 @@ impl ByteFlow {
     /// A connection from `client` to `server`, addresses of one family, that enters by a link.
     #[must_use]
     pub fn new(client: SocketAddr, server: SocketAddr, link: LinkId) -> Self {
-        ByteFlow { client, server, link, next: PerDirection::default(), ended: PerDirection::default() }
+        let (next, ended) = (PerDirection::default(), PerDirection::default());
+        ByteFlow { client, server, link, origin: None, next, ended }
+    }
+
+    /// The connection with the program behind it, which records show.
+    #[must_use]
+    pub fn of_program(self, origin: Arc<StreamOrigin>) -> Self {
+        ByteFlow { origin: Some(origin), ..self }
     }
 
     /// Client and server.
@@ -115,6 +126,11 @@ fn v6(address: IpAddr) -> core::net::Ipv6Addr {
     }
 }
 
+fn frame_of(link: LinkId, now: Timestamp, bytes: &[u8]) -> Frame<'_> {
+    let wire_len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    Frame { now, bytes, wire_len, link_type: LinkType::RAW, link, number: None }
+}
+
 impl Worker {
     /// Opens a connection whose bytes will arrive in order. Returns the decision on it: functions that judge
     /// by headers, and rules on addresses and ports, may refuse it.
@@ -132,6 +148,7 @@ impl Worker {
             (Direction::ToServer, TcpFlags::ACK, TcpOptions::default()),
         ];
         let mut decision = Decision::CONTINUE;
+        self.position.origin.clone_from(&flow.origin);
         for (direction, flags, options) in steps {
             let segment = flow.segment(direction, flags, 0, options);
             decision = self.segment_of_bytes(flow.link, now, &segment, &[], recorder);
@@ -141,7 +158,42 @@ impl Worker {
             let number = &mut flow.next[direction];
             *number = number.wrapping_add(u32::from(flags.contains(syn)));
         }
+        self.position.origin = None;
         decision
+    }
+
+    /// Ends a connection that its source is done with: in order if the client or the server has finished,
+    /// else as by a reset. Without effect where both have finished.
+    pub fn close_bytes(&mut self, flow: &mut ByteFlow, now: Timestamp, recorder: &mut dyn Recorder) {
+        let (to_server, to_client) = (flow.ended.to_server, flow.ended.to_client);
+        let direction = match (to_server, to_client) {
+            (true, true) => return,
+            (true, false) => Direction::ToClient,
+            (false, true) => Direction::ToServer,
+            (false, false) => {
+                let reset = TcpFlags::RST | TcpFlags::ACK;
+                let segment = flow.segment(Direction::ToServer, reset, 0, TcpOptions::default());
+                flow.ended = PerDirection::new(true, true);
+                self.segment_of_bytes(flow.link, now, &segment, &[], recorder);
+                return;
+            }
+        };
+        self.bytes(flow, &ByteArrival { now, direction, bytes: &[], end: true }, recorder);
+    }
+
+    /// The tenant of a connection.
+    #[must_use]
+    pub fn tenant_of_bytes(&self, flow: &ByteFlow) -> TenantId {
+        let segment = flow.segment(Direction::ToServer, TcpFlags::ACK, 0, TcpOptions::default());
+        self.chains().classifier.tenant_of(&segment, flow.link)
+    }
+
+    /// Whether a connection's flow is still in the table: it may have timed out, or have given way.
+    #[must_use]
+    pub fn has_bytes_flow(&self, flow: &ByteFlow, now: Timestamp) -> bool {
+        let segment = flow.segment(Direction::ToServer, TcpFlags::ACK, 0, TcpOptions::default());
+        let frame = frame_of(flow.link, now, &[]);
+        self.own_key(&frame, &segment).is_some_and(|key| self.flow_of_key(&key).is_some())
     }
 
     /// Handles bytes of a connection. The decision says whether they may be delivered; refused bytes count as
@@ -193,14 +245,7 @@ impl Worker {
         bytes: &[u8],
         recorder: &mut dyn Recorder,
     ) -> Decision {
-        let frame = Frame {
-            now,
-            bytes,
-            wire_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-            link_type: LinkType::RAW,
-            link,
-            number: None,
-        };
+        let frame = frame_of(link, now, bytes);
         self.begin_frame(&frame, false, recorder);
         self.leave_train();
         let decision = self.packet(&frame, bytes, segment, &PacketPosition::default(), recorder);

@@ -101,6 +101,9 @@ impl Worker {
         each("memcap.pressure", held.pressure.0);
         each("memcap.pressure_max", held.pressure.1);
         self.account.app_stats.visit(&mut each);
+        let store = self.runner.engine().expectations();
+        each("app_layer.expectations", store.map_or(0, |store| store.len()));
+        each("app_layer.expectations_displaced", store.map_or(0, |store| store.displaced()));
         for ((id, spec), used) in protocols::all().zip(held.of_protocols) {
             if let Some(memory) = spec.counters.memory {
                 each(memory.used, used);

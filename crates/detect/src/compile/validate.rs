@@ -66,7 +66,7 @@ fn one(buffer: &str, literal: &mut Literal, first: bool) -> Result<(), KeywordEr
     match buffer {
         "http.host" => host(literal),
         "http.method" => method(literal),
-        "ja3.hash" | "ja3s.hash" => {
+        "ja3.hash" | "ja3s.hash" | "ssh.hassh" | "ssh.hassh.server" => {
             in_case(literal, Case::Lower);
             length(buffer, literal, 32)
         }

@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn protocols_without_a_parser_are_refused_in_every_form() {
         for argument in
-            ["ssh", "!ssh", "!smb,final", "tls|ssh", "!tls|ssh,either", "failed|modbus", "ssh,exact", "! ssh"]
+            ["smb", "!smb", "!smb,final", "tls|smb", "!tls|smb,either", "failed|modbus", "smb,exact", "! smb"]
         {
             assert_eq!(
                 refused("app-layer-protocol", argument),

@@ -23,6 +23,7 @@ mod flowbits;
 mod flowcounts;
 mod flowint;
 mod frame;
+mod ftp;
 mod geoip;
 mod hostbits;
 mod http;
@@ -38,6 +39,7 @@ mod path;
 mod pcre;
 mod requires;
 mod rpc;
+mod ssh;
 pub mod sticky;
 mod tag;
 mod tcp_fields;
@@ -83,6 +85,8 @@ pub const FAMILIES: &[&[Keyword]] = &[
     dns::KEYWORDS,
     tftp::KEYWORDS,
     tls::KEYWORDS,
+    ssh::KEYWORDS,
+    ftp::KEYWORDS,
     file::KEYWORDS,
     dataset::KEYWORDS,
     iprep::KEYWORDS,

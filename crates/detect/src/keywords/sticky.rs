@@ -27,6 +27,8 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("ja3_hash", "ja3.hash"),
     ("ja3_string", "ja3.string"),
     ("ja4_hash", "ja4.hash"),
+    ("ssh_proto", "ssh.proto"),
+    ("ssh_software", "ssh.software"),
     ("tls_cert_fingerprint", "tls.cert_fingerprint"),
     ("tls_cert_issuer", "tls.cert_issuer"),
     ("tls_cert_serial", "tls.cert_serial"),

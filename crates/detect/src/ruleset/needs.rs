@@ -15,6 +15,8 @@ pub struct Needs {
     pub hashes: [bool; 3],
     /// Some rule inspects JA3 (this enables `ja3-fingerprints: auto`).
     pub ja3: bool,
+    /// Some rule inspects a HASSH (this enables `hassh: auto`).
+    pub hassh: bool,
     /// Some rule stores files.
     pub store: bool,
     /// Some rule stores certificates.
@@ -39,7 +41,10 @@ impl Needs {
             for (have, want) in needs.hashes.iter_mut().zip(signature.file_hashes) {
                 *have |= want;
             }
-            needs.ja3 |= signature.values.iter().any(|v| rules.buffers.name(v.buffer).starts_with("ja3"));
+            let inspects =
+                |prefix| signature.values.iter().any(|v| rules.buffers.name(v.buffer).starts_with(prefix));
+            needs.ja3 |= inspects("ja3");
+            needs.hassh |= inspects("ssh.hassh");
             for value in &signature.values {
                 let BufferRef::Frame(index) = value.buffer else { continue };
                 needs.frames = true;
@@ -66,6 +71,7 @@ impl Needs {
             *have |= want;
         }
         self.ja3 |= other.ja3;
+        self.hassh |= other.hassh;
         self.store |= other.store;
         self.certificates |= other.certificates;
         self.magic |= other.magic;

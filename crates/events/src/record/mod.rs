@@ -34,5 +34,5 @@ pub use flow::{
 };
 pub use misc::{ArpRecord, FrameRecord, LossRecord, MetadataRecord, PacketRecord, TransactionRecord};
 pub use notice::NoticeRecord;
-pub use own::{BartizanFields, LevelAmounts, OWN_VERSION, WouldBe};
+pub use own::{BartizanFields, LevelAmounts, OWN_VERSION, StreamPathFields, WouldBe};
 pub use stats::{Counter, DetectEngine, StatsRecord, ThreadCounters, is_own};

@@ -53,8 +53,38 @@ pub struct BartizanFields<'a> {
     pub stays: Option<&'a str>,
     /// Name of the port that the flow's packets leave by, if it is redirected.
     pub egress: Option<&'a str>,
+    /// The program behind a flow of the stream path.
+    pub stream_path: Option<StreamPathFields<'a>>,
     /// The first refusal of the flow that a staged policy did not carry out.
     pub would_be: Option<WouldBe<'a>>,
+}
+
+/// The program behind a flow of the stream path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamPathFields<'a> {
+    /// Name of the guest at the other end, if no TCP is in between.
+    pub peer_guest: Option<&'a str>,
+    /// Number of the process.
+    pub process: i32,
+    /// Path of its executable.
+    pub executable: Option<&'a str>,
+    /// Its control group.
+    pub cgroup: Option<&'a str>,
+}
+
+impl StreamPathFields<'_> {
+    fn write(&self, w: &mut JsonWriter) {
+        w.object("stream_path");
+        w.num("pid", self.process);
+        let texts =
+            [("executable", self.executable), ("cgroup", self.cgroup), ("peer_guest", self.peer_guest)];
+        for (key, text) in texts {
+            if let Some(text) = text {
+                w.str(key, text);
+            }
+        }
+        w.end_object();
+    }
 }
 
 /// A refusal that a staged policy did not carry out.
@@ -105,6 +135,9 @@ impl BartizanFields<'_> {
         let empty = w.mark();
         self.write_decision(w);
         self.write_place(w);
+        if let Some(stream_path) = &self.stream_path {
+            stream_path.write(w);
+        }
         if let Some(would_be) = &self.would_be {
             would_be.write(w);
         }

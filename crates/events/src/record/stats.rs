@@ -9,6 +9,7 @@ use crate::config::{HeaderOptions, StatsOptions};
 
 /// Counters that Suricata does not have: names, or with a dot at the end, prefixes of names.
 const OWN: &[&str] = &[
+    "app_layer.expectations_displaced",
     "app_layer_memory.",
     "capture.checksum_pending",
     "capture.cut",
@@ -61,9 +62,13 @@ pub fn is_own(name: &str) -> bool {
 const GLOBAL: &str = "Global";
 /// Counters of that thread: names, or with a dot at the end, prefixes of names.
 const OF_GLOBAL: &[&str] = &[
+    "app_layer.expectations",
+    "app_layer.expectations_displaced",
     "defrag.memuse",
     "file_store.",
     "flow.memuse",
+    "ftp.memcap",
+    "ftp.memuse",
     "host.",
     "http.memcap",
     "http.memuse",

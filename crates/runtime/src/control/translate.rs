@@ -232,6 +232,8 @@ fn asked(request: &ControlRequest) -> Result<RequestDispatch, String> {
         "levels" => ControlQuery::Levels,
         "status" => ControlQuery::Status,
         "controller" => ControlQuery::Controller,
+        "guest-list" => ControlQuery::Guests,
+        "guest-status" => ControlQuery::GuestStreams(Some(text("guest")?).filter(|guest| !guest.is_empty())),
         "function-list" => return Ok(RequestDispatch::List),
         "function-health" => return order(FunctionOrder::Health, Map::new()),
         "function-stop" => return order(FunctionOrder::Stop, Map::new()),

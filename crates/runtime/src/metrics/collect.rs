@@ -36,8 +36,8 @@ pub struct MetricsSource {
     outputs: Vec<Arc<SinkWatch>>,
     /// Names of functions by their bit, including those that no chain of the running generation has.
     functions: Vec<&'static str>,
-    /// Counters of the level below, if there is one.
-    level: Option<LevelPortCounters>,
+    /// Counters of the levels below.
+    levels: Vec<LevelPortCounters>,
     rules: Mutex<RuleSetReport>,
     cache: Mutex<Option<CacheCounters>>,
     reloads: [AtomicU64; 2],
@@ -54,7 +54,7 @@ impl MetricsSource {
         links: Vec<String>,
         outputs: Vec<Arc<SinkWatch>>,
         functions: Vec<&'static str>,
-        level: Option<LevelPortCounters>,
+        levels: Vec<LevelPortCounters>,
     ) -> Self {
         MetricsSource {
             started: Instant::now(),
@@ -62,7 +62,7 @@ impl MetricsSource {
             links,
             outputs,
             functions,
-            level,
+            levels,
             rules: Mutex::new(RuleSetReport::new()),
             cache: Mutex::new(None),
             reloads: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -181,25 +181,28 @@ impl MetricsSource {
         page.text_in(&mut places)
     }
 
+    /// Each port of each level.
     fn level_ports(&self) -> impl Iterator<Item = (&LevelPort, PortCounters)> {
-        self.level.iter().flat_map(LevelPortCounters::ports)
+        self.levels.iter().flat_map(LevelPortCounters::ports)
     }
 
     /// Adds the traffic of ports with a level: all of it, while the host sees only packets that come up.
     fn add_level(&self, page: &mut Exposition) {
-        for (LevelPort { interface, link, .. }, counters) in self.level_ports() {
+        for (LevelPort { interface, link, level, is_nearest, .. }, counters) in self.level_ports() {
             for (what, frames, bytes) in counters.outcomes() {
-                page.add(&m::PORT_LEVEL, &[interface, what, link], frames);
-                page.add(&m::PORT_LEVEL_BYTES, &[interface, what, link], bytes);
+                page.add(&m::PORT_LEVEL, &[interface, what, link, level], frames);
+                page.add(&m::PORT_LEVEL_BYTES, &[interface, what, link, level], bytes);
             }
             page.add(&m::PORT_DROPPED, &[interface, "level", link], counters.lost);
-            add_sizes(page, interface, link, &counters.sizes);
-            add_octets(page, interface, "in", link, counters.bytes(), &counters.casts());
+            if *is_nearest {
+                add_sizes(page, interface, link, &counters.sizes);
+                add_octets(page, interface, "in", link, counters.bytes(), &counters.casts());
+            }
             add_octets(page, interface, "out", link, counters.out_bytes, &counters.out_casts());
         }
         // Named ports belong to no link: frames that workers of several links send by one are counted by
         // link, and frames that leave below are not known by link.
-        for (interface, counters) in self.level.iter().flat_map(LevelPortCounters::exits) {
+        for (interface, counters) in self.levels.iter().flat_map(LevelPortCounters::exits) {
             add_octets(page, interface, "out", "", counters.out_bytes, &counters.out_casts());
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The ports that a level has, and their counters.
 
+use bartizan_base::LinkId;
 use bartizan_offload::level::{LevelView, PortCounters};
 use std::sync::Arc;
 
@@ -11,8 +12,12 @@ pub struct LevelPort {
     pub interface: String,
     /// The link's name.
     pub link: String,
+    /// Name of the level.
+    pub level: &'static str,
+    /// Whether no other level of the link is nearer to the wire: all frames that arrive are counted here.
+    pub is_nearest: bool,
     /// The link's number.
-    pub(super) number: usize,
+    pub(super) number: LinkId,
     /// Its number in the level's tables.
     pub index: u8,
 }

@@ -18,15 +18,21 @@ use std::time::Duration;
 
 /// The noted state of a link's level.
 #[derive(Debug)]
-struct OfLink {
-    watch: Watch,
-    /// Number of its workers.
-    workers: u32,
-    early: Option<(LinkId, bool)>,
+pub(super) struct NotedLevel {
+    /// Name of the level.
+    pub level: &'static str,
+    /// Its generation and signs of life.
+    pub view: Arc<dyn LevelView>,
+    /// The watch on the link's workers.
+    pub watch: Watch,
+    /// Number of these.
+    pub workers: u32,
+    /// The link, and whether the level evaluates rules only while it is open; `None`: it evaluates none.
+    pub early: Option<(LinkId, bool)>,
     /// The reason why the level handles no packets, if it does not.
-    off: Option<String>,
+    pub off: Option<String>,
     /// Interfaces of the link by which no frame leaves at the level, with the reason.
-    closed: BTreeMap<String, String>,
+    pub closed: BTreeMap<String, String>,
 }
 
 /// Evaluated rules of a generation's early table, by link.
@@ -34,13 +40,19 @@ type LinkLevelRules = (u64, BTreeMap<LinkId, RulesAtLevel>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    view: Option<Arc<dyn LevelView>>,
-    /// Levels by the names of their links.
-    links: BTreeMap<String, OfLink>,
+    /// Levels by the names of their links, the nearest to the wire first.
+    links: BTreeMap<String, Vec<NotedLevel>>,
     /// Links that lack interfaces: whether all, and the reason.
     away: BTreeMap<String, (bool, String)>,
-    /// Rules of the enforced generation and of the next one: one entry per table.
-    rules: [Option<LinkLevelRules>; 2],
+    /// Rules of the enforced generation and of the next one, by level: one entry per table.
+    rules: BTreeMap<&'static str, [Option<LinkLevelRules>; 2]>,
+}
+
+impl Inner {
+    /// A level of a link.
+    fn level(&mut self, link: &str, level: &str) -> Option<&mut NotedLevel> {
+        self.links.get_mut(link)?.iter_mut().find(|of| of.level == level)
+    }
 }
 
 /// The states of all levels; see the module. Copies share one state.
@@ -50,6 +62,8 @@ pub struct LevelsStand(Arc<Mutex<Inner>>);
 /// Present state of a link's level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelNow {
+    /// Name of the level.
+    pub level: &'static str,
     /// The generation whose entries the level enforces, by this program's number; `None` if it is off.
     pub generation: Option<Generation>,
     /// State of the level.
@@ -65,33 +79,29 @@ impl LevelsStand {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a link has a level. `early`: the link, and whether the level evaluates rules only while it
-    /// is open.
-    pub(super) fn note_level(
-        &self,
-        link: &str,
-        view: Arc<dyn LevelView>,
-        watch: Watch,
-        workers: u32,
-        early: Option<(LinkId, bool)>,
-    ) {
-        let mut inner = self.inner();
-        inner.view = Some(view);
-        let level = OfLink { watch, workers, early, off: None, closed: BTreeMap::new() };
-        inner.links.insert(link.to_owned(), level);
+    /// Notes that a link has a level.
+    pub(super) fn note_level(&self, link: &str, level: NotedLevel) {
+        self.inner().links.entry(link.to_owned()).or_default().push(level);
+    }
+
+    /// Notes the order of a link's levels, the nearest to the wire first.
+    pub(super) fn note_order(&self, link: &str, order: &[&str]) {
+        if let Some(levels) = self.inner().links.get_mut(link) {
+            levels.sort_by_key(|of| order.iter().position(|name| *name == of.level));
+        }
     }
 
     /// Notes the reason why a link's level handles no packets; `None`: it does.
-    pub(super) fn note_off(&self, link: &str, off: Option<String>) {
-        if let Some(level) = self.inner().links.get_mut(link) {
+    pub(super) fn note_off(&self, link: &str, level: &str, off: Option<String>) {
+        if let Some(level) = self.inner().level(link, level) {
             level.off = off;
         }
     }
 
     /// Notes the reason why no frame leaves by an interface at the link's level; `None`: frames leave.
-    pub(super) fn note_port(&self, link: &str, interface: &str, why: Option<String>) {
+    pub(super) fn note_port(&self, link: &str, level: &str, interface: &str, why: Option<String>) {
         let mut inner = self.inner();
-        let Some(level) = inner.links.get_mut(link) else { return };
+        let Some(level) = inner.level(link, level) else { return };
         match why {
             Some(why) => drop(level.closed.insert(interface.to_owned(), why)),
             None => drop(level.closed.remove(interface)),
@@ -104,14 +114,23 @@ impl LevelsStand {
     }
 
     /// Notes which rules of a generation's list the level's table has, and which it leaves out.
-    pub(super) fn note_rules(&self, chains: &Chains, names: &[&'static str], reach: EarlyReach) {
-        let links: Vec<LinkId> = self.inner().links.values().filter_map(|of| Some(of.early?.0)).collect();
+    pub(super) fn note_rules(
+        &self,
+        level: &'static str,
+        chains: &Chains,
+        names: &[&'static str],
+        reach: EarlyReach,
+    ) {
+        let early = |of: &NotedLevel| of.early.filter(|_| of.level == level).map(|(link, _)| link);
+        let links: Vec<LinkId> = self.inner().links.values().flatten().filter_map(early).collect();
         let none = Early::default();
         let early = chains.early.as_deref().unwrap_or(&none);
         let list = EarlyRuleList { early, chains, names, reach };
         let rules = links.into_iter().map(|link| (link, list.on(link))).collect();
         let generation = chains.generation.0;
-        if let Some(place) = self.inner().rules.get_mut(usize::from(generation % 2 == 1)) {
+        let mut inner = self.inner();
+        let places = inner.rules.entry(level).or_default();
+        if let Some(place) = places.get_mut(usize::from(generation % 2 == 1)) {
             *place = Some((generation, rules));
         }
     }
@@ -121,50 +140,53 @@ impl LevelsStand {
         self.inner().away.get(link).cloned()
     }
 
-    /// The present state of a link's level below the host, if it has one.
-    pub fn below(&self, link: &str) -> Option<LevelNow> {
+    /// The present states of a link's levels below the host, the nearest to the wire first.
+    pub fn below(&self, link: &str) -> Vec<LevelNow> {
         let inner = self.inner();
-        let level = inner.links.get(link)?;
-        let view = inner.view.as_ref()?;
-        if let Some(why) = &level.off {
-            let why = why.clone();
-            return Some(LevelNow { generation: None, state: LevelState::Off, why, rules: None });
-        }
-        let generation = view.generation().0;
-        let (state, mut why) = level.life(|worker| view.silence(worker));
-        for (interface, closed) in &level.closed {
-            let before = if why.is_empty() { "" } else { "; " };
-            why.push_str(&format!("{before}nothing leaves by `{interface}` there: {closed}"));
-        }
-        let rules = level.early.map(|(link, while_open)| {
-            let of = inner.rules.iter().flatten().find(|(of, _)| *of == generation);
-            let rules = of.and_then(|(_, rules)| rules.get(&link)).cloned().unwrap_or_default();
-            RulesAtLevel { while_open, ..rules }
-        });
-        Some(LevelNow { generation: Some(Generation(generation)), state, why, rules })
+        let levels = inner.links.get(link).map(Vec::as_slice).unwrap_or_default();
+        levels.iter().map(|level| level.now(inner.rules.get(level.level))).collect()
     }
 }
 
-impl OfLink {
-    /// The level's state by its workers: degraded if one is silent for too long. A worker that has not begun
-    /// is not watched.
-    fn life(&self, silence: impl Fn(u32) -> Option<Duration>) -> (LevelState, String) {
-        let is_silent = |worker: &u32| {
-            let silence = silence(self.watch.first.saturating_add(*worker));
-            silence.is_some_and(|silence| silence > self.watch.stale)
-        };
-        let silent: Vec<String> =
-            (0..self.workers).filter(is_silent).map(|worker| worker.to_string()).collect();
-        if silent.is_empty() {
-            return (LevelState::On, String::new());
+impl NotedLevel {
+    /// The present state. `rules`: those of the level's two tables.
+    fn now(&self, rules: Option<&[Option<LinkLevelRules>; 2]>) -> LevelNow {
+        if let Some(why) = &self.off {
+            let (level, why) = (self.level, why.clone());
+            return LevelNow { level, generation: None, state: LevelState::Off, why, rules: None };
         }
-        let (state, what) = match self.watch.fail {
-            Fail::Open => (LevelState::Open, "passes uninspected"),
-            Fail::Closed => (LevelState::Closed, "is dropped"),
-        };
-        let which = silent.join(", ");
-        (state, format!("no sign of life of worker {which}: what it does not serve {what}"))
+        let generation = self.view.generation().0;
+        let (state, mut why) = life(&self.watch, self.workers, |worker| self.view.silence(worker));
+        for (interface, closed) in &self.closed {
+            let before = if why.is_empty() { "" } else { "; " };
+            why.push_str(&format!("{before}nothing leaves by `{interface}` there: {closed}"));
+        }
+        let rules = self.early.map(|(link, while_open)| {
+            let of = rules.into_iter().flatten().flatten().find(|(of, _)| *of == generation);
+            let rules = of.and_then(|(_, rules)| rules.get(&link)).cloned().unwrap_or_default();
+            RulesAtLevel { while_open, ..rules }
+        });
+        LevelNow { level: self.level, generation: Some(Generation(generation)), state, why, rules }
     }
+}
+
+/// The level's state by its workers: degraded if one is silent for too long. A worker that has not begun
+/// is not watched.
+fn life(watch: &Watch, workers: u32, silence: impl Fn(u32) -> Option<Duration>) -> (LevelState, String) {
+    let is_silent = |worker: &u32| {
+        let silence = silence(watch.first.saturating_add(*worker));
+        silence.is_some_and(|silence| silence > watch.stale)
+    };
+    let silent: Vec<String> = (0..workers).filter(is_silent).map(|worker| worker.to_string()).collect();
+    if silent.is_empty() {
+        return (LevelState::On, String::new());
+    }
+    let (state, what) = match watch.fail {
+        Fail::Open => (LevelState::Open, "passes uninspected"),
+        Fail::Closed => (LevelState::Closed, "is dropped"),
+    };
+    let which = silent.join(", ");
+    (state, format!("no sign of life of worker {which}: what it does not serve {what}"))
 }
 
 /// An early list, and the part of it that the level's table has.
@@ -258,8 +280,6 @@ mod tests {
     fn a_level_is_open_or_closed_while_a_worker_is_silent() {
         let watch =
             |fail| Watch { fail, stale: Duration::from_nanos(100), spread: Spread::new([1, 2], 3), first: 4 };
-        let level =
-            |fail| OfLink { watch: watch(fail), workers: 3, early: None, off: None, closed: BTreeMap::new() };
         let at = |now: u64| {
             move |worker: u32| {
                 let last = [(4, 900), (5, 901)].into_iter().find(|(of, _)| *of == worker)?.1;
@@ -267,13 +287,13 @@ mod tests {
             }
         };
         // The third worker has not begun.
-        assert_eq!(level(Fail::Open).life(at(1_000)), (LevelState::On, String::new()));
-        let (state, why) = level(Fail::Open).life(at(1_001));
+        assert_eq!(life(&watch(Fail::Open), 3, at(1_000)), (LevelState::On, String::new()));
+        let (state, why) = life(&watch(Fail::Open), 3, at(1_001));
         assert!(
             state == LevelState::Open && why.contains("worker 0:") && why.contains("uninspected"),
             "{why}"
         );
-        let (state, why) = level(Fail::Closed).life(at(1_002));
+        let (state, why) = life(&watch(Fail::Closed), 3, at(1_002));
         assert!(
             state == LevelState::Closed && why.contains("worker 0, 1:") && why.contains("dropped"),
             "{why}"

@@ -47,9 +47,6 @@ pub struct Workers {
 /// A link, the number of a worker on the link, and its number among the workers of all links.
 type WorkerLocation<'w> = (&'w str, u16, WorkerId);
 
-/// Name of the level below in messages to controllers.
-const BELOW: &str = "xdp";
-
 impl Workers {
     /// The workers of a run's links.
     pub fn new(control: &Arc<Control>, in_force: &Arc<InForce>, plan: &RunPlan, levels: LevelsStand) -> Self {
@@ -85,8 +82,8 @@ impl Workers {
     pub fn runs(&self) -> Vec<WorkerRuns> {
         let one = |(link, worker, number): WorkerLocation<'_>| {
             let mut levels = BTreeMap::from([("host".to_owned(), self.running_in(number))]);
-            let below = self.levels.below(link).filter(|level| level.generation.is_some());
-            levels.extend(below.map(|level| (BELOW.to_owned(), self.acting(&level))));
+            let below = self.levels.below(link).into_iter().filter(|level| level.generation.is_some());
+            levels.extend(below.map(|level| (level.level.to_owned(), self.acting(&level))));
             WorkerRuns { link: link.to_owned(), worker, levels }
         };
         self.places().map(one).collect()
@@ -97,9 +94,9 @@ impl Workers {
         let mut levels = Vec::new();
         for (link, _) in &self.links {
             levels.push(self.host(link));
-            levels.extend(self.levels.below(link).map(|level| LevelStands {
+            levels.extend(self.levels.below(link).into_iter().map(|level| LevelStands {
                 link: link.clone(),
-                level: BELOW.to_owned(),
+                level: level.level.to_owned(),
                 generation: self.acting(&level),
                 state: level.state,
                 why: level.why,

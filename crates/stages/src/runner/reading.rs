@@ -7,11 +7,13 @@ use super::reader::read;
 use super::transactions::log;
 use crate::class;
 use crate::context::FrameContext;
+use crate::expectations;
 use crate::record::{Entry, EventContext};
 use crate::settings::EngineSettings;
 use bartizan_applayer::flow::FlowInfo;
 use bartizan_applayer::protocol::Transport as AppTransport;
-use bartizan_base::{Path, PerDirection, Timestamp};
+use bartizan_base::{Direction, Path, PerDirection, Timestamp};
+use bartizan_flow::stream::{Duplex as _, InOrder as _};
 use bartizan_packet::{PacketFlags, PacketView, TransportLayer};
 
 /// Most reads of a flow's directions for one packet: enough for a protocol that switches twice and for a flow
@@ -110,8 +112,12 @@ impl Runner {
             }
             let info = info_of(cx.settings, entry, occasion.now, AppTransport::Tcp);
             let own = if direction == occasion.direction { occasion.payload() } else { &[] };
-            let app = parts.app.get_or_insert_default();
+            let app = parts.app.get_or_insert_with(|| {
+                let is_over = Direction::BOTH.iter().all(|side| pair.source(*side).end() == 0);
+                expectations::begin(&self.engine, entry, is_over, occasion.now)
+            });
             let did = read(&self.engine, app, &mut *pair, direction, own, &info);
+            expectations::pass_on(&self.engine, entry, app, occasion.now);
             readable[direction.flip()] |= did.other_side_ready;
             // The earlier data of the other side comes first, then this direction once more.
             readable[direction] |= did.again;

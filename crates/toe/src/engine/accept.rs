@@ -4,9 +4,9 @@
 use super::pipe::Pipe;
 use super::slab::StreamKey;
 use super::stream::{ConnectionState, EngineStream};
-use super::{Engine, EventSource};
+use super::{EngineTurn, EventSource};
 use crate::descriptor::StreamHandle;
-use crate::inspect::{Admission, StreamId, StreamInfo};
+use crate::inspect::{Admission, StreamInfo, StreamPartner};
 use crate::layout::state;
 use crate::reason::StreamRefusal;
 use rustix::event::epoll;
@@ -39,7 +39,7 @@ pub(super) fn local_address(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
     SocketAddr::try_from(getsockname(socket)?).map_err(|_| Errno::AFNOSUPPORT)
 }
 
-impl Engine {
+impl EngineTurn<'_> {
     /// Makes a stream with its descriptor, without a connection.
     pub(super) fn make_stream(
         &mut self,
@@ -76,6 +76,7 @@ impl Engine {
             socket: Some(socket),
             state: ConnectionState::Idle,
             is_bound: false,
+            has_source: false,
             accepted: false,
             out: Pipe::default(),
             inward: Pipe::default(),
@@ -99,6 +100,8 @@ impl Engine {
             is_queued: false,
             deadline: None,
             accounted: 0,
+            received: 0,
+            refused: None,
         };
         self.streams.put(key, Box::new(stream));
         if let Some(guest) = self.guest(guest) {
@@ -254,7 +257,7 @@ impl Engine {
         stream: &mut EngineStream,
         local: SocketAddr,
         peer: SocketAddr,
-        partner: Option<StreamId>,
+        partner: Option<StreamPartner>,
     ) -> Result<(), Errno> {
         let tenant = self.guest(stream.guest).map(|guest| guest.spec.tenant).unwrap_or_default();
         let info = StreamInfo {
@@ -352,12 +355,17 @@ impl Engine {
         let Some(mut other) = self.streams.take(key) else { return Err(Errno::NOBUFS) };
         (other.accepted, other.partner, stream.partner) = (true, Some(stream.key), Some(key));
         (other.is_local, stream.is_local) = (true, true);
-        let (id, other_id) = (stream.id, other.id);
-        let admitted = self.admit(&mut other, peer, local, Some(id));
+        let own_end = StreamPartner { id: stream.id, guest: stream.guest };
+        let other_end = StreamPartner { id: other.id, guest };
+        // The client's end is the first that an inspector hears of.
+        let admitted = self.admit(stream, local, peer, Some(other_end));
+        let admitted = admitted.and_then(|()| self.admit(&mut other, peer, local, Some(own_end)));
         self.streams.put(key, other);
-        let admitted = admitted.and_then(|()| self.admit(stream, local, peer, Some(other_id)));
         if let Err(error) = admitted {
             (stream.partner, stream.is_local) = (None, false);
+            if let Some(info) = stream.info.take() {
+                self.inspector.close(&info);
+            }
             self.remove(key);
             return Err(error);
         }

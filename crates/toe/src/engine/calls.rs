@@ -4,14 +4,14 @@
 use super::accept::{canonical, local_address, shown_as, socket_events};
 use super::slab::StreamKey;
 use super::stream::{ConnectionState, EngineStream};
-use super::{Engine, EventSource, MemberKey};
+use super::{EngineTurn, EventSource, MemberKey};
 use crate::clock::now;
 use crate::descriptor::{DescriptorWords, Operation, PLAIN_SOCKET, Request};
 use crate::layout::state;
 use crate::reason::StreamRefusal;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with, sockopt};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -22,7 +22,17 @@ pub(super) fn tcp_socket(v6: bool) -> Result<OwnedFd, Errno> {
     socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
 }
 
-impl Engine {
+/// The address from which the kernel would send to a peer.
+fn source_for(peer: SocketAddr) -> Result<IpAddr, Errno> {
+    let family = if peer.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let probe = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // Connecting a datagram socket sends nothing; the port only must not be zero.
+    let peer = if peer.port() == 0 { SocketAddr::new(peer.ip(), 9) } else { peer };
+    rustix::net::connect(&probe, &peer)?;
+    Ok(local_address(&probe)?.ip())
+}
+
+impl EngineTurn<'_> {
     /// Carries out a descriptor, the engine's copy of it.
     pub(super) fn serve_descriptor(&mut self, member: MemberKey, words: &DescriptorWords) {
         let Ok(request) = Request::parse(words) else {
@@ -124,18 +134,22 @@ impl Engine {
     fn connect_by_tcp(&mut self, stream: &mut EngineStream, address: SocketAddr) -> Result<(), Errno> {
         let own = self.guest(stream.guest).map(|guest| guest.spec.addresses.clone()).unwrap_or_default();
         let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
-        if !stream.is_bound && !own.is_empty() {
+        if !stream.is_bound && !stream.has_source {
             let peer = canonical(address);
-            let source = own.iter().find(|own| own.is_ipv4() == peer.is_ipv4()).ok_or(Errno::NETUNREACH)?;
-            crate::sys::set_option(
-                std::os::fd::AsFd::as_fd(socket),
-                libc::IPPROTO_IP,
-                libc::IP_BIND_ADDRESS_NO_PORT,
-                &1_i32.to_ne_bytes(),
-            )?;
-            rustix::net::bind(socket, &shown_as(SocketAddr::new(*source, 0), stream.v6))?;
+            let source = match own.iter().find(|own| own.is_ipv4() == peer.is_ipv4()) {
+                Some(own) => *own,
+                None if own.is_empty() => source_for(peer)?,
+                None => return Err(Errno::NETUNREACH),
+            };
+            // With a port of its own before the first SYN: whoever admits the stream sees the addresses that
+            // the peer will see.
+            rustix::net::bind(socket, &shown_as(SocketAddr::new(source, 0), stream.v6))?;
+            stream.has_source = true;
         }
-        let local = local_address(socket)?;
+        let mut local = local_address(socket)?;
+        if local.ip().is_unspecified() {
+            local.set_ip(source_for(canonical(address))?);
+        }
         self.admit(stream, local, address, None)?;
         let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
         let (key, events) = (stream.key, socket_events());
@@ -165,7 +179,12 @@ impl Engine {
                 stream.show(state::CONNECTING, 0);
                 Ok(())
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                if let Some(info) = stream.info.take() {
+                    self.inspector.close(&info);
+                }
+                Err(error)
+            }
         }
     }
 
@@ -214,6 +233,8 @@ impl Engine {
         (stream.readable, stream.writable, stream.hangup) = (false, false, false);
         (stream.finish, stream.finish_sent, stream.error) = (false, false, None);
         (stream.partner, stream.is_local, stream.is_bound, stream.accepted) = (None, false, false, false);
+        stream.has_source = false;
+        (stream.received, stream.refused) = (0, None);
         self.account(stream);
         stream.state = ConnectionState::Idle;
         let connection = state::CONNECTED | state::CONNECTING | state::LISTENING | state::BOUND;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of the engine and of a guest, and what the engine reports.
 
+use crate::inspect::StreamInfo;
 use crate::layout::Layout;
-use crate::reason::RefusalCounts;
+use crate::reason::{RefusalCounts, StreamRefusal};
 use bartizan_base::TenantId;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -94,6 +95,21 @@ pub struct GuestReport {
     pub received: u64,
     /// Refusals by reason.
     pub refused: RefusalCounts,
+}
+
+/// State of one stream that is, or was, connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamReport {
+    /// Its properties.
+    pub info: StreamInfo,
+    /// Why it was blocked, if it was.
+    pub refused: Option<StreamRefusal>,
+    /// Bytes that left the guest.
+    pub sent: u64,
+    /// Bytes that the guest got.
+    pub received: u64,
+    /// Bytes that functions hold.
+    pub held: u64,
 }
 
 /// State of the engine.

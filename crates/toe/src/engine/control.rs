@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Orders to the engine from other threads.
 
-use super::config::{EngineError, EngineReport, GuestSpec};
+use super::config::{EngineError, EngineReport, GuestSpec, StreamReport};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) enum Command {
     AddGuest(GuestSpec, Sender<Result<OwnedFd, EngineError>>),
     Report(Sender<EngineReport>),
+    Streams(Sender<Vec<StreamReport>>),
     Stop,
 }
 
@@ -87,6 +88,14 @@ impl EngineControl {
     /// The engine has ended.
     pub fn report(&self) -> Result<EngineReport, EngineError> {
         self.ask(Command::Report)
+    }
+
+    /// The streams of all guests, in the order of their numbers.
+    ///
+    /// # Errors
+    /// The engine has ended.
+    pub fn streams(&self) -> Result<Vec<StreamReport>, EngineError> {
+        self.ask(Command::Streams)
     }
 
     /// Ends the engine; open streams are reset.

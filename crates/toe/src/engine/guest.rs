@@ -10,7 +10,6 @@ use crate::reason::{RefusalCounts, StreamRefusal};
 use crate::ring::RingReader;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -88,8 +87,10 @@ struct TableEntry {
 #[derive(Debug)]
 pub(crate) struct Guest {
     pub(crate) spec: GuestSpec,
-    /// The engine's end of the descriptor that the guest was started with.
-    pub(crate) socket: OwnedFd,
+    /// The socket at which programs are started.
+    pub(crate) door: Option<OwnedFd>,
+    /// The engine's ends of the descriptors that programs were started with.
+    pub(crate) starts: Vec<Option<OwnedFd>>,
     pub(crate) segments: Arc<GuestSegments>,
     table: Vec<TableEntry>,
     free: VecDeque<u32>,
@@ -103,23 +104,22 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Makes a guest; returns the descriptor to start its first process with.
+    /// Makes a guest.
     pub(crate) fn create(
         number: u16,
         spec: GuestSpec,
+        door: Option<OwnedFd>,
         now: Instant,
-    ) -> Result<(Guest, OwnedFd), EngineError> {
+    ) -> Result<Guest, EngineError> {
         let layout = spec.layout();
         if !layout.is_valid() {
             return Err(EngineError::Limits);
         }
-        let (socket, guests) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .map_err(system("make a guest's descriptor"))?;
         let segments = Arc::new(GuestSegments::create(layout)?);
         let free = TableEntry { generation: 0, stream: None };
-        let guest = Guest {
-            socket,
+        Ok(Guest {
+            door,
+            starts: Vec::new(),
             segments,
             table: vec![free; layout.slots as usize],
             free: (0..layout.slots).collect(),
@@ -130,8 +130,7 @@ impl Guest {
             counts: GuestReport { guest: number, tenant: spec.tenant, ..GuestReport::default() },
             refused: RefusalCounts::default(),
             spec,
-        };
-        Ok((guest, guests))
+        })
     }
 
     /// Takes a free slot for a stream, with its new generation (odd).

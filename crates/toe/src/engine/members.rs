@@ -2,7 +2,7 @@
 //! Processes of guests: joining, their channels, their end.
 
 use super::guest::Member;
-use super::{Engine, EventSource, MemberKey};
+use super::{EngineTurn, EventSource, MemberKey};
 use crate::descriptor::{
     DESCRIPTOR_BYTES, DescriptorError, Message, Reply, StreamHandle, Transport, from_bytes, to_bytes,
 };
@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketType, recvmsg, sendmsg, sockopt,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, accept_with, recvmsg, sendmsg, sockopt,
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -69,12 +69,29 @@ fn refuse(channel: BorrowedFd<'_>, error: Errno) -> Result<(), Errno> {
     send_reply(channel, &reply, &[])
 }
 
-impl Engine {
-    /// Messages over the descriptor that a guest was started with: processes that join.
-    pub(super) fn serve_guest(&mut self, number: u16, flags: epoll::EventFlags) {
+impl EngineTurn<'_> {
+    /// Connections to the socket at which a guest's programs are started.
+    pub(super) fn serve_door(&mut self, number: u16) {
+        for _ in 0..MESSAGES {
+            let Some(door) = self.guest(number).and_then(|guest| guest.door.as_ref()) else { return };
+            match accept_with(door, SocketFlags::CLOEXEC) {
+                // One that is refused is closed, and counted.
+                Ok(start) => _ = self.add_start(number, start),
+                Err(Errno::AGAIN) => return,
+                Err(_) => {
+                    self.count(number, StreamRefusal::Resources);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Messages over a descriptor that programs were started with: processes that join.
+    pub(super) fn serve_start(&mut self, number: u16, place: u16, flags: epoll::EventFlags) {
         for _ in 0..MESSAGES {
             let Some(guest) = self.guest(number) else { return };
-            match receive(guest.socket.as_fd()) {
+            let Some(Some(start)) = guest.starts.get(usize::from(place)) else { return };
+            match receive(start.as_fd()) {
                 Ok(Some(ProcessMessage { message: Ok(Message::Join), descriptor: Some(channel) })) => {
                     if let Err(reason) = self.join(number, channel)
                         && let Some(guest) = self.guest(number)
@@ -85,8 +102,10 @@ impl Engine {
                 Ok(Some(_)) => guest.refuse(StreamRefusal::Malformed),
                 Ok(None) => break,
                 Err(_) => {
-                    // No process has the guest's descriptor any more: none can join.
-                    let _ = epoll::delete(&self.epoll, self.guests_socket(number));
+                    // No process has the descriptor any more: none can join by it.
+                    if let Some(start) = guest.starts.get_mut(usize::from(place)).and_then(Option::take) {
+                        let _ = epoll::delete(&self.epoll, &start);
+                    }
                     return;
                 }
             }
@@ -96,11 +115,6 @@ impl Engine {
         {
             guest.refuse(StreamRefusal::Resources);
         }
-    }
-
-    fn guests_socket(&self, number: u16) -> BorrowedFd<'_> {
-        let guest = self.guests.get(usize::from(number)).and_then(Option::as_ref);
-        guest.map_or(self.epoll.as_fd(), |guest| guest.socket.as_fd())
     }
 
     /// A process joins with its channel.

@@ -10,6 +10,7 @@
 //! * `calls`, `options`: what a program asks for by descriptors.
 //! * `accept`: listeners, and connections between guests of this engine.
 //! * `members`: processes that join, and their channels.
+//! * `turn`: the order of all this.
 
 mod accept;
 mod calls;
@@ -22,24 +23,27 @@ mod pipe;
 mod slab;
 mod stream;
 mod transfer;
+mod turn;
 
-pub use config::{EngineError, EngineReport, GuestLimits, GuestReport, GuestSpec};
+pub use config::{EngineError, EngineReport, GuestLimits, GuestReport, GuestSpec, StreamReport};
 pub use control::EngineControl;
 
 use crate::clock::now;
 use crate::inspect::{PayloadInspector, StreamId};
 use config::system;
-use control::{Command, CommandQueue};
+use control::CommandQueue;
 use guest::Guest;
 use rustix::event::epoll;
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use slab::{StreamKey, StreamSlab};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::EngineStream;
+use turn::EngineTurn;
 
 /// Events taken from epoll at once.
 const EVENTS: usize = 128;
@@ -50,7 +54,10 @@ const RING_BATCH: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventSource {
     Commands,
-    Guest(u16),
+    /// The socket at which a guest's programs are started.
+    Door(u16),
+    /// A descriptor that programs of a guest were started with.
+    Start(u16, u16),
     Channel(MemberKey),
     Bell(MemberKey),
     Socket(StreamKey),
@@ -70,11 +77,12 @@ impl EventSource {
         let word = |kind: u64, high: u32, low: u32| kind << 56 | u64::from(high) << 32 | u64::from(low);
         match self {
             EventSource::Commands => word(0, 0, 0),
-            EventSource::Guest(guest) => word(1, 0, guest.into()),
+            EventSource::Start(guest, place) => word(1, guest.into(), place.into()),
             EventSource::Channel(key) => word(2, key.guest.into(), key.ring.into()),
             EventSource::Bell(key) => word(3, key.guest.into(), key.ring.into()),
             EventSource::Socket(key) => word(4, key.serial, key.index),
             EventSource::Token(key) => word(5, key.serial, key.index),
+            EventSource::Door(guest) => word(6, 0, guest.into()),
         }
     }
 
@@ -84,11 +92,12 @@ impl EventSource {
         let stream = StreamKey { index: low, serial: high };
         match word >> 56 {
             0 => Some(EventSource::Commands),
-            1 => Some(EventSource::Guest(low as u16)),
+            1 => Some(EventSource::Start(high as u16, low as u16)),
             2 => Some(EventSource::Channel(member)),
             3 => Some(EventSource::Bell(member)),
             4 => Some(EventSource::Socket(stream)),
             5 => Some(EventSource::Token(stream)),
+            6 => Some(EventSource::Door(low as u16)),
             _ => None,
         }
     }
@@ -97,7 +106,6 @@ impl EventSource {
 /// The engine. [`Engine::run`] is the thread.
 pub struct Engine {
     epoll: OwnedFd,
-    inspector: Box<dyn PayloadInspector>,
     commands: Arc<CommandQueue>,
     guests: Vec<Option<Guest>>,
     streams: StreamSlab,
@@ -115,16 +123,15 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Makes an engine that hands payloads to an inspector.
+    /// Makes an engine without guests.
     ///
     /// # Errors
     /// The kernel has no descriptors left.
-    pub fn new(inspector: Box<dyn PayloadInspector>) -> Result<Engine, EngineError> {
+    pub fn new() -> Result<Engine, EngineError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("make an epoll"))?;
         let commands = Arc::new(CommandQueue::new().map_err(system("make an eventfd"))?);
         let engine = Engine {
             epoll,
-            inspector,
             commands,
             guests: Vec::new(),
             streams: StreamSlab::default(),
@@ -148,43 +155,54 @@ impl Engine {
         EngineControl::new(Arc::clone(&self.commands))
     }
 
-    /// Serves guests until it is told to stop. Sockets are made in the namespace of the calling thread.
+    /// Serves guests until it is told to stop; the inspector sees all payloads. Sockets are made in the
+    /// namespace of the calling thread.
     ///
     /// # Errors
     /// The kernel refuses to wait for events.
-    pub fn run(mut self) -> Result<(), EngineError> {
-        let mut events = Vec::with_capacity(EVENTS);
+    pub fn run(mut self, inspector: &mut dyn PayloadInspector) -> Result<(), EngineError> {
         while !self.stops {
-            self.serve_rings();
-            self.serve_ready();
-            let wait = self.time_to_wait();
-            events.clear();
-            let spare = rustix::buffer::spare_capacity(&mut events);
-            match epoll::wait(&self.epoll, spare, wait.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(system("wait for events")(error)),
-            }
-            for event in &events {
-                let (word, flags) = (event.data.u64(), event.flags);
-                if let Some(source) = EventSource::decode(word) {
-                    self.serve(source, flags);
-                }
-            }
-            self.serve_deadlines();
+            self.turn(inspector, None)?;
         }
-        self.commands.close();
         Ok(())
     }
 
-    fn serve(&mut self, source: EventSource, flags: epoll::EventFlags) {
-        match source {
-            EventSource::Commands => self.serve_commands(),
-            EventSource::Guest(guest) => self.serve_guest(guest, flags),
-            EventSource::Channel(key) => self.serve_channel(key, flags),
-            EventSource::Bell(key) => self.activate(key),
-            EventSource::Socket(key) => self.serve_socket(key, flags),
-            EventSource::Token(key) => self.serve_token(key, flags),
+    /// Serves guests once: requests, then events, for which it sleeps at most `wait` (`None`: until there are
+    /// some). Returns the number of requests and events.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait for events.
+    pub fn turn(
+        &mut self,
+        inspector: &mut dyn PayloadInspector,
+        wait: Option<Duration>,
+    ) -> Result<usize, EngineError> {
+        let mut turn = EngineTurn { engine: self, inspector };
+        let mut served = turn.serve_rings() + turn.serve_ready();
+        served += turn.serve_events(wait)?;
+        turn.serve_deadlines();
+        Ok(served)
+    }
+
+    /// Whether a turn would not sleep.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        !self.active.is_empty() || !self.ready.is_empty()
+    }
+
+    /// The longest sleep before the next turn; `None`: until [`Engine::events`] is readable.
+    #[must_use]
+    pub fn longest_sleep(&self) -> Option<Duration> {
+        if self.has_work() {
+            return Some(Duration::ZERO);
         }
+        self.deadlines.first().map(|(first, _)| first.saturating_duration_since(now()))
+    }
+
+    /// A descriptor that is readable while the engine has events to serve.
+    #[must_use]
+    pub fn events(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 
     fn watch(&self, fd: impl AsFd, source: EventSource, flags: epoll::EventFlags) -> Result<(), Errno> {
@@ -212,43 +230,6 @@ impl Engine {
         self.active.push(key);
     }
 
-    /// Takes the descriptors of all active rings; a ring without any is left to its bell.
-    fn serve_rings(&mut self) {
-        let active = std::mem::take(&mut self.active);
-        for key in active {
-            let mut taken = 0;
-            let stays = loop {
-                if taken == RING_BATCH {
-                    break true;
-                }
-                match self.take_descriptor(key) {
-                    Some(Some(words)) => {
-                        taken += 1;
-                        self.serve_descriptor(key, &words);
-                    }
-                    Some(None) => break !self.sleep_ring(key),
-                    None => break false,
-                }
-            };
-            if stays {
-                self.active.push(key);
-            }
-        }
-    }
-
-    /// The next descriptor of a ring; `None`: the process is gone, or broke its ring and is cut off.
-    fn take_descriptor(&mut self, key: MemberKey) -> Option<Option<crate::descriptor::DescriptorWords>> {
-        let guest = self.guest(key.guest)?;
-        let segments = Arc::clone(&guest.segments);
-        let member = guest.members.get_mut(usize::from(key.ring))?.as_mut()?;
-        if let Ok(words) = member.ring.take(&segments.control) {
-            return Some(words);
-        }
-        guest.refuse(crate::reason::StreamRefusal::IndexBounds);
-        self.remove_member(key);
-        None
-    }
-
     /// Leaves a ring to its bell; `false`: descriptors came meanwhile.
     fn sleep_ring(&mut self, key: MemberKey) -> bool {
         let Some(guest) = self.guest(key.guest) else { return true };
@@ -260,36 +241,12 @@ impl Engine {
         sleeps
     }
 
-    /// Moves payload of the streams that had more than a round's worth.
-    fn serve_ready(&mut self) {
-        for _ in 0..self.ready.len() {
-            let Some(key) = self.ready.pop_front() else { break };
-            if let Some(stream) = self.streams.get_mut(key) {
-                stream.is_queued = false;
-            }
-            self.pump(key);
-        }
-    }
-
     /// Has a stream's payload moved in the next round.
     fn queue(&mut self, key: StreamKey) {
         if let Some(stream) = self.streams.get_mut(key).filter(|stream| !stream.is_queued) {
             stream.is_queued = true;
             self.ready.push_back(key);
         }
-    }
-
-    fn time_to_wait(&self) -> Option<rustix::event::Timespec> {
-        let wait = if self.active.is_empty() && self.ready.is_empty() {
-            let (first, _) = self.deadlines.first()?;
-            first.saturating_duration_since(now())
-        } else {
-            Duration::ZERO
-        };
-        Some(rustix::event::Timespec {
-            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: wait.subsec_nanos().into(),
-        })
     }
 
     /// Sets or clears the time at which a stream is looked at again.
@@ -303,46 +260,62 @@ impl Engine {
         }
     }
 
-    fn serve_deadlines(&mut self) {
-        if self.deadlines.is_empty() {
-            return;
-        }
-        let time = now();
-        while let Some((deadline, key)) = self.deadlines.first().copied() {
-            if deadline > time {
-                break;
-            }
-            self.deadlines.pop_first();
-            self.expire(key);
-        }
-    }
-
-    fn serve_commands(&mut self) {
-        for command in self.commands.take() {
-            match command {
-                Command::AddGuest(spec, reply) => {
-                    let _ = reply.send(self.add_guest(spec));
-                }
-                Command::Report(reply) => {
-                    let guests = self.guests.iter().flatten().map(Guest::report).collect();
-                    let _ = reply.send(EngineReport { guests });
-                }
-                Command::Stop => self.stops = true,
-            }
-        }
-    }
-
+    /// Makes a guest; its first process is to be started with the descriptor
+    /// ([`crate::guest::GUEST_DESCRIPTOR`]).
     fn add_guest(&mut self, spec: GuestSpec) -> Result<OwnedFd, EngineError> {
+        let (engines, guests) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(system("make a guest's descriptor"))?;
+        let number = self.make_guest(spec, None)?;
+        self.add_start(number, engines).map_err(system("watch a guest's descriptor"))?;
+        Ok(guests)
+    }
+
+    /// Makes a guest whose programs are started by connections to a listening Unix socket of sequenced
+    /// packets: whoever may connect is the guest. Returns the guest's number.
+    ///
+    /// # Errors
+    /// Limits out of bounds, or no memory or descriptors.
+    pub fn add_guest_at(&mut self, spec: GuestSpec, door: OwnedFd) -> Result<u16, EngineError> {
+        self.make_guest(spec, Some(door))
+    }
+
+    fn make_guest(&mut self, spec: GuestSpec, door: Option<OwnedFd>) -> Result<u16, EngineError> {
         let index = self.guests.iter().position(Option::is_none).unwrap_or(self.guests.len());
         let number = u16::try_from(index).map_err(|_| EngineError::Guests)?;
-        let (guest, descriptor) = Guest::create(number, spec, now())?;
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-        self.watch(&guest.socket, EventSource::Guest(number), flags)
-            .map_err(system("watch a guest's descriptor"))?;
+        let guest = Guest::create(number, spec, door, now())?;
+        if let Some(door) = &guest.door {
+            let watched = self.watch(door, EventSource::Door(number), epoll::EventFlags::IN);
+            watched.map_err(system("watch a guest's socket"))?;
+        }
         match self.guests.get_mut(index) {
             Some(place) => *place = Some(guest),
             None => self.guests.push(Some(guest)),
         }
-        Ok(descriptor)
+        Ok(number)
+    }
+
+    /// Serves a descriptor that programs of a guest are started with.
+    fn add_start(&mut self, number: u16, start: OwnedFd) -> Result<(), Errno> {
+        let guest = self.guest(number).ok_or(Errno::NETDOWN)?;
+        let place = guest.starts.iter().position(Option::is_none).unwrap_or(guest.starts.len());
+        if place >= guest.members.len() {
+            guest.refuse(crate::reason::StreamRefusal::Processes);
+            return Err(Errno::AGAIN);
+        }
+        let source = EventSource::Start(number, u16::try_from(place).map_err(|_| Errno::AGAIN)?);
+        self.watch(&start, source, epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
+        let guest = self.guest(number).ok_or(Errno::NETDOWN)?;
+        match guest.starts.get_mut(place) {
+            Some(free) => *free = Some(start),
+            None => guest.starts.push(Some(start)),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.commands.close();
     }
 }

@@ -58,6 +58,8 @@ pub(crate) struct EngineStream {
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) state: ConnectionState,
     pub(crate) is_bound: bool,
+    /// The engine chose address and port of the kernel's socket.
+    pub(crate) has_source: bool,
     pub(crate) accepted: bool,
     pub(crate) out: Pipe,
     pub(crate) inward: Pipe,
@@ -95,6 +97,10 @@ pub(crate) struct EngineStream {
     pub(crate) deadline: Option<Instant>,
     /// Bytes of the guest's account that are this stream's.
     pub(crate) accounted: usize,
+    /// Bytes that the program got.
+    pub(crate) received: u64,
+    /// Why the stream was blocked.
+    pub(crate) refused: Option<StreamRefusal>,
 }
 
 fn wake(event: &AtomicU32, sleepers: &AtomicU32) {
@@ -182,6 +188,7 @@ impl EngineStream {
             slot.both.rx_wanted.store(1, SeqCst);
             fence(SeqCst);
         }
+        self.received += delivered as u64;
         if delivered > 0 {
             self.notify_readable();
         }

@@ -2,10 +2,10 @@
 //! Moving payload: from the program's buffer through the inspector to the socket or the other guest, and
 //! from the socket through the inspector to the program's buffer.
 
-use super::Engine;
 use super::pipe::{HoldLimits, PipeStage};
 use super::slab::StreamKey;
 use super::stream::{ConnectionState, EngineStream};
+use super::{EngineTurn, StreamReport};
 use crate::clock::now;
 use crate::inspect::PayloadDirection::{Incoming, Outgoing};
 use crate::layout::state;
@@ -41,7 +41,7 @@ impl From<StreamRefusal> for TransferEnd {
 /// Whether a direction has more to move at once.
 type MoreToMove = bool;
 
-impl Engine {
+impl EngineTurn<'_> {
     /// Events of a stream's socket.
     pub(super) fn serve_socket(&mut self, key: StreamKey, flags: EventFlags) {
         let Some(stream) = self.streams.get_mut(key) else { return };
@@ -142,6 +142,7 @@ impl Engine {
     /// Blocks a stream: the program gets `EACCES`, the peer a RST.
     pub(super) fn block(&mut self, stream: &mut EngineStream, reason: StreamRefusal) {
         self.count(stream.guest, reason);
+        stream.refused = Some(reason);
         self.set_deadline(stream, None);
         if reason == StreamRefusal::IndexBounds {
             stream.die(Errno::CONNRESET, 0);
@@ -152,6 +153,25 @@ impl Engine {
             other.partner = None;
             other.die(Errno::CONNRESET, 0);
         }
+    }
+
+    /// The streams of all guests that are, or were, connected.
+    pub(super) fn stream_reports(&mut self) -> Vec<StreamReport> {
+        let keys: Vec<_> = self.guests.iter().flatten().flat_map(|guest| guest.streams()).collect();
+        let report = |key| {
+            let stream = self.streams.get_mut(key)?;
+            let stages = if stream.is_local { 2 } else { 1 };
+            Some(StreamReport {
+                info: stream.info?,
+                refused: stream.refused,
+                sent: stream.out.total,
+                received: stream.received,
+                held: (stream.out.held(stages) + stream.inward.held(1)) as u64,
+            })
+        };
+        let mut reports: Vec<StreamReport> = keys.into_iter().filter_map(report).collect();
+        reports.sort_by_key(|report| report.info.id);
+        reports
     }
 
     fn hold_limits(&mut self, guest: u16) -> HoldLimits {
@@ -208,9 +228,9 @@ impl Engine {
             match &partner {
                 Some(other) if stream.is_local => {
                     let second = PipeStage { info: other, direction: Incoming };
-                    stream.out.inspect(self.inspector.as_mut(), &[first, second], limits)?;
+                    stream.out.inspect(self.inspector, &[first, second], limits)?;
                 }
-                _ => stream.out.inspect(self.inspector.as_mut(), &[first], limits)?,
+                _ => stream.out.inspect(self.inspector, &[first], limits)?,
             }
             let sent = self.send_released(stream, stage_count)?;
             if (taken == 0 && sent == 0) || (stream.waiting() == 0 && stream.out.len() == 0) {
@@ -302,7 +322,7 @@ impl Engine {
             stream.inward.borrow(&mut self.spare);
             self.receive(stream, room);
             let stage = PipeStage { info: &own, direction: Incoming };
-            stream.inward.inspect(self.inspector.as_mut(), &[stage], limits)?;
+            stream.inward.inspect(self.inspector, &[stage], limits)?;
         }
         if !full {
             full = !self.deliver_released(stream)?;

@@ -2,7 +2,9 @@
 //! MIME: parameters of header values, and messages in parts.
 
 pub(crate) mod form_names;
+pub(crate) mod message;
 pub(crate) mod multipart;
+pub(crate) mod parameters;
 
 use crate::content::bytes::{after, before, is_space, span, starts_nocase};
 

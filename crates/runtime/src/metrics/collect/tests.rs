@@ -214,7 +214,8 @@ fn a_page_is_read_back_and_says_what_was_counted() {
 
 #[test]
 fn a_run_without_answers_has_a_page_of_its_own_values() {
-    let source = MetricsSource::new(Board::new(1), vec!["wan".to_owned()], Vec::new(), vec!["ids"], None);
+    let source =
+        MetricsSource::new(Board::new(1), vec!["wan".to_owned()], Vec::new(), vec!["ids"], Vec::new());
     let mut rules = RuleSetReport::new();
     rules.loaded = 2;
     rules.refused.insert("keyword `x` is not there".to_owned(), 1);

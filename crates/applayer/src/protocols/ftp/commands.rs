@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Commands of FTP (RFC 959, RFC 2228, RFC 2428, RFC 3659), and the addresses that they announce.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Names of the commands that make transactions, in upper case: those that Suricata knows. Longer names stand
+/// before their beginnings.
+const COMMANDS: &[&str] = &[
+    "ABOR", "ACCT", "ALLO", "APPE", "AUTH TLS", "CDUP", "CHMOD", "CWD", "DELE", "EPRT", "EPSV", "HELP",
+    "IDLE", "LIST", "MAIL", "MDTM", "MKD", "MLFL", "MODE", "MRCP", "MRSQ", "MSAM", "MSND", "MSOM", "NLST",
+    "NOOP", "PASS", "PASV", "PORT", "PWD", "QUIT", "REIN", "REST", "RETR", "RMD", "RNFR", "RNTO", "SITE",
+    "SIZE", "SMNT", "STAT", "STOR", "STOU", "STRU", "SYST", "TYPE", "UMASK", "USER",
+];
+
+/// The command with which a line begins.
+pub(super) fn command_of(line: &[u8]) -> Option<&'static str> {
+    COMMANDS
+        .iter()
+        .find(|name| line.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name.as_bytes())))
+        .copied()
+}
+
+/// Commands that move bytes over a data connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transfer {
+    /// The server sends a file.
+    Retrieve,
+    /// The client sends a file: STOR, STOU, APPE.
+    Store(&'static str),
+    /// The server sends names of files.
+    List(&'static str),
+}
+
+impl Transfer {
+    /// The transfer that a command begins.
+    pub(super) fn of(command: &'static str) -> Option<Self> {
+        match command {
+            "RETR" => Some(Transfer::Retrieve),
+            "STOR" | "STOU" | "APPE" => Some(Transfer::Store(command)),
+            "LIST" | "NLST" => Some(Transfer::List(command)),
+            _ => None,
+        }
+    }
+
+    /// Name of the command.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Transfer::Retrieve => "RETR",
+            Transfer::Store(name) | Transfer::List(name) => name,
+        }
+    }
+
+    /// Number of the command, in the data of an expected connection.
+    pub(super) const fn number(self) -> u8 {
+        match self {
+            Transfer::Retrieve => 1,
+            Transfer::Store(name) => match name.as_bytes() {
+                b"STOU" => 3,
+                b"APPE" => 4,
+                _ => 2,
+            },
+            Transfer::List(name) => match name.as_bytes() {
+                b"NLST" => 6,
+                _ => 5,
+            },
+        }
+    }
+
+    /// The command of a number.
+    pub(super) const fn of_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Transfer::Retrieve),
+            2 => Some(Transfer::Store("STOR")),
+            3 => Some(Transfer::Store("STOU")),
+            4 => Some(Transfer::Store("APPE")),
+            5 => Some(Transfer::List("LIST")),
+            6 => Some(Transfer::List("NLST")),
+            _ => None,
+        }
+    }
+
+    /// Whether the bytes are a file.
+    pub(super) const fn has_file(self) -> bool {
+        !matches!(self, Transfer::List(_))
+    }
+}
+
+/// A port that one side has announced for the next data connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Announced {
+    /// The address, if the announcement has one.
+    pub(super) address: Option<IpAddr>,
+    /// The port.
+    pub(super) port: u16,
+}
+
+/// Reads six numbers with commas between them: `h1,h2,h3,h4,p1,p2` (RFC 959 section 4.1.2).
+fn six_numbers(text: &[u8]) -> Option<Announced> {
+    let mut numbers = [0u8; 6];
+    let mut parts = text.split(|byte| *byte == b',');
+    for number in &mut numbers {
+        let digits = parts.next()?.trim_ascii();
+        *number = core::str::from_utf8(digits).ok()?.parse().ok()?;
+    }
+    let [a, b, c, d, high, low] = numbers;
+    let address = Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d)));
+    parts.next().is_none().then_some(Announced { address, port: u16::from_be_bytes([high, low]) })
+}
+
+/// Reads the argument of PORT.
+pub(super) fn port_argument(argument: &[u8]) -> Option<Announced> {
+    six_numbers(argument).filter(|announced| announced.port != 0)
+}
+
+/// Reads the argument of EPRT: `|2|1080::8:800:200C:417A|5282|` (RFC 2428 section 2). Any character is the
+/// delimiter.
+pub(super) fn extended_argument(argument: &[u8]) -> Option<Announced> {
+    let (delimiter, rest) = argument.trim_ascii().split_first()?;
+    let mut parts = rest.split(|byte| byte == delimiter);
+    let (family, address, port) = (parts.next()?, parts.next()?, parts.next()?);
+    let text = core::str::from_utf8(address).ok()?;
+    let address = match family {
+        b"1" => text.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+        b"2" => text.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+        _ => None,
+    }?;
+    let port = core::str::from_utf8(port).ok()?.parse().ok().filter(|port| *port != 0)?;
+    Some(Announced { address: Some(address), port })
+}
+
+/// Reads the reply to PASV: six numbers anywhere in the text (RFC 1123 section 4.1.2.6).
+pub(super) fn passive_reply(text: &[u8]) -> Option<Announced> {
+    let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b',';
+    text.split(|byte| !is_part(byte)).find_map(six_numbers).filter(|announced| announced.port != 0)
+}
+
+/// Reads the reply to EPSV: `(|||6446|)` (RFC 2428 section 3). Any character is the delimiter.
+pub(super) fn extended_passive_reply(text: &[u8]) -> Option<Announced> {
+    let open = memchr::memchr(b'(', text)?;
+    let rest = text.get(open.saturating_add(1)..)?;
+    let (delimiter, rest) = rest.split_first()?;
+    let digits = rest.strip_prefix(&[*delimiter, *delimiter])?;
+    let end = digits.iter().position(|byte| byte == delimiter)?;
+    let port = core::str::from_utf8(digits.get(..end)?).ok()?.parse().ok().filter(|port| *port != 0)?;
+    Some(Announced { address: None, port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_known_by_their_beginning() {
+        for (line, command) in [
+            ("user alice", Some("USER")),
+            ("AUTH TLS", Some("AUTH TLS")),
+            ("AUTH SSL", None),
+            ("FEAT", None),
+            ("PWD", Some("PWD")),
+            ("PW", None),
+            ("", None),
+        ] {
+            assert_eq!(command_of(line.as_bytes()), command, "{line}");
+        }
+    }
+
+    #[test]
+    fn transfers_have_numbers() {
+        for name in ["RETR", "STOR", "STOU", "APPE", "LIST", "NLST"] {
+            let transfer = Transfer::of(name).expect(name);
+            assert_eq!((Transfer::of_number(transfer.number()), transfer.name()), (Some(transfer), name));
+        }
+        assert_eq!((Transfer::of("CWD"), Transfer::of_number(0)), (None, None));
+    }
+
+    #[test]
+    fn announcements() {
+        let of = |address: &str, port| Some(Announced { address: address.parse().ok(), port });
+        assert_eq!(port_argument(b"192,168,0,13,234,10"), of("192.168.0.13", 59_914));
+        for broken in ["", "1,2,3,4,5", "1,2,3,4,5,6,7", "256,0,0,1,1,1", "1,2,3,4,0,0", "a,b,c,d,e,f"] {
+            assert_eq!(port_argument(broken.as_bytes()), None, "{broken}");
+        }
+        assert_eq!(extended_argument(b"|1|132.235.1.2|6275|"), of("132.235.1.2", 6_275));
+        assert_eq!(extended_argument(b"!2!1080::8:800:200C:417A!5282!"), of("1080::8:800:200C:417A", 5_282));
+        for broken in ["", "|", "|3|::1|1|", "|1|::1|1|", "|1|1.2.3.4|0|", "|1|1.2.3.4|65536|"] {
+            assert_eq!(extended_argument(broken.as_bytes()), None, "{broken}");
+        }
+        let text = b"227 Entering Passive Mode (10,77,0,2,156,148).";
+        assert_eq!(passive_reply(text), of("10.77.0.2", 40_084));
+        assert_eq!(passive_reply(b"227 =10,77,0,2,156,148"), of("10.77.0.2", 40_084));
+        assert_eq!(passive_reply(b"227 Entering Passive Mode."), None);
+        assert_eq!(extended_passive_reply(b"229 Ok (|||40002|)").map(|found| found.port), Some(40_002));
+        for broken in ["229 Ok", "229 (||40002|)", "229 (|||x|)", "229 (|||40002"] {
+            assert_eq!(extended_passive_reply(broken.as_bytes()), None, "{broken}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The parser of a control connection: lines of commands and of replies (RFC 959 section 4.2).
+//!
+//! As in Suricata, a reply belongs to the oldest command without a final reply, and each line that begins
+//! with no `1` is a final one. Further lines go to the same transaction while it has no record, and make one
+//! of their own afterwards.
+
+use super::commands::{self, Announced};
+use super::tx::FtpTransaction;
+use super::{FLOODED, FtpConfig, REQUEST_TOO_LONG, RESPONSE_TOO_LONG, data};
+use crate::expectation::Expectation;
+use crate::frames::Notes;
+use crate::memory::Held as _;
+use crate::protocol::{Input, ParseContext, Parser, Progress};
+use crate::protocols;
+use crate::transaction::{Transaction, TxId, TxList};
+use crate::worklist::Worklist;
+use bartizan_base::{Direction, PerDirection};
+
+/// A line, or as much of a longer one as is kept.
+struct FtpLine<'a> {
+    text: &'a [u8],
+    is_cut: bool,
+    /// Number of bytes with the end of the line.
+    length: usize,
+}
+
+/// The front of a direction's data.
+enum FtpStep<'a> {
+    /// A line.
+    Line(FtpLine<'a>),
+    /// This number of bytes belongs to a line that is skipped.
+    Skipped(usize),
+    /// This number of bytes is needed.
+    Needs(usize),
+}
+
+/// The port that the next data connection is opened to.
+#[derive(Debug)]
+struct NextConnection {
+    port: u16,
+    /// The server opens it.
+    is_active: bool,
+}
+
+/// The parser of a control connection.
+#[derive(Debug)]
+pub(super) struct FtpParser {
+    config: FtpConfig,
+    held: TxList<FtpTransaction>,
+    /// The rest of the direction's line is skipped.
+    skips: PerDirection<bool>,
+    next: Option<NextConnection>,
+    expected: Vec<Expectation>,
+    frames: Notes,
+}
+
+impl FtpParser {
+    pub(super) fn new(config: FtpConfig) -> Self {
+        FtpParser {
+            config,
+            held: TxList::default(),
+            skips: PerDirection::default(),
+            next: None,
+            expected: Vec::new(),
+            frames: Notes::default(),
+        }
+    }
+
+    /// Adds a transaction, and lets go of the oldest if there are too many.
+    fn push(&mut self, tx: FtpTransaction) -> TxId {
+        let id = self.held.push(tx);
+        if self.held.len() > self.config.max_tx {
+            let oldest = self.held.range().start;
+            self.held.free(oldest);
+            if let Some(newest) = self.held.last_mut() {
+                newest.common.events.set(FLOODED);
+            }
+        }
+        id
+    }
+
+    /// Handles a command.
+    fn command(&mut self, line: &FtpLine<'_>) {
+        // Unknown commands make no transaction, as in Suricata.
+        let Some(name) = commands::command_of(line.text) else { return };
+        let mut tx = FtpTransaction::command(name, line.text, line.is_cut);
+        if line.is_cut {
+            tx.common.events.set(REQUEST_TOO_LONG);
+        }
+        tx.announced = match name {
+            "PORT" => commands::port_argument(tx.data()),
+            "EPRT" => commands::extended_argument(tx.data()),
+            _ => None,
+        };
+        self.push(tx);
+        self.expect();
+    }
+
+    /// The transaction of the next reply.
+    fn answered(&mut self) -> TxId {
+        let open = self.held.iter().find(|tx| !tx.done).map(|tx| tx.common.id);
+        let newest = || self.held.iter().next_back().filter(|tx| !tx.common.logged).map(|tx| tx.common.id);
+        match open.or_else(newest) {
+            Some(id) => id,
+            None => self.push(FtpTransaction::default()),
+        }
+    }
+
+    /// Handles a line of a reply. Returns whether TLS begins after it.
+    fn reply(&mut self, line: &FtpLine<'_>) -> bool {
+        let id = self.answered();
+        let Some(tx) = self.held.get_mut(id) else { return false };
+        if !tx.add_reply(line.text, line.is_cut) || line.is_cut {
+            tx.common.events.set(RESPONSE_TOO_LONG);
+        }
+        let is_final = !(line.text.len() >= 4 && line.text.starts_with(b"1"));
+        let mut begins_tls = false;
+        if !tx.done {
+            let accepted = line.text.starts_with(b"2");
+            let agreed: Option<Announced> = match tx.command {
+                Some("PORT" | "EPRT") if accepted => tx.announced,
+                Some("PASV") if line.text.starts_with(b"227") => {
+                    commands::passive_reply(line.text.get(3..).unwrap_or_default())
+                }
+                Some("EPSV") if line.text.starts_with(b"229") => commands::extended_passive_reply(line.text),
+                Some("AUTH TLS") => {
+                    begins_tls = line.text.starts_with(b"234");
+                    None
+                }
+                _ => None,
+            };
+            if let Some(announced) = agreed {
+                tx.port = Some(announced.port);
+                tx.is_active = matches!(tx.command, Some("PORT" | "EPRT"));
+                self.next = Some(NextConnection { port: announced.port, is_active: tx.is_active });
+            }
+        }
+        if is_final {
+            tx.done = true;
+            tx.transfer = None;
+        }
+        self.expect();
+        begins_tls
+    }
+
+    /// Expects the data connection of the oldest transfer that has none, once a port is known.
+    fn expect(&mut self) {
+        let Some(next) = self.next.as_ref() else { return };
+        let waiting = self.held.iter().find(|tx| tx.transfer.is_some()).map(|tx| tx.common.id);
+        let Some(tx) = waiting.and_then(|id| self.held.mark_mut(id)) else { return };
+        let Some(transfer) = tx.transfer.take() else { return };
+        let Some((protocol, _)) = protocols::by_name(data::NAME) else { return };
+        let opened = if next.is_active { Direction::ToClient } else { Direction::ToServer };
+        let context = data::context(transfer, next.is_active, tx.data());
+        self.expected.push(Expectation { protocol, opened, port: next.port, context });
+        self.next = None;
+    }
+
+    /// Reads the line at the front of the data.
+    fn line<'a>(&mut self, direction: Direction, data: &'a [u8]) -> FtpStep<'a> {
+        let end = memchr::memchr(b'\n', data);
+        if self.skips[direction] {
+            self.skips[direction] = end.is_none();
+            return FtpStep::Skipped(end.map_or(data.len(), |end| end.saturating_add(1)));
+        }
+        let most = self.config.max_line;
+        match end.filter(|end| end.saturating_add(1) < most) {
+            Some(end) => {
+                let text = data.get(..end).unwrap_or_default();
+                let text = text.strip_suffix(b"\r").unwrap_or(text);
+                FtpStep::Line(FtpLine { text, is_cut: false, length: end.saturating_add(1) })
+            }
+            None if data.len() >= most => {
+                self.skips[direction] = true;
+                let text = data.get(..most).unwrap_or_default();
+                FtpStep::Line(FtpLine { text, is_cut: true, length: most })
+            }
+            None => FtpStep::Needs(data.len().saturating_add(1)),
+        }
+    }
+}
+
+impl Parser for FtpParser {
+    fn parse(&mut self, direction: Direction, input: Input<'_>, _context: &mut ParseContext<'_>) -> Progress {
+        let mut consumed = 0usize;
+        while let Some(rest) = input.data.get(consumed..).filter(|rest| !rest.is_empty()) {
+            let line = match self.line(direction, rest) {
+                FtpStep::Line(line) => line,
+                FtpStep::Skipped(length) => {
+                    consumed = consumed.saturating_add(length);
+                    continue;
+                }
+                FtpStep::Needs(needed) => return Progress::Incomplete { consumed, needed },
+            };
+            consumed = consumed.saturating_add(line.length);
+            match direction {
+                Direction::ToServer => self.command(&line),
+                Direction::ToClient => {
+                    if self.reply(&line) {
+                        return Progress::Switch { consumed, to: Some("tls") };
+                    }
+                }
+            }
+        }
+        Progress::Done
+    }
+
+    fn gap(&mut self, direction: Direction, _missing: u64, _context: &mut ParseContext<'_>) -> bool {
+        // What follows is the rest of a line.
+        self.skips[direction] = true;
+        true
+    }
+
+    fn tx_range(&self) -> core::ops::Range<TxId> {
+        self.held.range()
+    }
+
+    fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
+        self.held.get(id).map(|tx| tx as &dyn Transaction)
+    }
+
+    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
+        self.held.mark_mut(id).map(|tx| tx as &mut dyn Transaction)
+    }
+
+    fn free_tx(&mut self, id: TxId) {
+        self.held.free(id);
+    }
+
+    fn worklist(&self) -> &Worklist {
+        self.held.worklist()
+    }
+
+    fn worklist_mut(&mut self) -> &mut Worklist {
+        self.held.worklist_mut()
+    }
+
+    fn frames(&mut self) -> Option<&mut Notes> {
+        Some(&mut self.frames)
+    }
+
+    fn expectations(&mut self) -> Option<&mut Vec<Expectation>> {
+        Some(&mut self.expected)
+    }
+
+    fn held(&mut self) -> usize {
+        size_of::<Self>().saturating_add(self.held.held()).saturating_add(self.expected.held())
+    }
+
+    fn end(&mut self, direction: Direction, _context: &mut ParseContext<'_>) {
+        for id in self.held.range() {
+            if let Some(tx) = self.held.get_mut(id) {
+                tx.common.ended[direction] = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,572 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The parser of a connection: commands and replies, line by line, and the lines of messages.
+
+use super::config::SmtpConfig;
+use super::replies::{AwaitedReplies, AwaitedReply};
+use super::tx::SmtpTransaction;
+use super::{
+    COMPLETE, DATA_COMMAND_REJECTED, DUPLICATE_FIELDS, FLOODED, INVALID_BDAT, INVALID_PIPELINED_SEQUENCE,
+    INVALID_REPLY, MIME_INVALID_BASE64, MIME_INVALID_QP, MIME_LONG_BOUNDARY, MIME_LONG_ENC_LINE,
+    MIME_LONG_FILENAME, MIME_LONG_HEADER_NAME, MIME_LONG_HEADER_VALUE, MIME_LONG_LINE, MIME_MALFORMED_MSG,
+    NO_SERVER_WELCOME_MESSAGE, TLS_REJECTED, TRUNCATED_LINE, UNPARSABLE_CONTENT,
+};
+use crate::content::files::FileContext;
+use crate::content::mime::message::{Message, MessageLine, MessageOddities};
+use crate::event::EventCode;
+use crate::file::FileState;
+use crate::frames::{Notes, ProtocolFrameNote};
+use crate::memory::allocated;
+use crate::protocol::{Input, ParseContext, Parser, Progress};
+use crate::transaction::{Transaction, TxId, TxList};
+use crate::worklist::Worklist;
+use bartizan_base::{Direction, PerDirection};
+use std::sync::Arc;
+
+/// Length, in bytes, from which on a line of a command or a reply is cut, and one of a message read in pieces.
+pub(super) const LINE_MAX: usize = 4_096;
+/// Limit of the envelopes of a flow.
+pub(super) const TX_MAX: usize = 256;
+/// Name of the file of a whole message (`raw-extraction`), as in Suricata.
+const RAW_NAME: &[u8] = b"rawmsg";
+
+const COMMAND_FRAME: u8 = 1;
+const DATA_FRAME: u8 = 2;
+const REPLY_FRAME: u8 = 3;
+
+/// What the client's next bytes are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ClientMode {
+    #[default]
+    Commands,
+    /// Lines of a message, up to one with a dot alone.
+    Message,
+    /// Bytes of a chunk (BDAT).
+    Chunk {
+        /// Number of bytes that are left.
+        left: u64,
+        /// The message ends with this chunk.
+        is_last: bool,
+    },
+}
+
+/// A line, or a piece of one.
+struct SmtpLine<'a> {
+    text: &'a [u8],
+    /// The end of the line; empty if it has not come yet.
+    end: &'static [u8],
+    /// Number of bytes.
+    length: usize,
+}
+
+/// Events for what is odd in a message.
+const ODDITIES: &[(MessageOddities, EventCode)] = &[
+    (MessageOddities::INVALID_BASE64, MIME_INVALID_BASE64),
+    (MessageOddities::INVALID_QP, MIME_INVALID_QP),
+    (MessageOddities::LONG_LINE, MIME_LONG_LINE),
+    (MessageOddities::LONG_ENCODED_LINE, MIME_LONG_ENC_LINE),
+    (MessageOddities::LONG_HEADER_NAME, MIME_LONG_HEADER_NAME),
+    (MessageOddities::LONG_HEADER_VALUE, MIME_LONG_HEADER_VALUE),
+    (MessageOddities::LONG_BOUNDARY, MIME_LONG_BOUNDARY),
+    (MessageOddities::LONG_FILE_NAME, MIME_LONG_FILENAME),
+    (MessageOddities::TOO_MUCH, MIME_MALFORMED_MSG),
+];
+
+/// The parser of a connection.
+pub(super) struct SmtpParser {
+    config: Arc<SmtpConfig>,
+    held: TxList<SmtpTransaction>,
+    /// The envelope that commands belong to.
+    current: Option<TxId>,
+    helo: Option<Arc<[u8]>>,
+    mode: ClientMode,
+    /// DATA was sent; its reply decides whether a message follows.
+    awaits_data: bool,
+    /// The rest of the direction's line is skipped.
+    skips: PerDirection<bool>,
+    /// A piece of the client's line was read.
+    is_within_line: bool,
+    /// The frame of the message was noted.
+    is_data_noted: bool,
+    awaited: AwaitedReplies,
+    greeted: bool,
+    /// The server takes groups of commands.
+    is_pipelining: bool,
+    files: FileContext,
+    frames: Notes,
+}
+
+impl SmtpParser {
+    pub(super) fn new(config: Arc<SmtpConfig>) -> Self {
+        SmtpParser {
+            config,
+            held: TxList::default(),
+            current: None,
+            helo: None,
+            mode: ClientMode::default(),
+            awaits_data: false,
+            skips: PerDirection::default(),
+            is_within_line: false,
+            is_data_noted: false,
+            awaited: AwaitedReplies::default(),
+            greeted: false,
+            is_pipelining: false,
+            files: FileContext::default(),
+            frames: Notes::default(),
+        }
+    }
+
+    /// The current envelope, which is made if there is none.
+    fn envelope(&mut self) -> Option<&mut SmtpTransaction> {
+        let id = match self.current.filter(|id| self.held.get(*id).is_some()) {
+            Some(id) => id,
+            None => self.begin_envelope(),
+        };
+        self.held.get_mut(id)
+    }
+
+    fn begin_envelope(&mut self) -> TxId {
+        let id = self.held.push(SmtpTransaction::new(self.helo.clone()));
+        self.current = Some(id);
+        if self.held.len() > TX_MAX {
+            let oldest = self.held.range().start;
+            self.held.free(oldest);
+            self.event(FLOODED);
+        }
+        id
+    }
+
+    fn event(&mut self, code: EventCode) {
+        if let Some(tx) = self.envelope() {
+            tx.event(code);
+        }
+    }
+
+    /// Whether the client has finished the current envelope.
+    fn is_sent(&self) -> bool {
+        self.current.is_some_and(|id| self.held.get(id).is_none_or(SmtpTransaction::is_sent))
+    }
+
+    /// Handles a command.
+    fn command(&mut self, line: &[u8], is_cut: bool) {
+        let is = |name: &str| {
+            line.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name.as_bytes()))
+        };
+        let ends = is("rset") || is("quit");
+        if self.current.is_none() || self.is_sent() && !ends {
+            self.begin_envelope();
+        }
+        if is_cut {
+            self.event(TRUNCATED_LINE);
+        }
+        if !self.greeted {
+            self.event(NO_SERVER_WELCOME_MESSAGE);
+        }
+        let tx = self.current.unwrap_or_default();
+        let awaited = if is("starttls") {
+            AwaitedReply::StartTls
+        } else if is("data") {
+            self.data_command()
+        } else if is("bdat") {
+            self.bdat_command(line, tx)
+        } else if is("helo") || is("ehlo") {
+            self.helo_command(line, tx)
+        } else if is("mail from") {
+            self.mail_command(line);
+            AwaitedReply::Other
+        } else if is("rcpt to") {
+            let recipient = argument(line, 7);
+            if self.envelope().is_some_and(|tx| !tx.add_recipient(recipient)) {
+                self.event(FLOODED);
+            }
+            AwaitedReply::Other
+        } else if ends {
+            let digit = if is("quit") { 0 } else { b'2' };
+            AwaitedReply::Ends { tx, digit }
+        } else {
+            AwaitedReply::Other
+        };
+        if self.awaited.push(awaited) {
+            self.event(INVALID_PIPELINED_SEQUENCE);
+        }
+    }
+
+    fn mail_command(&mut self, line: &[u8]) {
+        let from = argument(line, 9);
+        let Some(tx) = self.envelope() else { return };
+        if tx.mail_from.is_some() {
+            tx.event(DUPLICATE_FIELDS);
+        } else {
+            tx.mail_from = Some(from.into());
+        }
+    }
+
+    fn helo_command(&mut self, line: &[u8], id: TxId) -> AwaitedReply {
+        if self.helo.is_some() {
+            // A new EHLO ends the envelope as RSET does (RFC 5321 section 4.1.4).
+            let Some(tx) = self.envelope() else { return AwaitedReply::Other };
+            tx.event(DUPLICATE_FIELDS);
+            let has_begun = tx.has_begun();
+            return if has_begun { AwaitedReply::Ends { tx: id, digit: b'2' } } else { AwaitedReply::Other };
+        }
+        let helo: Arc<[u8]> = argument(line, 4).into();
+        self.helo = Some(Arc::clone(&helo));
+        if let Some(tx) = self.envelope() {
+            tx.helo = Some(helo);
+        }
+        AwaitedReply::Other
+    }
+
+    fn data_command(&mut self) -> AwaitedReply {
+        let config = Arc::clone(&self.config);
+        let is_pipelining = self.is_pipelining;
+        let Some(tx) = self.envelope() else { return AwaitedReply::Data };
+        if tx.has_data {
+            tx.event(UNPARSABLE_CONTENT);
+            return AwaitedReply::Data;
+        }
+        tx.has_data = true;
+        if config.decode_mime {
+            tx.message = Some(Box::new(Message::new(Arc::clone(&config.message))));
+        }
+        self.awaits_data = true;
+        if is_pipelining {
+            // The message may follow at once, as in Suricata.
+            self.begin_message();
+        }
+        AwaitedReply::Data
+    }
+
+    /// Begins to read a message.
+    fn begin_message(&mut self) {
+        if !core::mem::take(&mut self.awaits_data) {
+            return;
+        }
+        self.mode = ClientMode::Message;
+        self.is_within_line = false;
+        self.is_data_noted = false;
+        let is_raw = self.config.raw_extraction;
+        let Some(id) = self.current else { return };
+        let Some(tx) = self.held.get_mut(id) else { return };
+        tx.begin_data();
+        if is_raw {
+            let _ = tx.files.open(RAW_NAME, &mut self.files);
+        }
+    }
+
+    fn bdat_command(&mut self, line: &[u8], tx: TxId) -> AwaitedReply {
+        let mut words =
+            line.get(4..).unwrap_or_default().split(|byte| *byte == b' ').filter(|w| !w.is_empty());
+        let size = words.next().and_then(|word| core::str::from_utf8(word).ok()?.parse::<u64>().ok());
+        let last = words.next();
+        let is_last = last.is_some_and(|word| word.eq_ignore_ascii_case(b"last"));
+        let (Some(left), true, None) = (size, last.is_none() || is_last, words.next()) else {
+            self.event(INVALID_BDAT);
+            return AwaitedReply::Other;
+        };
+        if let Some(tx) = self.envelope() {
+            tx.has_data = true;
+            tx.begin_data();
+        }
+        self.mode = ClientMode::Chunk { left, is_last };
+        self.end_chunk();
+        if is_last { AwaitedReply::Ends { tx, digit: 0 } } else { AwaitedReply::Other }
+    }
+
+    /// Leaves a chunk that is complete.
+    fn end_chunk(&mut self) {
+        let ClientMode::Chunk { left: 0, is_last } = self.mode else { return };
+        self.mode = ClientMode::Commands;
+        if is_last && let Some(tx) = self.envelope() {
+            tx.progress.to_server = COMPLETE;
+        }
+    }
+
+    /// Skips bytes of a chunk; returns their number.
+    fn chunk(&mut self, data: &[u8]) -> usize {
+        let ClientMode::Chunk { left, is_last } = self.mode else { return 0 };
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
+        self.mode = ClientMode::Chunk { left: left.saturating_sub(length as u64), is_last };
+        self.end_chunk();
+        length
+    }
+
+    /// Handles a line of a message, or a piece of one.
+    fn message_line(&mut self, line: &SmtpLine<'_>) {
+        let is_first = !self.is_within_line;
+        self.is_within_line = line.end.is_empty();
+        let Some(tx) = self.current.and_then(|id| self.held.get_mut(id)) else {
+            self.mode = ClientMode::Commands;
+            return;
+        };
+        if is_first && line.text == b"." && !line.end.is_empty() {
+            tx.end_message(FileState::Closed);
+            tx.progress.to_server = COMPLETE;
+            let id = tx.common.id;
+            raise(tx);
+            self.mode = ClientMode::Commands;
+            let _ = self.awaited.push(AwaitedReply::Ends { tx: id, digit: 0 });
+            return;
+        }
+        // Of a dot at the beginning that hides another text (RFC 5321 section 4.5.2).
+        let hidden = is_first.then(|| line.text.strip_prefix(b".")).flatten();
+        let text = hidden.unwrap_or(line.text);
+        let SmtpTransaction { message, files, .. } = &mut *tx;
+        match message.as_deref_mut() {
+            Some(message) => {
+                message.line(MessageLine { text, end: line.end, is_first }, files, &mut self.files)
+            }
+            None => {
+                files.append(text);
+                files.append(line.end);
+            }
+        }
+        raise(tx);
+    }
+
+    /// Handles a line of a reply. Returns whether TLS begins after it.
+    fn reply(&mut self, line: &[u8], is_cut: bool) -> bool {
+        if line.is_empty() {
+            return false;
+        }
+        if is_cut {
+            self.event(TRUNCATED_LINE);
+        }
+        let code = line.get(..3).filter(|code| code.iter().all(u8::is_ascii_digit));
+        let Some(code) = code.filter(|_| matches!(line.get(3), None | Some(b' ' | b'-' | b'\t'))) else {
+            self.event(INVALID_REPLY);
+            return false;
+        };
+        if !CODES.contains(&code) {
+            self.event(INVALID_REPLY);
+        }
+        let has_more = line.get(3) == Some(&b'-');
+        let Some(awaited) = self.awaited.front() else {
+            if !self.greeted && !has_more {
+                self.greeted = true;
+                if code != b"220" {
+                    self.event(INVALID_REPLY);
+                }
+            }
+            return false;
+        };
+        self.greeted = true;
+        if line.get(4..).is_some_and(|text| text.trim_ascii().eq_ignore_ascii_case(b"pipelining")) {
+            self.is_pipelining |= code == b"250";
+        }
+        if has_more {
+            return false;
+        }
+        self.awaited.pop();
+        match awaited {
+            AwaitedReply::StartTls if code == b"220" => {
+                self.end_envelope(self.current);
+                return true;
+            }
+            AwaitedReply::StartTls => self.event(TLS_REJECTED),
+            AwaitedReply::Data if code == b"354" => self.begin_message(),
+            AwaitedReply::Data => self.reject_data(),
+            AwaitedReply::Ends { tx, digit } if digit == 0 || code.first() == Some(&digit) => {
+                self.end_envelope(Some(tx));
+            }
+            AwaitedReply::Ends { .. } | AwaitedReply::Other => {}
+        }
+        false
+    }
+
+    /// Handles a server that takes no message.
+    fn reject_data(&mut self) {
+        self.awaits_data = false;
+        if self.mode == ClientMode::Message {
+            self.mode = ClientMode::Commands;
+        }
+        if let Some(tx) = self.envelope() {
+            tx.event(DATA_COMMAND_REJECTED);
+            tx.end_message(FileState::Truncated);
+            tx.has_data = false;
+        }
+    }
+
+    /// Ends an envelope, unless it is over.
+    fn end_envelope(&mut self, id: Option<TxId>) {
+        if let Some(tx) = id.and_then(|id| self.held.get_mut(id)).filter(|tx| !tx.is_done()) {
+            tx.finish();
+        }
+    }
+
+    /// Reads the line, or the piece of one, at the front of a direction's data. `None`: more is needed.
+    fn line<'a>(&self, data: &'a [u8]) -> Option<SmtpLine<'a>> {
+        let end = memchr::memchr(b'\n', data.get(..LINE_MAX).unwrap_or(data));
+        match end {
+            Some(end) => {
+                let text = data.get(..end).unwrap_or_default();
+                let length = end.saturating_add(1);
+                Some(match text.strip_suffix(b"\r") {
+                    Some(text) => SmtpLine { text, end: b"\r\n", length },
+                    None => SmtpLine { text, end: b"\n", length },
+                })
+            }
+            None if data.len() >= LINE_MAX => {
+                // A carriage return at the cut belongs to the end of the line.
+                let text = data.get(..LINE_MAX).unwrap_or(data);
+                let text = text.strip_suffix(b"\r").unwrap_or(text);
+                Some(SmtpLine { text, end: b"", length: text.len() })
+            }
+            None => None,
+        }
+    }
+
+    /// Reads the front of a direction's data. `Ok`: the number of bytes consumed, and whether TLS begins;
+    /// `Err`: the number of bytes needed.
+    fn step(&mut self, direction: Direction, data: &[u8], at: u64) -> Result<(usize, bool), usize> {
+        if direction == Direction::ToServer && matches!(self.mode, ClientMode::Chunk { .. }) {
+            return Ok((self.chunk(data), false));
+        }
+        if self.skips[direction] {
+            let end = memchr::memchr(b'\n', data);
+            self.skips[direction] = end.is_none();
+            return Ok((end.map_or(data.len(), |end| end.saturating_add(1)), false));
+        }
+        let Some(line) = self.line(data) else { return Err(data.len().saturating_add(1)) };
+        let is_cut = line.end.is_empty();
+        if direction == Direction::ToServer && self.mode == ClientMode::Message {
+            if !core::mem::replace(&mut self.is_data_noted, true) {
+                self.frames
+                    .add(direction, ProtocolFrameNote::Begin { kind: DATA_FRAME, at, tx: self.current });
+            }
+            self.message_line(&line);
+            if self.mode == ClientMode::Commands {
+                self.frames.add(direction, ProtocolFrameNote::End { kind: DATA_FRAME, at });
+            }
+            return Ok((line.length, false));
+        }
+        self.skips[direction] = is_cut;
+        match direction {
+            Direction::ToServer => {
+                self.command(line.text, is_cut);
+                self.note(direction, COMMAND_FRAME, at, line.length);
+                Ok((line.length, false))
+            }
+            Direction::ToClient => {
+                let begins_tls = self.reply(line.text, is_cut);
+                self.note(direction, REPLY_FRAME, at, line.length);
+                Ok((line.length, begins_tls))
+            }
+        }
+    }
+
+    fn note(&mut self, direction: Direction, kind: u8, at: u64, length: usize) {
+        let note = ProtocolFrameNote::Whole { kind, at, len: length as u64, tx: self.current };
+        self.frames.add(direction, note);
+    }
+}
+
+/// The codes that replies have (RFC 5321 section 4.2.3, RFC 4954, RFC 7504), as Suricata knows them.
+const CODES: &[&[u8]] = &[
+    b"211", b"214", b"220", b"221", b"235", b"250", b"251", b"252", b"334", b"354", b"401", b"402", b"421",
+    b"435", b"450", b"451", b"452", b"454", b"455", b"500", b"501", b"502", b"503", b"504", b"521", b"525",
+    b"530", b"534", b"535", b"538", b"541", b"543", b"550", b"551", b"552", b"553", b"554", b"555",
+];
+
+/// Raises the events of a transaction's message.
+fn raise(tx: &mut SmtpTransaction) {
+    let Some(message) = tx.message.as_deref_mut() else { return };
+    let found = message.take_oddities();
+    for (oddity, code) in ODDITIES {
+        if found.contains(*oddity) {
+            tx.common.events.set(*code);
+        }
+    }
+}
+
+/// The argument of a command: the first word after its name and one further byte (a blank or a colon).
+fn argument(line: &[u8], name: usize) -> &[u8] {
+    let rest = line.get(name.saturating_add(1)..).unwrap_or_default();
+    let rest = rest.get(rest.iter().take_while(|byte| **byte == b' ').count()..).unwrap_or_default();
+    rest.split(|byte| *byte == b' ').next().unwrap_or_default()
+}
+
+impl Parser for SmtpParser {
+    fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
+        self.files.settings = context.files.clone();
+        self.files.strict = context.prevents;
+        let mut consumed = 0usize;
+        while let Some(rest) = input.data.get(consumed..).filter(|rest| !rest.is_empty()) {
+            let at = input.offset.saturating_add(consumed as u64);
+            match self.step(direction, rest, at) {
+                Ok((length, begins_tls)) => {
+                    consumed = consumed.saturating_add(length);
+                    if begins_tls {
+                        return Progress::Switch { consumed, to: Some("tls") };
+                    }
+                }
+                Err(needed) => return Progress::Incomplete { consumed, needed },
+            }
+        }
+        Progress::Done
+    }
+
+    fn gap(&mut self, direction: Direction, missing: u64, _context: &mut ParseContext<'_>) -> bool {
+        if direction == Direction::ToServer {
+            match self.mode {
+                ClientMode::Chunk { left, is_last } if missing <= left => {
+                    self.mode = ClientMode::Chunk { left: left.saturating_sub(missing), is_last };
+                    self.end_chunk();
+                    return true;
+                }
+                ClientMode::Message => {
+                    if let Some(tx) = self.current.and_then(|id| self.held.get_mut(id)) {
+                        tx.files.gap(missing);
+                    }
+                }
+                ClientMode::Chunk { .. } | ClientMode::Commands => {}
+            }
+        }
+        // What follows is the rest of a line.
+        self.skips[direction] = true;
+        true
+    }
+
+    fn tx_range(&self) -> core::ops::Range<TxId> {
+        self.held.range()
+    }
+
+    fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
+        self.held.get(id).map(|tx| tx as &dyn Transaction)
+    }
+
+    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
+        self.held.mark_mut(id).map(|tx| tx as &mut dyn Transaction)
+    }
+
+    fn free_tx(&mut self, id: TxId) {
+        self.held.free(id);
+    }
+
+    fn worklist(&self) -> &Worklist {
+        self.held.worklist()
+    }
+
+    fn worklist_mut(&mut self) -> &mut Worklist {
+        self.held.worklist_mut()
+    }
+
+    fn frames(&mut self) -> Option<&mut Notes> {
+        Some(&mut self.frames)
+    }
+
+    fn held(&mut self) -> usize {
+        let helo = self.helo.as_ref().map_or(0, |helo| allocated(helo.len()));
+        let own = size_of::<Self>().saturating_add(helo).saturating_add(self.awaited.held());
+        own.saturating_add(self.held.held())
+    }
+
+    fn end(&mut self, direction: Direction, _context: &mut ParseContext<'_>) {
+        for id in self.held.range() {
+            let Some(tx) = self.held.get_mut(id) else { continue };
+            if direction == Direction::ToServer {
+                tx.end_message(FileState::Truncated);
+            }
+            tx.common.ended[direction] = true;
+        }
+    }
+}

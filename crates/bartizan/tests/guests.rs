@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Guests: programs on the stream path, in a network namespace of its own (needs root; without, it prints so
+//! and returns). The programs are those of Python's library, with the socket library loaded.
+
+use crate::common;
+use crate::namespace;
+
+use bartizan_testkit_worker::events;
+use common::{Ended, Folder, PROGRAM, Running, until};
+use namespace::{in_namespace, ip, veth};
+use serde_json::Value;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+const HOST: &str = "\
+links:
+  - {name: client, guest: {addresses: [192.0.2.1, '2001:db8::1'], socket: client.socket}}
+  - {name: server, guest: {addresses: [192.0.2.2, '2001:db8::2'], socket: server.socket}}
+policy: policy.yaml
+cache: none
+outputs: {eve: {dir: out}}
+control: {socket: control.socket}
+";
+
+const POLICY: &str = "\
+policies:
+  - name: web
+    from: any
+    to: any
+    chain: [pfw, ids]
+    pfw: {default: allow, rules: [{drop: tcp, to-ports: 25}]}
+    ids: {rules: [web.rules]}
+default: {action: drop}
+";
+
+const RULES: &str = "\
+drop http any any -> any any (msg:\"attack\"; http.uri; content:\"/attack\"; sid:1;)\n";
+
+/// Tries to get each URL, and prints its status, or the error's number.
+const CLIENT: &str = "\
+import sys, urllib.request, urllib.error
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+for url in sys.argv[1:]:
+    try:
+        with opener.open(url, timeout=60) as answer:
+            print(answer.status, len(answer.read()), flush=True)
+    except OSError as error:
+        reason = getattr(error, 'reason', error)
+        print('error', getattr(reason, 'errno', reason), flush=True)
+";
+
+/// The socket library as cargo built it beside this test program.
+fn library() -> PathBuf {
+    let folder = std::env::current_exe().unwrap();
+    let library = folder.parent().unwrap().join("libbartizan_sock.so");
+    assert!(library.exists(), "{}: cargo builds it with this test", library.display());
+    library
+}
+
+fn network() {
+    for which in ["all", "default"] {
+        std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "0").unwrap();
+    }
+    ip("link set dev lo up");
+    veth("g0", "g1", 1500);
+    for host in 1..=3 {
+        ip(&format!("addr add 192.0.2.{host}/24 dev g0"));
+        ip(&format!("addr add 2001:db8::{host}/64 dev g0 nodad"));
+    }
+}
+
+fn begin(folder: &Folder) -> Running {
+    folder.write("policy.yaml", POLICY);
+    folder.write("web.rules", RULES);
+    folder.write("bartizan.yaml", HOST);
+    folder.write("good.txt", "good words\n");
+    folder.write("attack.txt", "never to be read\n");
+    let running =
+        Running::start(Command::new(PROGRAM).args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+    running.until("running on client, server");
+    running
+}
+
+/// A command of a guest.
+fn guest(folder: &Folder, name: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(["guest", "run", "--socket"]).arg(folder.path(&format!("{name}.socket")));
+    command.arg("--library").arg(library()).arg("--").args(words).current_dir(&folder.0);
+    command
+}
+
+fn web_server(folder: &Folder, guest_name: Option<&str>, address: &str) -> Running {
+    let words = ["python3", "-u", "-m", "http.server", "8000", "--bind", address];
+    let mut command = match guest_name {
+        Some(name) => guest(folder, name, &words),
+        None => {
+            let mut plain = Command::new(words[0]);
+            plain.args(&words[1..]).current_dir(&folder.0);
+            plain
+        }
+    };
+    let server = Running::start(&mut command);
+    server.until_on_stdout("Serving HTTP on");
+    server
+}
+
+fn get(folder: &Folder, urls: &[&str]) -> Ended {
+    let words = [&["python3", "-c", CLIENT], urls].concat();
+    Running::start(&mut guest(folder, "client", &words)).wait()
+}
+
+/// An answer to a query about guests.
+fn query(folder: &Folder, words: &[&str]) -> Value {
+    let socket = folder.path("control.socket");
+    let asked =
+        Command::new(PROGRAM).arg("guest").args(words).arg("--json").arg("--socket").arg(socket).output();
+    let asked = asked.unwrap();
+    let text = String::from_utf8_lossy(&asked.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|_| panic!("{asked:?}"))
+}
+
+fn of_type<'e>(all: &'e [Value], kind: &str) -> Vec<&'e Value> {
+    all.iter().filter(|event| event["event_type"] == kind).collect()
+}
+
+fn eve(folder: &Folder) -> Vec<Value> {
+    events::parse(&folder.read("out/eve.json"))
+}
+
+#[test]
+fn an_attack_between_two_guests_is_blocked_and_a_good_request_passes() {
+    in_namespace(|| {
+        for (v6, address, host) in [(false, "192.0.2.2", "192.0.2.2"), (true, "2001:db8::2", "[2001:db8::2]")]
+        {
+            network_once(v6);
+            let folder = Folder::new();
+            let running = begin(&folder);
+            let server = web_server(&folder, Some("server"), address);
+            let (good, attack) =
+                (format!("http://{host}:8000/good.txt"), format!("http://{host}:8000/attack.txt"));
+            let ended = get(&folder, &[&good, &attack, &good]);
+            let lines: Vec<&str> = ended.stdout.lines().collect();
+            // 13: EACCES.
+            assert_eq!(lines, ["200 11", "error 13", "200 11"], "{ended:?} {}", running.stderr());
+            let listed = query(&folder, &["list"]);
+            let client = &listed["message"]["guests"][0];
+            assert_eq!(client["connections_without_tcp"], 3, "{listed}");
+            assert!(client["bytes"]["sent"].as_u64() > Some(100), "{listed}");
+            let status = query(&folder, &["status", "client"]);
+            let blocked = &status["message"]["blocked"][0];
+            assert_eq!(
+                (&blocked["function"], &blocked["rule"], &blocked["reason"], &blocked["peer_guest"]),
+                (&"ids".into(), &1.into(), &"ids_rule".into(), &"server".into()),
+                "{status}"
+            );
+            let server = server.stop();
+            assert!(server.stderr.contains("/good.txt") && !server.stderr.contains("/attack"), "{server:?}");
+            let stopped = running.stop();
+            assert_eq!(stopped.code, Some(0), "{stopped:?}");
+            assert!(!stopped.stdout.contains("do not agree"), "{stopped:?}");
+            check_records(&folder, address);
+        }
+    });
+}
+
+fn network_once(already: bool) {
+    if !already {
+        network();
+    }
+}
+
+fn check_records(folder: &Folder, server: &str) {
+    let all = eve(folder);
+    let alerts = of_type(&all, "alert");
+    assert_eq!(alerts.len(), 1, "{alerts:?}");
+    assert_eq!(
+        (&alerts[0]["alert"]["action"], &alerts[0]["http"]["url"]),
+        (&"blocked".into(), &"/attack.txt".into())
+    );
+    let (flows, http) = (of_type(&all, "flow"), of_type(&all, "http"));
+    // One flow for both ends.
+    assert_eq!((flows.len(), http.len() >= 2), (3, true), "{flows:?} {http:?}");
+    for event in alerts.iter().chain(&flows).chain(&http) {
+        let own = &event["bartizan"];
+        let program = &own["stream_path"];
+        let executable = program["executable"].as_str().unwrap_or_default();
+        assert!(executable.contains("python"), "{event}");
+        assert!(program["pid"].as_u64() > Some(1) && program["cgroup"].as_str().is_some(), "{event}");
+        assert_eq!((&own["link"], &program["peer_guest"]), (&"client".into(), &"server".into()), "{event}");
+    }
+    let server: std::net::IpAddr = server.parse().unwrap();
+    for flow in flows {
+        let to: std::net::IpAddr = flow["dest_ip"].as_str().unwrap().parse().unwrap();
+        assert_eq!((to, &flow["dest_port"], &flow["app_proto"]), (server, &8000.into(), &"http".into()));
+    }
+}
+
+#[test]
+fn what_a_policy_refuses_of_a_guest_is_refused_before_the_first_packet() {
+    in_namespace(|| {
+        network();
+        let folder = Folder::new();
+        let running = begin(&folder);
+        // A server without the library: the engine connects to it by TCP.
+        let server = web_server(&folder, None, "192.0.2.3");
+        let [good, attack, mail] = ["192.0.2.3:8000/good.txt", "192.0.2.3:8000/attack.txt", "192.0.2.3:25/"]
+            .map(|rest| format!("http://{rest}"));
+        let ended = get(&folder, &[&good, &attack, &mail]);
+        assert_eq!(ended.stdout.lines().collect::<Vec<_>>(), ["200 11", "error 13", "error 13"], "{ended:?}");
+        let server = server.stop();
+        assert!(!server.stderr.contains("/attack"), "{server:?}");
+        let stopped = running.stop();
+        assert_eq!(stopped.code, Some(0), "{stopped:?}");
+        let all = eve(&folder);
+        let flows = of_type(&all, "flow");
+        assert_eq!(flows.len(), 3, "{flows:?}");
+        // The addresses are those that the server sees.
+        assert!(
+            flows.iter().all(|flow| flow["src_ip"] == "192.0.2.1" && flow["src_port"].as_u64() > Some(1))
+        );
+        let drops = of_type(&all, "drop");
+        assert!(
+            drops.iter().any(|drop| drop["dest_port"] == 25 && drop["bartizan"]["function"] == "pfw"),
+            "{drops:?}"
+        );
+    });
+}
+
+#[test]
+fn a_command_runs_under_a_policy_of_its_own() {
+    in_namespace(|| {
+        network();
+        let folder = Folder::new();
+        folder.write("policy.yaml", POLICY);
+        folder.write("web.rules", RULES);
+        folder.write("good.txt", "good words\n");
+        let server = web_server(&folder, None, "192.0.2.3");
+        let mut command = Command::new(PROGRAM);
+        command.args(["guest", "run", "--policy", "policy.yaml", "--out", "out", "--library"]).arg(library());
+        command.args([
+            "--",
+            "python3",
+            "-c",
+            CLIENT,
+            "http://192.0.2.3:8000/good.txt",
+            "http://192.0.2.3:8000/attack",
+        ]);
+        let ended = Running::start(command.current_dir(&folder.0)).wait();
+        assert_eq!(ended.stdout.lines().collect::<Vec<_>>(), ["200 11", "error 13"], "{ended:?}");
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let all = eve(&folder);
+        assert_eq!(of_type(&all, "alert").len(), 1, "{all:?}");
+        drop(server);
+    });
+}
+
+#[test]
+fn a_guest_that_cannot_be_is_refused_with_what_to_do() {
+    let folder = Folder::new();
+    let socket = folder.path("none.socket");
+    let mut command = guest(&folder, "none", &["true"]);
+    let ended = Running::start(&mut command).wait();
+    assert!(ended.code == Some(3) && ended.stderr.contains(&*socket.to_string_lossy()), "{ended:?}");
+    assert!(ended.stderr.contains("is bartizan running"), "{ended:?}");
+    let ended =
+        common::run(&folder.0, &["guest", "run", "--library", &library().to_string_lossy(), "--", "true"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("--link NAME"), "{ended:?}");
+}
+
+/// Attempts to go round the library, each with the error's number or `OK`.
+const ATTEMPTS: &str = "\
+import os, socket, sys
+def attempt(name, work):
+    try: print(name, 'OK', work() or '', flush=True)
+    except OSError as error: print(name, error.errno, flush=True)
+def exchange(family, address, request):
+    with socket.socket(family, socket.SOCK_STREAM) as s:
+        s.settimeout(60)
+        s.connect((address, 8000))
+        assert s.getpeername()[:2] == (address, 8000), s.getpeername()
+        s.sendall(request)
+        text = b''
+        while True:
+            part = s.recv(65536)
+            if not part: return text.split(b' ')[1].decode()
+            text += part
+good = b'GET /good.txt HTTP/1.0\\r\\n\\r\\n'
+bad = b'GET /attack.txt HTTP/1.0\\r\\n\\r\\n'
+four, six = socket.AF_INET, socket.AF_INET6
+attempt('good', lambda: exchange(four, '192.0.2.3', good))
+attempt('good6', lambda: exchange(six, '2001:db8::3', good))
+attempt('mapped', lambda: exchange(six, '::ffff:192.0.2.3', good))
+attempt('attack', lambda: exchange(four, '192.0.2.3', bad))
+attempt('attack6', lambda: exchange(six, '2001:db8::3', bad))
+attempt('udp', lambda: socket.socket(four, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.3', 9)) and None)
+attempt('udp6', lambda: socket.socket(six, socket.SOCK_DGRAM).sendto(b'x', ('2001:db8::3', 9)) and None)
+attempt('udp-connect', lambda: socket.socket(four, socket.SOCK_DGRAM).connect(('192.0.2.3', 9)))
+attempt('raw', lambda: socket.socket(four, socket.SOCK_RAW, 1) and None)
+attempt('packet', lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) and None)
+attempt('inherited', lambda: os.fstat(int(sys.argv[1])) and None)
+def leave():
+    for line in open('/proc/mounts'):
+        at, kind = line.split(' ')[1:3]
+        if kind == 'cgroup2': open(at + '/cgroup.procs', 'w').write('0')
+    socket.create_connection(('192.0.2.3', 8000), 60)
+attempt('leave', leave)
+attempt('namespace', lambda: os.setns(os.open('/proc/%d/ns/net' % os.getppid(), os.O_RDONLY), 0))
+";
+
+#[test]
+fn programs_that_go_round_the_library_reach_nothing_but_the_engine() {
+    in_namespace(|| {
+        network();
+        let folder = Folder::new();
+        let running = begin(&folder);
+        let servers = [web_server(&folder, None, "192.0.2.3"), web_server(&folder, None, "2001:db8::3")];
+        let mut command = Command::new(PROGRAM);
+        command.args(["guest", "run", "--confine", "--socket"]).arg(folder.path("client.socket"));
+        command.arg("--library").arg(library()).args([
+            "--",
+            "env",
+            "-u",
+            "LD_PRELOAD",
+            "python3",
+            "-c",
+            ATTEMPTS,
+        ]);
+        // A socket of the outer namespace, open over exec.
+        let outer = std::net::UdpSocket::bind("192.0.2.1:0").unwrap();
+        rustix::io::fcntl_setfd(&outer, rustix::io::FdFlags::empty()).unwrap();
+        command.arg(std::os::fd::AsRawFd::as_raw_fd(&outer).to_string());
+        let ended = Running::start(command.current_dir(&folder.0)).wait();
+        let lines: Vec<&str> = ended.stdout.lines().map(str::trim_end).collect();
+        // 104: ECONNRESET, 1: EPERM, 9: EBADF, 101: ENETUNREACH.
+        let expected = [
+            "good OK 200",
+            "good6 OK 200",
+            "mapped OK 200",
+            "attack 104",
+            "attack6 104",
+            "udp 1",
+            "udp6 1",
+            "udp-connect 1",
+            "raw 1",
+            "packet 1",
+            "inherited 9",
+        ];
+        assert_eq!(lines.get(..expected.len()), Some(&expected[..]), "{ended:?}");
+        // Who leaves the control group has no route; who may not, is where he was.
+        assert!(["leave 101", "leave 13", "leave 1"].contains(&lines[expected.len()]), "{ended:?}");
+        assert!(["namespace 1", "namespace 13"].contains(&lines[expected.len() + 1]), "{ended:?}");
+        assert!(
+            ended.stderr.contains("5 connects were relayed, 1 connects and 2 datagrams were refused"),
+            "{ended:?}"
+        );
+        drop(outer);
+        for server in servers {
+            let server = server.stop();
+            assert!(server.stderr.contains("/good.txt") && !server.stderr.contains("/attack"), "{server:?}");
+        }
+        assert_eq!(running.stop().code, Some(0));
+    });
+}
+
+/// Connects, sends some bytes, prints what it gets or the error's number.
+const WAITER: &str = "\
+import socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 60)
+s.settimeout(None)
+s.sendall(b'it is harmless')
+print('sent', flush=True)
+try:
+    while True:
+        part = s.recv(100)
+        print('got', part.decode(), flush=True)
+        if not part: break
+except OSError as error: print('error', error.errno, flush=True)
+";
+
+#[test]
+fn an_engine_that_is_killed_resets_its_streams_and_new_ones_flow() {
+    in_namespace(|| {
+        network();
+        let folder = Folder::new();
+        let running = begin(&folder);
+        let listener = std::net::TcpListener::bind("192.0.2.3:0").unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        let words = ["python3", "-c", WAITER, "192.0.2.3", &port];
+        let waiter = Running::start(&mut guest(&folder, "client", &words));
+        let (mut connection, _) = listener.accept().unwrap();
+        let mut text = [0; 14];
+        connection.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"it is harmless");
+        waiter.until_on_stdout("sent");
+        running.signal("KILL");
+        let ended = waiter.wait();
+        assert!(ended.stdout.contains("error 104"), "{ended:?}");
+        assert!(connection.read(&mut text).map_or(true, |count| count == 0), "the peer sees the end");
+        drop(running);
+        // The sockets of the killed run are replaced.
+        let running = begin(&folder);
+        let waiter = Running::start(&mut guest(&folder, "client", &words));
+        let (mut connection, _) = listener.accept().unwrap();
+        connection.read_exact(&mut text).unwrap();
+        waiter.until_on_stdout("sent");
+        // A guest that is ended leaves nothing, and its peer sees it. 143: 128 and SIGTERM.
+        assert_eq!(waiter.stop().code, Some(143));
+        assert!(connection.read(&mut text).map_or(true, |count| count == 0));
+        until("the streams are gone", || {
+            let client = query(&folder, &["list"])["message"]["guests"][0].clone();
+            client["streams"] == 0 && client["processes"] == 0 && client["bytes"]["held"] == 0
+        });
+        assert_eq!(running.stop().code, Some(0));
+    });
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Guests of a host file: links whose programs use the stream path (docs/stream.md).
+
+use super::{HostFile, Link, LinkKind};
+use crate::policy::values::Size;
+use core::net::IpAddr;
+use core::ops::RangeInclusive;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A guest: programs that hand their payloads to this program over shared memory (the stream path). Guests are
+/// served by one worker together, so that their connections to each other need no TCP.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "Guest")]
+pub struct GuestSection {
+    /// The guest's addresses, which interfaces of this host have: its programs listen on these and connect
+    /// from these. All addresses of the host unless given.
+    #[serde(default)]
+    pub addresses: Vec<IpAddr>,
+    /// The Unix socket at which programs are started (`bartizan guest run`), beside this file or absolute:
+    /// whoever may connect to it is the guest. Unless given: `guest-NAME.socket` in /run/bartizan, or for
+    /// other users in their own folder.
+    pub socket: Option<PathBuf>,
+    /// The guest's loopback addresses are those of the host; else they are the guest's own.
+    #[serde(default)]
+    pub shares_loopback: bool,
+    /// Most streams, listeners included, from 1 to 65,536; 1,024 unless given. Each takes 128 KiB of address
+    /// space, and memory as it is used.
+    pub streams: Option<u32>,
+    /// Most processes, from 1 to 4,096; 64 unless given.
+    pub processes: Option<u32>,
+    /// Most bytes in this program's memory, from 1MiB; 64MiB unless given.
+    pub memory: Option<Size>,
+    /// Most connections that the guest opens in a second, from 1 to 1,000,000; 10,000 unless given.
+    pub connects: Option<u32>,
+}
+
+/// Fewest and most streams of a guest.
+pub const GUEST_STREAMS: RangeInclusive<u32> = 1..=1 << 16;
+/// Fewest and most processes of a guest.
+pub const GUEST_PROCESSES: RangeInclusive<u32> = 1..=4_096;
+/// Least memory of a guest, in bytes.
+pub const GUEST_MEMORY_MIN: u64 = 1 << 20;
+/// Fewest and most connections that a guest opens in a second.
+pub const GUEST_CONNECTS: RangeInclusive<u32> = 1..=1_000_000;
+
+/// The problem of a link's filter, if its kind can have none.
+pub(super) fn why_no_filter(link: &Link) -> Option<&'static str> {
+    match link.kind() {
+        Some(LinkKind::Inline(_)) => Some(
+            "is inline: a filter sees no ports in fragments, so a part of a datagram would pass unseen and the rest wait for it; give that traffic a policy with `chain: []`, which only forwards and counts",
+        ),
+        Some(LinkKind::Capture(_)) => Some("is a capture; give the filter to `bartizan inspect --filter`"),
+        Some(LinkKind::Guest(_)) => Some(
+            "is a guest, whose bytes have no packets that a filter could see; give that traffic a policy with `chain: []`, which only forwards and counts",
+        ),
+        _ => None,
+    }
+}
+
+/// Checks guests: bounds, distinct addresses and sockets.
+pub(super) fn check(file: &HostFile, problem: &mut impl FnMut(String, String)) {
+    let mut sockets = Vec::new();
+    for (index, link) in file.links.iter().enumerate() {
+        let (name, Some(guest)) = (&link.name, &link.guest) else { continue };
+        let at = |key: &str| format!("links/{index}/{key}");
+        if link.workers.is_some() {
+            let message =
+                format!("link `{name}` is a guest, and all guests share one worker; remove the key");
+            problem(at("workers"), message);
+        }
+        // The name is part of the path of its socket.
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if guest.socket.is_none() && (!name.chars().all(fits) || name.starts_with('.') || name.len() > 64) {
+            let message = format!(
+                "guest `{name}` has a name that its socket cannot have; use letters, digits, `-`, `_` and `.`, or give it a `socket`"
+            );
+            problem(at("name"), message);
+        }
+        let numbers = [
+            ("streams", guest.streams, GUEST_STREAMS),
+            ("processes", guest.processes, GUEST_PROCESSES),
+            ("connects", guest.connects, GUEST_CONNECTS),
+        ];
+        for (key, value, range) in numbers {
+            if let Some(value) = value.filter(|value| !range.contains(value)) {
+                let (least, most) = (range.start(), range.end());
+                let message =
+                    format!("guest `{name}`: {value} {key} are out of range; give {least} to {most}");
+                problem(at(&format!("guest/{key}")), message);
+            }
+        }
+        if let Some(Size(bytes)) = guest.memory.filter(|size| size.0 < GUEST_MEMORY_MIN) {
+            let least = Size(GUEST_MEMORY_MIN);
+            let message =
+                format!("guest `{name}`: {bytes} bytes are too few to work with; give {least} or more");
+            problem(at("guest/memory"), message);
+        }
+        if let Some(socket) = &guest.socket {
+            if sockets.contains(&socket) {
+                let message = format!(
+                    "guest `{name}` has the socket of another guest, {}; a socket belongs to one guest",
+                    socket.display()
+                );
+                problem(at("guest/socket"), message);
+            }
+            sockets.push(socket);
+        }
+        addresses(file, index, guest, problem);
+    }
+}
+
+/// Checks that a guest's addresses are addresses of a host, and of no other guest.
+fn addresses(file: &HostFile, index: usize, guest: &GuestSection, problem: &mut impl FnMut(String, String)) {
+    let earlier: Vec<&Link> = file.links.iter().take(index).collect();
+    for (number, address) in guest.addresses.iter().enumerate() {
+        let of_other =
+            |link: &&&Link| link.guest.as_ref().is_some_and(|other| other.addresses.contains(address));
+        let why = if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
+            "cannot be a guest's; give one that an interface of this host has".to_owned()
+        } else if let Some(other) = earlier.iter().find(of_other) {
+            format!("belongs to guest `{}` already; an address has one guest", other.name)
+        } else {
+            continue;
+        };
+        problem(format!("links/{index}/guest/addresses/{number}"), format!("address {address} {why}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+
+    #[test]
+    fn reads_guests() {
+        let text = "links: [{name: a, guest: {}}, {name: b, guest: {addresses: [192.0.2.1, '2001:db8::1'], socket: b.socket, shares-loopback: true, streams: 9, processes: 3, memory: 2MiB, connects: 5}}]";
+        let mut file = parse("bartizan.yaml", text).unwrap();
+        file.relative_to(std::path::Path::new("/etc"));
+        let b = file.links[1].guest.as_ref().unwrap();
+        assert_eq!((b.addresses.len(), b.streams, b.processes, b.connects), (2, Some(9), Some(3), Some(5)));
+        assert_eq!(b.socket.as_deref(), Some(std::path::Path::new("/etc/b.socket")));
+        assert!(b.shares_loopback && file.links[0].guest.as_ref().unwrap().addresses.is_empty());
+    }
+
+    #[test]
+    fn says_which_guest_cannot_be() {
+        for (links, said) in [
+            ("{name: a, guest: {}, workers: 2}", "all guests share one worker; remove the key"),
+            ("{name: a, guest: {}, filter: ip}", "is a guest, whose bytes have no packets"),
+            (
+                "{name: a, guest: {}, tap: {interface: e0}}",
+                "needs exactly one of `inline`, `tap`, `capture` and `guest`",
+            ),
+            ("{name: a/b, guest: {}}", "has a name that its socket cannot have"),
+            ("{name: a, guest: {streams: 0}}", "guest `a`: 0 streams are out of range; give 1 to 65536"),
+            ("{name: a, guest: {memory: 5}}", "5 bytes are too few to work with; give 1MiB or more"),
+            ("{name: a, guest: {addresses: ['::']}}", "address :: cannot be a guest's"),
+            ("{name: a, guest: {addresses: [127.0.0.1]}}", "address 127.0.0.1 cannot be a guest's"),
+            (
+                "{name: a, guest: {addresses: [192.0.2.1]}}, {name: b, guest: {addresses: [192.0.2.1]}}",
+                "address 192.0.2.1 belongs to guest `a` already",
+            ),
+            (
+                "{name: a, guest: {socket: s}}, {name: b, guest: {socket: s}}",
+                "has the socket of another guest",
+            ),
+        ] {
+            let error = parse("bartizan.yaml", &format!("links: [{links}]")).expect_err(links).to_string();
+            assert!(error.contains(said), "{links}: {error}");
+        }
+    }
+}

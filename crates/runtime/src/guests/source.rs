@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The engine of the stream path as a source of connections in order.
+//!
+//! Each stream is a flow of its guest's link, and each chunk of payload is judged by the chain of the flow's
+//! policy before it leaves the engine: it passes, or the stream is blocked. A connection between
+//! two guests of one tenant is one flow, which enters by the client's link. Guests of two tenants have a flow
+//! each, since tenants never meet: the server's policy sees what the client's has passed.
+
+use super::origin;
+use super::view::{BlockedStream, GuestView};
+use bartizan_base::{Decision, Direction, LinkId, Timestamp};
+use bartizan_dataplane::source::{Arrivals, Source, Taken};
+use bartizan_dataplane::worker::{ByteArrival, ByteFlow, Worker};
+use bartizan_ports::{PortError, PortStats, Waker, Woke, packet_clock, wait_for};
+use bartizan_stages::stream_origin::StreamOrigin;
+use bartizan_toe::engine::Engine;
+use bartizan_toe::inspect::{
+    Admission, PayloadDirection, PayloadInspector, PayloadVerdict, PayloadWindow, StreamId, StreamInfo,
+};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Name of the source among ports.
+const NAME: &str = "guests";
+
+/// Streams by their number in the engine. Bounded: each belongs to a stream of a guest, whose limit counts.
+#[derive(Default)]
+struct StreamFlows(HashMap<StreamId, StreamFlow>);
+
+/// The flow of a stream.
+enum StreamFlow {
+    /// Its own.
+    Own(Box<ByteFlow>),
+    /// That of the other end.
+    Partner,
+}
+
+/// The source; see the module.
+pub(super) struct GuestSource {
+    engine: Engine,
+    /// The link of each guest, by the guest's number.
+    links: Vec<LinkId>,
+    flows: StreamFlows,
+    view: Arc<GuestView>,
+    stats: PortStats,
+}
+
+impl GuestSource {
+    pub(super) fn new(engine: Engine, links: Vec<LinkId>, view: Arc<GuestView>) -> Self {
+        GuestSource { engine, links, flows: StreamFlows::default(), view, stats: PortStats::default() }
+    }
+}
+
+impl Source for GuestSource {
+    fn forwards(&self) -> bool {
+        true
+    }
+
+    fn begin(&mut self, _worker: &mut Worker, _batch: usize) {}
+
+    fn take(&mut self, arrivals: &mut Arrivals<'_>) -> Result<Taken, PortError> {
+        let mut chain = ChainInspector {
+            arrivals: &mut *arrivals,
+            links: &self.links,
+            flows: &mut self.flows,
+            view: &self.view,
+            now: packet_clock(),
+        };
+        let served = self.engine.turn(&mut chain, Some(Duration::ZERO)).map_err(|error| {
+            let source = io::Error::other(error.to_string());
+            PortError::System { name: NAME.to_owned(), what: "serving guests", source }
+        })?;
+        // Every chunk that the worker judges comes from here, and leaves here if it passes.
+        let counters = arrivals.worker_mut().counters();
+        self.stats.received = counters.packets;
+        self.stats.sent = counters.forwarded + counters.let_go;
+        Ok(Taken { frames: served, ..Taken::default() })
+    }
+
+    fn each_port(&mut self, each: &mut dyn FnMut(&str, &PortStats, u64)) {
+        each(NAME, &self.stats, 0);
+    }
+
+    fn now(&mut self) -> Timestamp {
+        packet_clock()
+    }
+
+    fn look(&mut self, else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
+        // No polling: the engine's programs mostly need this processor to have something to say.
+        self.engine.has_work() || else_ready()
+    }
+
+    fn wait(&mut self, waker: Option<&Waker>, timeout: Duration) -> Result<Woke, PortError> {
+        let timeout = self.engine.longest_sleep().map_or(timeout, |own| own.min(timeout));
+        wait_for(self.engine.events(), waker, timeout).map_err(|source| PortError::System {
+            name: NAME.to_owned(),
+            what: "waiting for guests",
+            source,
+        })
+    }
+}
+
+/// Judges streams by the chains of their tenants' policies.
+struct ChainInspector<'i, 'd> {
+    arrivals: &'i mut Arrivals<'d>,
+    links: &'i [LinkId],
+    flows: &'i mut StreamFlows,
+    view: &'i GuestView,
+    now: Timestamp,
+}
+
+impl ChainInspector<'_, '_> {
+    /// The connection that a stream is, without its program.
+    fn connection(&self, stream: &StreamInfo) -> Option<ByteFlow> {
+        let link = *self.links.get(usize::from(stream.guest))?;
+        let (client, server) =
+            if stream.accepted { (stream.peer, stream.local) } else { (stream.local, stream.peer) };
+        Some(ByteFlow::new(client, server, link))
+    }
+
+    /// Whether a stream's bytes are judged as those of the flow of its other end.
+    fn belongs_to_partner(&mut self, stream: &StreamInfo, own: &ByteFlow) -> bool {
+        let partner = stream.partner.filter(|_| stream.accepted).and_then(|end| self.flows.0.get(&end.id));
+        let Some(StreamFlow::Own(flow)) = partner else { return false };
+        let worker = self.arrivals.worker_mut();
+        worker.tenant_of_bytes(flow) == worker.tenant_of_bytes(own)
+    }
+
+    fn origin(&self, stream: &StreamInfo) -> StreamOrigin {
+        StreamOrigin {
+            guest: self.view.name(stream.guest),
+            peer_guest: stream.partner.map(|partner| self.view.name(partner.guest)),
+            process: stream.process,
+            executable: origin::executable(stream.process),
+            cgroup: origin::cgroup(stream.process),
+        }
+    }
+
+    /// Notes why a stream is blocked.
+    fn note_blocked(&self, stream: &StreamInfo, decision: &Decision) {
+        self.view.note(BlockedStream { stream: *stream, at: self.now, decision: *decision });
+    }
+}
+
+impl PayloadInspector for ChainInspector<'_, '_> {
+    fn admit(&mut self, stream: &StreamInfo) -> Admission {
+        self.now = packet_clock();
+        let Some(flow) = self.connection(stream) else { return Admission::Refuse };
+        if self.belongs_to_partner(stream, &flow) {
+            self.flows.0.insert(stream.id, StreamFlow::Partner);
+            return Admission::Inspect;
+        }
+        let mut flow = flow.of_program(Arc::new(self.origin(stream)));
+        let decision = self.arrivals.open_bytes(&mut flow, self.now);
+        if !decision.verdict.forwards() {
+            self.note_blocked(stream, &decision);
+            return Admission::Refuse;
+        }
+        self.flows.0.insert(stream.id, StreamFlow::Own(Box::new(flow)));
+        Admission::Inspect
+    }
+
+    fn inspect(&mut self, stream: &StreamInfo, window: PayloadWindow<'_>) -> PayloadVerdict {
+        self.now = packet_clock();
+        let flow = match self.flows.0.get_mut(&stream.id) {
+            Some(StreamFlow::Own(flow)) => flow,
+            Some(StreamFlow::Partner) => return PayloadVerdict::Bypass,
+            // No stream is inspected that was not admitted.
+            None => return PayloadVerdict::Drop,
+        };
+        let is_gone = !self.arrivals.worker_mut().has_bytes_flow(flow, self.now);
+        let mut decision = Decision::CONTINUE;
+        if is_gone {
+            // It timed out, or gave way: the rest of the stream is a flow of its own.
+            decision = self.arrivals.open_bytes(flow, self.now);
+        }
+        if decision.verdict.forwards() {
+            // Nothing is held here, so all of the window is new.
+            let direction = match (window.direction, stream.accepted) {
+                (PayloadDirection::Outgoing, false) | (PayloadDirection::Incoming, true) => {
+                    Direction::ToServer
+                }
+                (PayloadDirection::Outgoing, true) | (PayloadDirection::Incoming, false) => {
+                    Direction::ToClient
+                }
+            };
+            let arrival = ByteArrival { now: self.now, direction, bytes: window.bytes, end: window.end };
+            decision = self.arrivals.bytes(flow, &arrival);
+        }
+        if !decision.verdict.forwards() {
+            self.note_blocked(stream, &decision);
+            return PayloadVerdict::Drop;
+        }
+        PayloadVerdict::Pass(usize::MAX)
+    }
+
+    fn close(&mut self, stream: &StreamInfo) {
+        if let Some(StreamFlow::Own(mut flow)) = self.flows.0.remove(&stream.id) {
+            self.arrivals.close_bytes(&mut flow, packet_clock());
+        }
+    }
+}
