@@ -25,7 +25,7 @@ pub use ports::{LevelPort, LevelPortCounters};
 use crate::crew::OfLink;
 use crate::error::Failure;
 use crate::links::Links;
-use crate::plan::RunPlan;
+use crate::plan::{LinkPlan, RunPlan};
 use bartizan_base::{Generation, LinkId};
 use bartizan_config::host::OffloadSection;
 use bartizan_dataplane::source::LevelWay;
@@ -109,29 +109,49 @@ impl Below {
             of_link.devices = (0..u32::from(link.workers)).map(own).collect();
             let order: Vec<&str> = link.levels.iter().map(|section| section.level.as_str()).collect();
             below.stand.note_order(&link.name, &order);
-            below.show_frames(&link.levels, LinkId(number), of_link);
+            below.show_frames(LinkId(number), link, of_link)?;
         }
         left::take_away_others(&mut below.levels, plan, interfaces, &mut below.notes)?;
         Ok(below)
     }
 
-    /// Has a level of this process see the frames of a link before its workers.
-    fn show_frames(&self, sections: &[OffloadSection], link: LinkId, of_link: &mut OfLink) {
-        let of = |section: &OffloadSection| {
-            self.levels.iter().find(|level| level.driver.name() == section.level)?.level.frame_path()
-        };
-        let Some(path) = sections.iter().find_map(of) else { return };
-        let first = u8::try_from(link.0 * 2).unwrap_or(u8::MAX - 1);
-        for source in &mut of_link.sources {
-            source.pass_through(LevelWay { path: Arc::clone(&path), ports: [first, first + 1] });
+    /// Has levels of this process see the frames of a link before its workers.
+    ///
+    /// # Errors
+    /// A level on the link's interfaces is listed behind one of this process, and is nearer to the wire.
+    fn show_frames(&self, number: LinkId, link: &LinkPlan, of_link: &mut OfLink) -> Result<(), Failure> {
+        let first = u8::try_from(2 * number.0).unwrap_or(u8::MAX - 1);
+        let mut inner: Option<&SharedLevel> = None;
+        for level in link.levels.iter().filter_map(|section| self.level(&section.level)) {
+            match (level.level.frame_path(), inner) {
+                (None, None) => {}
+                (None, Some(inner)) => {
+                    let (near, far) = (level.driver.name(), inner.driver.name());
+                    return Err(Failure::input(format!(
+                        "link `{}`: level `{near}` is on the interfaces, and `{far}` sees what comes up from there; list `{near}` before `{far}` in `offload`",
+                        link.name
+                    )));
+                }
+                (Some(path), _) => {
+                    inner = Some(level);
+                    for source in &mut of_link.sources {
+                        let way = LevelWay { path: Arc::clone(&path), ports: [first, first + 1] };
+                        source.pass_through(way);
+                    }
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// The level of a name.
+    fn level(&self, name: &str) -> Option<&SharedLevel> {
+        self.levels.iter().find(|level| level.driver.name() == name)
     }
 
     /// The devices of a link's worker, in the order of the link's levels.
     fn devices(&self, sections: &[OffloadSection], link: LinkId, worker: u32) -> Vec<Box<dyn Device>> {
-        let level = |section: &OffloadSection| {
-            self.levels.iter().find(|level| level.driver.name() == section.level)?.device(link, worker)
-        };
+        let level = |section: &OffloadSection| self.level(&section.level)?.device(link, worker);
         sections.iter().filter_map(level).collect()
     }
 

@@ -145,6 +145,26 @@ fn python_serves_curl() {
     );
 }
 
+#[test]
+fn shells_and_python_go_on_after_commands_that_cannot_be_executed() {
+    if !inside("shells_and_python_go_on_after_commands_that_cannot_be_executed") {
+        return;
+    }
+    let host = Host::start();
+    let guest = host.guest(0, false);
+    // dash and Python start commands by vfork.
+    let shell = "/etc/passwd; echo x | cat; echo y | cat";
+    let python = "import subprocess as s\n\
+                  try: s.run(['/etc/passwd'])\n\
+                  except PermissionError: print('x', flush=True)\n\
+                  s.run(['echo', 'y'])";
+    for (program, flag, text) in [("sh", "-c", shell), ("python3", "-c", python)] {
+        let output = guest.command(program).args([flag, text]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && output.stdout == b"x\ny\n", "{program}: {output:?} {errors}");
+    }
+}
+
 fn nginx_settings(folder: &Path) -> String {
     let mut text = String::new();
     let at = folder.display();

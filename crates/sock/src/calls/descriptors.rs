@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! close, dup, fcntl, ioctl, and streams of the C library.
+//! close, vfork, dup, fcntl, ioctl, and streams of the C library.
 
 use crate::answer::fail;
 use crate::process::{is_own, own, stream};
 use crate::real;
 use crate::table::{forget, forget_range};
 use bartizan_toe::layout::state;
-use libc::{FILE, c_char, c_int, c_uint, c_ulong, c_void, off64_t, size_t, ssize_t};
+use libc::{FILE, c_char, c_int, c_uint, c_ulong, c_void, off64_t, pid_t, size_t, ssize_t};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -51,6 +51,14 @@ unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c
 unsafe extern "C" fn closefrom(first: c_int) {
     // SAFETY: no pointers.
     unsafe { close_range(c_uint::try_from(first).unwrap_or(0), c_uint::MAX, 0) };
+}
+
+/// A `fork`: the child of a `vfork` has its parent's memory but descriptors of its own, so what this library
+/// notes there would be wrong in the parent.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vfork() -> pid_t {
+    // SAFETY: no pointers; what a child of `vfork` may do, a child of `fork` may do as well.
+    unsafe { libc::fork() }
 }
 
 #[unsafe(no_mangle)]
