@@ -10,6 +10,7 @@ use bartizan_runtime::run;
 use bartizan_testkit::packet::{self, Datagram, Ip, Layer, Packet};
 use bartizan_testkit::{capture, layers, namespace};
 use serde_json::Value;
+use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -54,7 +55,9 @@ fn conversations() -> Vec<Vec<u8>> {
             let port = if number % 6 == 0 { 53 } else { 4000 };
             let client = (packet::address(v6, number + 1), 1000 + u16::from(number));
             let server = (packet::address(v6, 100), port);
-            let (from, to) = if turn % 3 == 2 { (server, client) } else { (client, server) };
+            // A packet of the server would open the flow that is refused.
+            let answers = turn % 3 == 2 && port != 53;
+            let (from, to) = if answers { (server, client) } else { (client, server) };
             let mut frame = datagram(from, to);
             match number % 4 {
                 2 => frame = layers::tagged(9, frame),
@@ -72,23 +75,53 @@ fn conversations() -> Vec<Vec<u8>> {
     frames
 }
 
-/// The flow records of a run, without what tells where their packets were handled.
-fn records(out: &Path) -> Vec<String> {
+/// The flow records of a run, by their ends and tunnels, without what tells where their packets were handled.
+fn records(out: &Path) -> Vec<(String, Value)> {
     let text = std::fs::read_to_string(out.join("eve.json")).unwrap();
     let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let record = |mut event: Value| {
-        for (of, keys) in [("", ["flow_id", "timestamp"]), ("flow", ["bypassed", "bypass"])] {
-            let object = if of.is_empty() { &mut event } else { &mut event[of] };
-            keys.iter().for_each(|key| drop(object.as_object_mut().and_then(|object| object.remove(*key))));
+        let ends = ["src_ip", "src_port", "dest_ip", "dest_port", "vlan", "tunnel"]
+            .map(|key| event[key].to_string());
+        let places = [("", vec!["flow_id", "timestamp"]), ("flow", vec!["bypassed", "bypass"])];
+        for (of, keys) in places.into_iter().chain([("bartizan", vec!["level", "levels", "stays"])]) {
+            let object = if of.is_empty() { Some(&mut event) } else { event.get_mut(of) };
+            if let Some(object) = object.and_then(Value::as_object_mut) {
+                keys.iter().for_each(|key| drop(object.remove(*key)));
+            }
         }
-        for key in ["level", "levels", "stays"] {
-            event["bartizan"].as_object_mut().and_then(|object| object.remove(key));
+        // Flags of packets that do not come up are not recorded.
+        if let Some(tcp) = event.get_mut("tcp").and_then(Value::as_object_mut) {
+            let flags = ["psh", "urg", "ecn", "cwr", "tcp_flags", "tcp_flags_ts", "tcp_flags_tc"];
+            flags.iter().for_each(|key| drop(tcp.remove(*key)));
         }
-        event.to_string()
+        (format!("{} {}", ends.join(" "), event["flow"]["start"]), event)
     };
-    let mut records: Vec<String> = events.filter(|event| event["event_type"] == "flow").map(record).collect();
-    records.sort();
+    let mut records: Vec<_> = events.filter(|event| event["event_type"] == "flow").map(record).collect();
+    records.sort_by(|a, b| a.0.cmp(&b.0));
     records
+}
+
+/// Inspects a capture, without a level or with one; the result, and the flow records.
+fn inspect(
+    scratch: &Scratch,
+    capture: &Path,
+    offload: Option<&str>,
+    requests: &'static Requests,
+) -> (Inspection, Vec<(String, Value)>) {
+    let policy = scratch.file("policy.yaml", POLICY);
+    let out = scratch.0.join(offload.unwrap_or("host"));
+    let options = InspectOptions {
+        build: BuildOptions { policy: Some(policy), cache: Some("none".into()), ..BuildOptions::default() },
+        prevention: true,
+        out: Some(out.clone()),
+        threads: 1,
+        captures: vec![capture.to_owned()],
+        offload: offload.map(str::to_owned),
+        ..InspectOptions::default()
+    };
+    let done = inspect::run(&options, requests).unwrap();
+    let records = records(&out);
+    (done, records)
 }
 
 #[test]
@@ -97,28 +130,8 @@ fn over_a_capture_verdicts_and_records_are_those_without_it() {
     let scratch = Scratch::new("capture");
     let frames = conversations();
     let file = scratch.file("conversations.pcap", capture::paced(1_000, &frames));
-    let policy = scratch.file("policy.yaml", POLICY);
-    let inspect = |offload: Option<&str>, out: &str| -> (Inspection, Vec<String>) {
-        let out = scratch.0.join(out);
-        let options = InspectOptions {
-            build: BuildOptions {
-                policy: Some(policy.clone()),
-                cache: Some("none".into()),
-                ..BuildOptions::default()
-            },
-            prevention: true,
-            out: Some(out.clone()),
-            threads: 1,
-            captures: vec![file.clone()],
-            offload: offload.map(str::to_owned),
-            ..InspectOptions::default()
-        };
-        let done = inspect::run(&options, &REQUESTS).unwrap();
-        let records = records(&out);
-        (done, records)
-    };
-    let (without, expected) = inspect(None, "without");
-    let (with, found) = inspect(Some("rtl"), "with");
+    let (without, expected) = inspect(&scratch, &file, None, &REQUESTS);
+    let (with, found) = inspect(&scratch, &file, Some("rtl"), &REQUESTS);
     let level = with.summary.level.expect("what the level did");
     assert_eq!(without.summary.packets, frames.len() as u64);
     assert_eq!(level.frames, frames.len() as u64);
@@ -132,6 +145,40 @@ fn over_a_capture_verdicts_and_records_are_those_without_it() {
     let [with, without] = [&with.summary.refused, &without.summary.refused].map(|r| r.as_ref().map(refused));
     assert_eq!(with.unwrap() + level.dropped, without.unwrap());
     assert!(level.counters["cycles"] > 0 && level.counters["UP_NO_ENTRY"] > 0, "{level:?}");
+}
+
+/// The first packets of a mix of captures of real networks; `None`: it is not there.
+fn real_traffic(most: usize) -> Option<Vec<u8>> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let beside = here.ancestors().map(|folder| folder.join("shared/data/captures/mix.pcap.gz"));
+    let path = std::env::var_os("BARTIZAN_MIX")
+        .map(PathBuf::from)
+        .or_else(|| beside.into_iter().find(|path| path.is_file()))?;
+    let mut file = Vec::new();
+    flate2::read::GzDecoder::new(std::fs::File::open(path).ok()?).read_to_end(&mut file).unwrap();
+    Some(capture::pcap(capture::ETHERNET, capture::read(&file).into_iter().take(most)))
+}
+
+#[test]
+fn over_real_traffic_verdicts_and_records_are_those_without_it() {
+    static REQUESTS: Requests = Requests::new();
+    let Some(content) = real_traffic(5_000) else {
+        eprintln!("no real traffic: set BARTIZAN_MIX to a compressed capture");
+        return;
+    };
+    let scratch = Scratch::new("mix");
+    let file = scratch.file("mix.pcap", content);
+    let (without, expected) = inspect(&scratch, &file, None, &REQUESTS);
+    let (with, found) = inspect(&scratch, &file, Some("rtl"), &REQUESTS);
+    let level = with.summary.level.as_ref().expect("what the level did");
+    println!("{level:?}");
+    assert_eq!((level.frames, level.up), (without.summary.packets, with.summary.packets));
+    let differ = found.iter().zip(&expected).filter(|(found, expected)| found != expected);
+    let differ: Vec<_> = differ.take(3).collect();
+    assert!(differ.is_empty() && found.len() == expected.len(), "{differ:#?}");
+    let refused = |done: &Inspection| done.summary.refused.as_ref().map_or(0, |refused| refused.packets);
+    assert_eq!(refused(&with) + level.dropped, refused(&without));
+    assert!(level.forwarded > level.frames / 4, "{level:?}");
 }
 
 #[test]
@@ -194,7 +241,9 @@ fn on_a_link_flows_sink_and_a_changed_policy_raises_them() {
     let mut batch = Batch::with_capacity(256);
     let mut round = |expected: bool| -> u64 {
         let from = (IpAddr::from(Ipv4Addr::new(10, 0, 0, 1)), 4001);
-        let _ = client.transmit_frame(&datagram(from, (Ipv4Addr::new(10, 0, 0, 2).into(), 4000)));
+        for _ in 0..5 {
+            let _ = client.transmit_frame(&datagram(from, (Ipv4Addr::new(10, 0, 0, 2).into(), 4000)));
+        }
         let _ = client.flush();
         let wait = Duration::from_millis(if expected { 200 } else { 50 });
         wait_any(&mut [&mut server], None, Duration::ZERO, wait).unwrap();
@@ -203,7 +252,7 @@ fn on_a_link_flows_sink_and_a_changed_policy_raises_them() {
         batch.indices().filter(own).count() as u64
     };
     let (begun, mut came) = (Instant::now(), 0);
-    while came < 40 {
+    while came < 400 {
         assert!(!running.is_finished() && begun.elapsed() < PATIENCE, "{came} frames");
         came += round(true);
     }
