@@ -163,7 +163,7 @@ pub fn begin(engine: &Engine, entry: &mut Entry, is_over: bool, now: Timestamp) 
         if is_over {
             app.expect_nothing(&connection);
         } else {
-            entry.ext.parent = Some(connection.parent);
+            entry.ext.rare_mut().parent = Some(connection.parent);
             app.expect(engine, &connection);
         }
     }

@@ -53,8 +53,6 @@ pub struct AppCounted {
 pub struct FlowExt {
     /// Number of the flow in events, unique in a run.
     pub event_id: u64,
-    /// Number in events of the flow that announced this one.
-    pub parent: Option<u64>,
     /// Place in the run of the flow's first packet; the same with any number of workers.
     pub began: u64,
     /// TCP state; plain data.
@@ -73,11 +71,8 @@ pub struct FlowExt {
     pub matched_icmp: (u16, u16),
     /// Least and greatest TTL or hop limit by direction.
     pub ttl: PerDirection<Option<(u8, u8)>>,
-    /// Ethernet addresses on the client's (`to_server`) and on the server's side, without repetitions; only
-    /// if some output shows them.
-    pub macs: Option<Box<PerDirection<Vec<[u8; 6]>>>>,
-    /// The program behind a flow of the stream path.
-    pub origin: Option<Arc<StreamOrigin>>,
+    /// Facts that few flows have.
+    pub rare: Option<Box<RareFlowFacts>>,
     /// VLAN ids of the first packet.
     pub vlan: VlanIds,
     /// ICMP: type and code of the first packet.
@@ -115,6 +110,18 @@ pub struct FlowExt {
     pub stays: Option<OffloadDenied>,
 }
 
+/// Facts that few flows have, outside of the flow's entry.
+#[derive(Default)]
+pub struct RareFlowFacts {
+    /// Ethernet addresses on the client's (`to_server`) and on the server's side, without repetitions; only
+    /// if some output shows them.
+    pub macs: PerDirection<Vec<[u8; 6]>>,
+    /// The program behind a flow of the stream path.
+    pub origin: Option<Arc<StreamOrigin>>,
+    /// Number in events of the flow that announced this one.
+    pub parent: Option<u64>,
+}
+
 /// Most Ethernet addresses kept for one side of a flow (as in Suricata).
 const MACS_MAX: usize = 10;
 
@@ -123,8 +130,8 @@ impl FlowExt {
     pub fn turn(&mut self) {
         self.ttl.swap();
         self.refused_flags.swap();
-        if let Some(macs) = self.macs.as_deref_mut() {
-            macs.swap();
+        if let Some(rare) = self.rare.as_deref_mut() {
+            rare.macs.swap();
         }
         if let Some(rate) = self.rate.as_deref_mut() {
             rate.turn();
@@ -140,7 +147,7 @@ impl FlowExt {
     /// Notes the Ethernet addresses of a packet.
     pub fn note_macs(&mut self, direction: Direction, source: [u8; 6], destination: [u8; 6]) {
         for (side, address) in [(direction, source), (direction.flip(), destination)] {
-            let known = &mut self.macs.get_or_insert_default()[side];
+            let known = &mut self.rare_mut().macs[side];
             if known.len() < MACS_MAX && !known.contains(&address) {
                 known.push(address);
             }
@@ -150,7 +157,24 @@ impl FlowExt {
     /// Ethernet addresses of a side.
     #[must_use]
     pub fn macs_of(&self, side: Direction) -> &[[u8; 6]] {
-        self.macs.as_ref().map_or(&[], |macs| &macs[side])
+        self.rare.as_ref().map_or(&[], |rare| &rare.macs[side])
+    }
+
+    /// The program behind a flow of the stream path.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Arc<StreamOrigin>> {
+        self.rare.as_ref()?.origin.as_ref()
+    }
+
+    /// Number in events of the flow that announced this one.
+    #[must_use]
+    pub fn parent(&self) -> Option<u64> {
+        self.rare.as_ref()?.parent
+    }
+
+    /// Facts that few flows have, for changes.
+    pub fn rare_mut(&mut self) -> &mut RareFlowFacts {
+        self.rare.get_or_insert_default()
     }
 
     /// The descriptions of the flow by functions, with the functions' bits and in their order.

@@ -43,6 +43,10 @@ pub fn without_flow_id(event: &Value) -> String {
     let mut event = event.clone();
     if let Some(fields) = event.as_object_mut() {
         fields.remove("flow_id");
+        // That there is a parent counts, its number does not.
+        if let Some(parent) = fields.get_mut("parent_id") {
+            *parent = Value::Bool(true);
+        }
     }
     event.to_string()
 }

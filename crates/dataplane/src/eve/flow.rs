@@ -157,7 +157,7 @@ impl EveRecorder {
         let mut common = Common {
             timestamp: now,
             flow_id: Some(flow.ext.event_id),
-            parent_id: flow.ext.parent,
+            parent_id: flow.ext.parent(),
             in_iface: run.interface.as_deref(),
             vlan: flow.ext.vlan.as_slice(),
             tuple: Some(tuple),

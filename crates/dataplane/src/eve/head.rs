@@ -182,7 +182,7 @@ pub(super) fn head<'a>(
     Common {
         timestamp: occasion.now,
         flow_id: flow.map(|f| f.ext.event_id),
-        parent_id: flow.and_then(|f| f.ext.parent),
+        parent_id: flow.and_then(|f| f.ext.parent()),
         in_iface: run.interface.as_deref(),
         pcap_cnt: occasion.number,
         vlan: match (packet, flow) {
@@ -210,8 +210,8 @@ pub(super) fn head<'a>(
 /// An event without a packet shows the flow's Ethernet addresses, from the client's side.
 fn flow_ether(flow: Option<&Entry>) -> Ether<'_> {
     let sides = flow
-        .and_then(|f| f.ext.macs.as_deref())
-        .and_then(|m| Some((*m.to_server.first()?, *m.to_client.first()?)));
+        .and_then(|f| f.ext.rare.as_deref())
+        .and_then(|rare| Some((*rare.macs.to_server.first()?, *rare.macs.to_client.first()?)));
     match sides {
         Some((src, dest)) => Ether::Packet { ether_type: None, src, dest },
         None => Ether::None,
@@ -232,7 +232,7 @@ impl FlowClass {
         let Some(flow) = flow.filter(|_| recorder.run.own_fields) else { return FlowClass::default() };
         FlowClass {
             name: recorder.class_name(flow),
-            origin: flow.ext.origin.clone(),
+            origin: flow.ext.origin().cloned(),
             path: flow.path.functions().filter_map(|id| recorder.run.function(id)).collect(),
         }
     }

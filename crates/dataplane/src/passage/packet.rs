@@ -23,6 +23,7 @@ use bartizan_stages::settings::EngineSettings;
 use bartizan_stages::settled::tcp_state;
 use bartizan_stages::standing::PacketDisposition;
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// A packet with its event context.
 #[derive(Clone, Copy)]
@@ -356,8 +357,10 @@ impl Passage<'_> {
                 FlowAdmission::Flow(id) => {
                     if let Some(entry) = self.flows.get_mut(id) {
                         self.cx.account.tally.flow(entry.fid);
-                        if packet.source == PacketSource::Ordered {
-                            entry.ext.origin.clone_from(&self.cx.position.origin);
+                        if let Some(origin) = &self.cx.position.origin
+                            && packet.source == PacketSource::Ordered
+                        {
+                            entry.ext.rare_mut().origin = Some(Arc::clone(origin));
                         }
                     }
                     return Ok(id);

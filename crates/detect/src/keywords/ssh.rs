@@ -62,7 +62,7 @@ impl SshVersionCheck {
         if text.eq_ignore_ascii_case("2_compat") {
             return Ok(SshVersionCheck::Two);
         }
-        if !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
             return Err(KeywordError::argument(format!("`{text}` is no version of SSH"))
                 .help("write digits and dots, as `2.0`, or `2_compat`"));
         }

@@ -28,6 +28,8 @@ const STICKY: &[(&str, &str)] = &[
     ("http_accept_enc", "http.accept_enc"),
     ("http_connection", "http.connection"),
     ("http_referer", "http.referer"),
+    ("ssh_proto", "ssh.proto"),
+    ("ssh_software", "ssh.software"),
 ];
 
 /// Keywords after a `content` that name its buffer, and the flags of `pcre` that do.
