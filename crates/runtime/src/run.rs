@@ -102,8 +102,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let statistics = Arc::new(Mutex::new(statistics.with_levels(below.counters())));
     let (channel, inbox) = channel::open(requests);
     let in_force = in_force_of(&builder, &inventory, &contents);
-    let view = view_of(&plan, &control, &source, &statistics, &in_force);
-    let view = View { guests: links.guests(), ..view };
+    let view = View { guests: links.guests(), ..view_of(&plan, &control, &source, &statistics, &in_force) };
     let (tap, alerts) = southbound::tap(plan.controller.as_ref());
     recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
     let functions = Functions::new(channel.clone(), view.clone());
@@ -133,13 +132,12 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     drop((server, commands, running, plane));
     view::lock(&statistics).counted_beside(below.close(ended.failure.is_some()));
     let written = write_last(&plan, &rights, &mut view::lock(&statistics), &mut ended, &mut recorder);
-    let is_kept = keep(stores, &shared, &rights);
     let (summary, events_lost) = sum_up(&ended, &recorder);
     Ok(RunOutcome {
         summary,
         stdout_taken: plan.stdout_taken,
         failure: written.err().or(ended.failure).or_else(|| links.end().map(Failure::stopped)),
-        is_complete: events_lost == 0 && is_kept,
+        is_complete: keep(stores, &shared, &rights) && events_lost == 0,
     })
 }
 
