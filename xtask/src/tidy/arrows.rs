@@ -12,7 +12,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("6", &["controller", "agent"]),
     ("5", &["dataplane"]),
     ("4", &["functions", "stages"]),
-    ("3", &["detect", "rtl", "sock", "xdp"]),
+    ("3", &["boundary", "detect", "rtl", "sock", "xdp"]),
     ("2", &["function", "offload", "ports", "toe"]),
     ("1", &["applayer", "flow", "classify", "config"]),
     ("0+", &["packet", "pattern", "rules", "events", "api", "channel"]),
