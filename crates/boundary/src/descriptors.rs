@@ -2,7 +2,7 @@
 //! Descriptors that a guest's program inherits: its standard streams and the guest's descriptor. Source:
 //! close_range(2).
 
-use crate::{BoundaryError, system};
+use crate::error::{BoundaryError, system};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, sockopt};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};

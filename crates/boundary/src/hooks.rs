@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The programs of a guest's control group (`ebpf/guest.bpf.c`) and their tables.
 
+use crate::error::{BoundaryError, system};
 use crate::relay::RelayPorts;
-use crate::{BoundaryError, system};
 use aya::maps::{Array, HashMap, MapData};
 use aya::programs::{CgroupAttachMode, CgroupSockAddr, SockOps};
 use aya::{Ebpf, EbpfLoader};

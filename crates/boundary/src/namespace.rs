@@ -2,7 +2,7 @@
 //! A network namespace without routes: its only interface is its loopback. Source: network_namespaces(7),
 //! rtnetlink(7).
 
-use crate::{BoundaryError, system};
+use crate::error::{BoundaryError, system};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};

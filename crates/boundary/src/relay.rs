@@ -5,7 +5,7 @@
 //! It is a process of the guest like any other and is trusted with nothing: the engine judges what it sends.
 //! Where a stream is refused, the program's connection is reset.
 
-use crate::BoundaryError;
+use crate::error::BoundaryError;
 use crate::hooks::Destinations;
 use bartizan_toe::descriptor::Transport;
 use bartizan_toe::guest::{GuestProcess, OpenedStream, ReceiveOptions};

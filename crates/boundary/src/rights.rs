@@ -2,7 +2,7 @@
 //! Capabilities with which a program could leave its namespace or its control group, change hooks, or send
 //! frames. Source: capabilities(7).
 
-use crate::{BoundaryError, system};
+use crate::error::{BoundaryError, system};
 use rustix::thread::{
     CapabilitySet, capabilities, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };

@@ -25,6 +25,7 @@ use crate::policy::{ConfigProblem, PolicyError};
 use crate::yaml;
 use address::read_listen_address;
 use core::net::SocketAddr;
+use guests::LinkedGuest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -448,11 +449,19 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     levels(&file, &mut problem);
     taps(&file, &mut problem);
     snap::check(&file, &mut problem);
-    guests::check(&file, &mut problem);
+    guests::check(&linked_guests(&file), &mut problem);
     for (index, link) in file.links.iter().enumerate().filter(|(_, link)| link.filter.is_some()) {
-        if let Some(why) = guests::why_no_filter(link) {
-            problem(format!("links/{index}/filter"), format!("link `{}` {why}", link.name));
-        }
+        let why = match link.kind() {
+            Some(LinkKind::Inline(_)) => {
+                "is inline: a filter sees no ports in fragments, so a part of a datagram would pass unseen and the rest wait for it; give that traffic a policy with `chain: []`, which only forwards and counts"
+            }
+            Some(LinkKind::Capture(_)) => "is a capture; give the filter to `bartizan inspect --filter`",
+            Some(LinkKind::Guest(_)) => {
+                "is a guest, whose bytes have no packets that a filter could see; give that traffic a policy with `chain: []`, which only forwards and counts"
+            }
+            _ => continue,
+        };
+        problem(format!("links/{index}/filter"), format!("link `{}` {why}", link.name));
     }
     let mut names = HashSet::new();
     let mut interfaces = HashSet::new();
@@ -487,6 +496,16 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     }
     ports::check(&file, &interfaces, &mut problem);
     if problems.is_empty() { Ok(file) } else { Err(wrong(problems)) }
+}
+
+/// The guests with what their links say of them.
+fn linked_guests(file: &HostFile) -> Vec<LinkedGuest<'_>> {
+    let links = file.links.iter().enumerate();
+    let guests = links.filter_map(|(index, link)| {
+        let has_workers = link.workers.is_some();
+        Some(LinkedGuest { index, name: &link.name, has_workers, guest: link.guest.as_ref()? })
+    });
+    guests.collect()
 }
 
 /// Checks that every link gets at least one worker.

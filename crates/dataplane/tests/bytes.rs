@@ -269,7 +269,7 @@ fn a_connection_that_its_source_is_done_with_ends() {
 #[test]
 fn records_name_the_program_of_a_connection() {
     let mut run = Run::new("program", OPEN);
-    let program = std::sync::Arc::new(bartizan_stages::stream_origin::StreamOrigin {
+    let program = std::sync::Arc::new(bartizan_stages::flow_ext::StreamOrigin {
         guest: "web".into(),
         peer_guest: None,
         process: 77,

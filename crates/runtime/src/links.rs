@@ -9,6 +9,7 @@
 
 use crate::crew::{OfLink, Stack};
 use crate::error::Failure;
+use crate::generation::Built;
 use crate::guests::{self, GuestView};
 use crate::interfaces::{InterfaceWatch, START_AGAIN};
 use crate::plan::{self, LinkPlan, Receive, RunPlan};
@@ -151,17 +152,16 @@ impl Links {
         Ok(Links { links, end: None, guests: None })
     }
 
-    /// Opens the ports of all links, and combines them with the parts of their workers. `functions`: names of
-    /// the functions by their bit in paths.
+    /// Opens the ports of all links, and combines them with the parts of their workers.
     pub fn open(
         &mut self,
         stacks: Vec<Stack>,
-        functions: &[&'static str],
+        first: &Built,
         warnings: &mut Vec<String>,
     ) -> Result<Vec<OfLink>, Failure> {
         let plans: Vec<LinkPlan> = self.links.iter().map(|link| link.plan.clone()).collect();
         let mut of_guests = None;
-        if let Some(opened) = guests::open(&plans, functions)? {
+        if let Some(opened) = guests::open(&plans, &first.function_names)? {
             self.guests = Some(opened.view);
             of_guests = Some(opened.source);
         }

@@ -86,8 +86,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let every = stats::interval(builder.settings())?;
     check_unread(&plan, &builder)?;
     let refuses_midstream = refuses_midstream(&plan, &settings) && built.chains.enforces_something();
-    let mut of_links =
-        links.open(stacks_of(&plan, settings, &engines), &built.function_names, &mut warnings)?;
+    let mut of_links = links.open(stacks_of(&plan, settings, &engines), &built, &mut warnings)?;
     let mut below = Below::open(&plan, &interfaces, &mut of_links, &built.chains, &built.function_names)?;
     warnings.append(&mut below.notes);
     let Built { chains, report, inventory, function_names, contents, .. } = built;
@@ -102,7 +101,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let statistics = Arc::new(Mutex::new(statistics.with_levels(below.counters())));
     let (channel, inbox) = channel::open(requests);
     let in_force = in_force_of(&builder, &inventory, &contents);
-    let view = View { guests: links.guests(), ..view_of(&plan, &control, &source, &statistics, &in_force) };
+    let view = view_of(&plan, &control, &source, &statistics, &in_force).of_guests(links.guests());
     let (tap, alerts) = southbound::tap(plan.controller.as_ref());
     recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
     let functions = Functions::new(channel.clone(), view.clone());

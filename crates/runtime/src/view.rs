@@ -73,6 +73,11 @@ pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl View {
+    /// The view of a run with these guests.
+    pub fn of_guests(self, guests: Option<Arc<GuestView>>) -> Self {
+        View { guests, ..self }
+    }
+
     /// Answers a query.
     pub fn tell(&self, question: &ControlQuery) -> CommandOutcome {
         match question {
@@ -91,8 +96,8 @@ impl View {
                     "this run belongs to no controller; say `controller` in the host file".to_owned(),
                 ),
             },
-            ControlQuery::Guests => self.of_guests(GuestView::list),
-            ControlQuery::GuestStreams(guest) => self.of_guests(|guests| guests.status(guest.as_deref())),
+            ControlQuery::Guests => self.ask_guests(GuestView::list),
+            ControlQuery::GuestStreams(guest) => self.ask_guests(|guests| guests.status(guest.as_deref())),
             ControlQuery::Levels => self.ask(inquiry::Question::Levels),
             ControlQuery::Flows(wanted) => self.ask(inquiry::Question::Flows(*wanted)),
             ControlQuery::Functions => self.ask(inquiry::Question::Functions),
@@ -102,7 +107,7 @@ impl View {
         }
     }
 
-    fn of_guests(
+    fn ask_guests(
         &self,
         query: impl FnOnce(&GuestView) -> Result<Map<String, Value>, String>,
     ) -> CommandOutcome {

@@ -4,12 +4,12 @@
 use crate::account::Account;
 use crate::chain::{Chains, Enforcement};
 use crate::checksums::ChecksumSample;
+use crate::flow_ext::StreamOrigin;
 use crate::leaving::{Leaving, Replaced};
 use crate::notice::{Notice, QuotaKind};
 use crate::record::{Entry, EventContext, PacketVerdict, Recorder};
 use crate::settings::EngineSettings;
 use crate::shedding::Shedding;
-use crate::stream_origin::StreamOrigin;
 use bartizan_base::turns::CaptureTurn;
 use bartizan_base::{Decision, Generation, TenantId, Timestamp};
 use bartizan_flow::FlowFlags;

@@ -4,7 +4,6 @@
 use crate::chain::HeaderRuleMatches;
 use crate::quotas::QuotaReservation;
 use crate::standing::FlowDisposition;
-use crate::stream_origin::StreamOrigin;
 use bartizan_applayer::flow::{AppLayer, DetectedProtocol};
 use bartizan_base::FunctionId;
 use bartizan_base::{Direction, PerDirection};
@@ -15,6 +14,22 @@ use bartizan_function::{FlowDescription, SlotState, StateSlot};
 use bartizan_offload::{Mark, OffloadDenied};
 use bartizan_packet::VlanIds;
 use std::sync::Arc;
+
+/// The program that opened, or accepted, a flow of the stream path (docs/stream.md), whose bytes arrive
+/// without packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamOrigin {
+    /// Name of the guest, which is a link.
+    pub guest: Arc<str>,
+    /// Name of the guest at the other end, if no TCP is in between.
+    pub peer_guest: Option<Arc<str>>,
+    /// Number of the process.
+    pub process: i32,
+    /// Path of its executable; `None`: the process was gone, or may not be read.
+    pub executable: Option<String>,
+    /// Its control group; `None` as above.
+    pub cgroup: Option<String>,
+}
 
 /// The state of a flow for one function.
 #[derive(Default)]

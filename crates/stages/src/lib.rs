@@ -85,7 +85,6 @@ pub mod settled;
 pub mod shedding;
 pub mod standing;
 pub mod stats;
-pub mod stream_origin;
 pub mod tally;
 pub mod train;
 pub mod victims;

@@ -21,6 +21,8 @@ pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/ports/src/lib.rs", "ring", "memory shared with the kernel"),
     ("crates/ports/src/lib.rs", "sys", "system calls"),
     ("crates/rtl/src/lib.rs", "model", "the model of the SmartNIC's logic is C++"),
+    ("crates/boundary/src/lib.rs", "descriptors", "close_range(2)"),
+    ("crates/boundary/src/lib.rs", "namespace", "a thread's own network namespace"),
     ("crates/sock/src/lib.rs", "calls", "functions of C with the caller's pointers"),
     ("crates/sock/src/lib.rs", "pointers", "the caller's pointers"),
     ("crates/sock/src/lib.rs", "process", "a value that lives for ever, descriptors by number, fork"),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan guest`: programs on the stream path: starts one as a guest, shows the guests of a running program.
+//! `bartizan guest`: programs on the stream path: starts one as a guest, shows the guests of a running
+//! program.
 
 use super::ctl::running::{self, To};
 use crate::signals;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Guests of a host file: links whose programs use the stream path (docs/stream.md).
 
-use super::{HostFile, Link, LinkKind};
 use crate::policy::values::Size;
 use core::net::IpAddr;
 use core::ops::RangeInclusive;
@@ -9,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// A guest: programs that hand their payloads to this program over shared memory (the stream path). Guests are
-/// served by one worker together, so that their connections to each other need no TCP.
+/// A guest: programs that hand their payloads to this program over shared memory (the stream path). All
+/// guests are served by one worker, so that their connections to each other need no TCP.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[schemars(rename = "Guest")]
@@ -46,27 +45,22 @@ pub const GUEST_MEMORY_MIN: u64 = 1 << 20;
 /// Fewest and most connections that a guest opens in a second.
 pub const GUEST_CONNECTS: RangeInclusive<u32> = 1..=1_000_000;
 
-/// The problem of a link's filter, if its kind can have none.
-pub(super) fn why_no_filter(link: &Link) -> Option<&'static str> {
-    match link.kind() {
-        Some(LinkKind::Inline(_)) => Some(
-            "is inline: a filter sees no ports in fragments, so a part of a datagram would pass unseen and the rest wait for it; give that traffic a policy with `chain: []`, which only forwards and counts",
-        ),
-        Some(LinkKind::Capture(_)) => Some("is a capture; give the filter to `bartizan inspect --filter`"),
-        Some(LinkKind::Guest(_)) => Some(
-            "is a guest, whose bytes have no packets that a filter could see; give that traffic a policy with `chain: []`, which only forwards and counts",
-        ),
-        _ => None,
-    }
+/// A guest to be checked, as its link has it.
+pub(super) struct LinkedGuest<'f> {
+    /// Number of the link.
+    pub(super) index: usize,
+    pub(super) name: &'f str,
+    /// The link names a number of workers.
+    pub(super) has_workers: bool,
+    pub(super) guest: &'f GuestSection,
 }
 
 /// Checks guests: bounds, distinct addresses and sockets.
-pub(super) fn check(file: &HostFile, problem: &mut impl FnMut(String, String)) {
+pub(super) fn check(guests: &[LinkedGuest<'_>], problem: &mut impl FnMut(String, String)) {
     let mut sockets = Vec::new();
-    for (index, link) in file.links.iter().enumerate() {
-        let (name, Some(guest)) = (&link.name, &link.guest) else { continue };
+    for (number, LinkedGuest { index, name, has_workers, guest }) in guests.iter().enumerate() {
         let at = |key: &str| format!("links/{index}/{key}");
-        if link.workers.is_some() {
+        if *has_workers {
             let message =
                 format!("link `{name}` is a guest, and all guests share one worker; remove the key");
             problem(at("workers"), message);
@@ -108,24 +102,24 @@ pub(super) fn check(file: &HostFile, problem: &mut impl FnMut(String, String)) {
             }
             sockets.push(socket);
         }
-        addresses(file, index, guest, problem);
+        addresses(guests, number, problem);
     }
 }
 
 /// Checks that a guest's addresses are addresses of a host, and of no other guest.
-fn addresses(file: &HostFile, index: usize, guest: &GuestSection, problem: &mut impl FnMut(String, String)) {
-    let earlier: Vec<&Link> = file.links.iter().take(index).collect();
-    for (number, address) in guest.addresses.iter().enumerate() {
-        let of_other =
-            |link: &&&Link| link.guest.as_ref().is_some_and(|other| other.addresses.contains(address));
+fn addresses(guests: &[LinkedGuest<'_>], number: usize, problem: &mut impl FnMut(String, String)) {
+    let (earlier, rest) = guests.split_at(number.min(guests.len()));
+    let Some(LinkedGuest { index, guest, .. }) = rest.first() else { return };
+    for (place, address) in guest.addresses.iter().enumerate() {
+        let has_it = |other: &&LinkedGuest<'_>| other.guest.addresses.contains(address);
         let why = if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
             "cannot be a guest's; give one that an interface of this host has".to_owned()
-        } else if let Some(other) = earlier.iter().find(of_other) {
+        } else if let Some(other) = earlier.iter().find(has_it) {
             format!("belongs to guest `{}` already; an address has one guest", other.name)
         } else {
             continue;
         };
-        problem(format!("links/{index}/guest/addresses/{number}"), format!("address {address} {why}"));
+        problem(format!("links/{index}/guest/addresses/{place}"), format!("address {address} {why}"));
     }
 }
 

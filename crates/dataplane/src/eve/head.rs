@@ -11,8 +11,8 @@ use bartizan_events::record::{
 };
 use bartizan_packet::{PacketView, TransportLayer};
 use bartizan_stages::chain::ClassName;
+use bartizan_stages::flow_ext::StreamOrigin;
 use bartizan_stages::record::{Cause, Entry, EventContext};
-use bartizan_stages::stream_origin::StreamOrigin;
 use smallvec::SmallVec;
 use std::sync::Arc;
 

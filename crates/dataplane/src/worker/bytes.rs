@@ -14,9 +14,9 @@ use bartizan_packet::{
     Decoded, Ipv4, Ipv6, LinkType, Network, PacketFlags, PacketSource, Tcp, TcpFlags, TcpOptions,
     TransportLayer,
 };
+use bartizan_stages::flow_ext::StreamOrigin;
 use bartizan_stages::frame::PacketPosition;
 use bartizan_stages::record::Recorder;
-use bartizan_stages::stream_origin::StreamOrigin;
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 

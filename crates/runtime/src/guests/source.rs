@@ -12,7 +12,7 @@ use bartizan_base::{Decision, Direction, LinkId, Timestamp};
 use bartizan_dataplane::source::{Arrivals, Source, Taken};
 use bartizan_dataplane::worker::{ByteArrival, ByteFlow, Worker};
 use bartizan_ports::{PortError, PortStats, Waker, Woke, packet_clock, wait_for};
-use bartizan_stages::stream_origin::StreamOrigin;
+use bartizan_stages::flow_ext::StreamOrigin;
 use bartizan_toe::engine::Engine;
 use bartizan_toe::inspect::{
     Admission, PayloadDirection, PayloadInspector, PayloadVerdict, PayloadWindow, StreamId, StreamInfo,

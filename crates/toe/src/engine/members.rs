@@ -19,6 +19,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+/// Connections accepted at a guest's socket at once.
+const STARTS: usize = 256;
 /// Messages taken from a descriptor at once.
 const MESSAGES: usize = 16;
 
@@ -72,7 +74,9 @@ fn refuse(channel: BorrowedFd<'_>, error: Errno) -> Result<(), Errno> {
 impl EngineTurn<'_> {
     /// Connections to the socket at which a guest's programs are started.
     pub(super) fn serve_door(&mut self, number: u16) {
-        for _ in 0..MESSAGES {
+        // The event comes once, so that a lack of descriptors does not keep the engine busy. More than these
+        // wait for the next connection.
+        for _ in 0..STARTS {
             let Some(door) = self.guest(number).and_then(|guest| guest.door.as_ref()) else { return };
             match accept_with(door, SocketFlags::CLOEXEC) {
                 // One that is refused is closed, and counted.

@@ -285,7 +285,8 @@ impl Engine {
         let number = u16::try_from(index).map_err(|_| EngineError::Guests)?;
         let guest = Guest::create(number, spec, door, now())?;
         if let Some(door) = &guest.door {
-            let watched = self.watch(door, EventSource::Door(number), epoll::EventFlags::IN);
+            let watched =
+                self.watch(door, EventSource::Door(number), epoll::EventFlags::IN | epoll::EventFlags::ET);
             watched.map_err(system("watch a guest's socket"))?;
         }
         match self.guests.get_mut(index) {

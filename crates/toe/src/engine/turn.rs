@@ -73,8 +73,8 @@ impl EngineTurn<'_> {
         }
     }
 
-    /// Takes the descriptors of all active rings; a ring without any is left to its bell. Returns the number of
-    /// descriptors.
+    /// Takes the descriptors of all active rings; a ring without any is left to its bell. Returns their
+    /// number.
     pub(super) fn serve_rings(&mut self) -> usize {
         let active = std::mem::take(&mut self.active);
         let mut served = 0;
