@@ -110,8 +110,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub build: BuildArgs,
     /// With an inline link: a level below this program that forwards and drops packets of flows whose
-    /// verdict is final. `xdp`: the kernel's XDP hook of both interfaces. `rtl`: the model of the SmartNIC, in
-    /// a program that was built with it.
+    /// verdict is final. `xdp`: the kernel's XDP hook of both interfaces. `rtl`: the model of the SmartNIC,
+    /// in a program that was built with it.
     #[arg(long, value_name = "LEVEL", visible_alias = "device", requires = "inline", conflicts_with = "tap", value_parser = offload_level)]
     pub offload: Option<String>,
     /// Only report refusals, also inline.

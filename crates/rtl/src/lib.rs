@@ -2,10 +2,10 @@
 //! The SmartNIC: the map of its registers, the driver of its tables, and its logic as a model.
 //!
 //! The logic itself is SystemVerilog, in `hw/rtl`. [`registers`] declares its address map, from which the
-//! logic's package is generated. [`flows`] has the keys and entries of the flow cache. [`entries`] makes entries of the classifier from header rules, and
-//! [`TableDriver`] writes them, over whatever reaches the registers ([`RegisterBus`]). With the feature
-//! `verilator`, module `model` has the logic cycle by cycle: packets and register writes in; packets,
-//! metadata and counters out.
+//! logic's package is generated. [`flows`] has the keys and entries of the flow cache. [`entries`] makes
+//! entries of the classifier from header rules, and [`TableDriver`] writes them, over whatever reaches the
+//! registers ([`RegisterBus`]). With the feature `verilator`, module `model` has the logic cycle by cycle:
+//! packets and register writes in; packets, metadata and counters out.
 //!
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
