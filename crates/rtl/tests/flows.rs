@@ -5,7 +5,7 @@
 use crate::common::{Device, GENERATION};
 use crate::frames::{Ledger, PACES};
 use crate::reference::{CachedFlow, End, PFW, Policy, PolicyRule, Reference, SFW, VXLAN_PORT};
-use bartizan_base::{Path, Reason, Verdict};
+use bartizan_base::{LinkId, Path, Reason, Verdict};
 use bartizan_classify::HeaderRule;
 use bartizan_flow::tcp::TcpState;
 use bartizan_packet::windows::{WindowSide, Windows};
@@ -171,12 +171,14 @@ fn policy() -> Policy {
     };
     let both = 1 << PFW | 1 << SFW;
     let tenants = vec![common_tenant(Some(7), None, 5), common_tenant(None, Some(9), 6)];
-    let rules = vec![
+    let mut rules = vec![
         of(80, both, Verdict::Continue),
         of(1000, both, Verdict::Continue),
         of(81, 1 << SFW, Verdict::Continue),
         of(VXLAN_PORT, 1 << PFW, Verdict::Continue),
     ];
+    // On the other link the packet around goes up, and what is inside moves no connection on.
+    rules[3].rule.link = Some(LinkId(0));
     Policy { rules, tenants }
 }
 
