@@ -5,6 +5,7 @@ use crate::chain::HeaderRuleMatches;
 use crate::quotas::QuotaReservation;
 use crate::standing::FlowDisposition;
 use bartizan_applayer::flow::{AppLayer, DetectedProtocol};
+use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::FunctionId;
 use bartizan_base::{Direction, PerDirection};
 use bartizan_flow::rate::FlowRate;
@@ -53,6 +54,8 @@ pub struct FlowExt {
     pub event_id: u64,
     /// Number in events of the flow that announced this one.
     pub parent: Option<u64>,
+    /// Protocol that the flow had before its last switch to another one.
+    pub switched_from: Option<ProtocolId>,
     /// Place in the run of the flow's first packet; the same with any number of workers.
     pub began: u64,
     /// TCP state; plain data.
