@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections that another flow announces (docs/design/0030-expected-connections.md): data connections of FTP.
+//! Connections that another flow announces (docs/design/0030-expected-connections.md): data connections of
+//! FTP.
 
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::worker::Frame;
