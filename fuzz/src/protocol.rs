@@ -19,6 +19,9 @@ pub fn choices() -> Vec<(&'static ProtocolSpec, Transport)> {
     TABLE.iter().flat_map(|spec| spec.transports.iter().map(move |transport| (*spec, *transport))).collect()
 }
 
+/// What another flow has announced, for protocols whose flows are expected: FTP's download of a file.
+const ANNOUNCED: &[u8] = &[1, 0, b'f'];
+
 /// A piece of a conversation: direction, bytes, bytes lost before it.
 pub type Piece<'a> = (Direction, &'a [u8], u64);
 
@@ -54,7 +57,7 @@ impl Driver {
         Driver {
             spec,
             transport,
-            parser: factory.make(),
+            parser: factory.make_expected(ANNOUNCED),
             files: FileSettings::default(),
             waiting: [Vec::new(), Vec::new()],
             needed: [0; 2],

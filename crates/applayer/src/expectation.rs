@@ -16,8 +16,8 @@ pub const CONTEXT_MAX: usize = 512;
 /// A connection that a flow's parser expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expectation {
-    /// Protocol of the connection.
-    pub protocol: ProtocolId,
+    /// Name of the protocol of the connection.
+    pub protocol: &'static str,
     /// Direction in which the connection is opened, as the announcing flow has directions: to its server, or
     /// to its client.
     pub opened: Direction,

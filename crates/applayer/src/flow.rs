@@ -567,7 +567,8 @@ impl AppLayer {
         Advance { finished: true, ..Advance::default() }
     }
 
-    /// Gives the flow the protocol of a connection that another flow announced. Call it before the first data.
+    /// Gives the flow the protocol of a connection that another flow announced. Call it before the first
+    /// data.
     pub fn expect(&mut self, engine: &Engine, connection: &ExpectedConnection) {
         let id = connection.protocol;
         self.protocol = DetectedProtocol::Protocol(id);

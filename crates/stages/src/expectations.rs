@@ -2,12 +2,13 @@
 //! Connections that flows announce, such as FTP's data connections, for all flows and workers:
 //! docs/design/0030-expected-connections.md.
 //!
-//! They are kept by tenant and pair of hosts, in a [`HostTable`]. A worker asks once for each connection, with
-//! its first data. Over captures with several workers it asks in its turn, so that the answer is that of a
-//! single worker, but for connections to or from a well-known port it does not wait.
+//! They are kept by tenant and pair of hosts, in a [`HostTable`]. A worker asks once for each connection,
+//! with its first data. Over captures with several workers it asks in its turn, so that the answer is that of
+//! a single worker; for connections to or from a well-known port it does not wait.
 
 use bartizan_applayer::expectation::{ConnectionPlace, ExpectationStore, ExpectedConnection};
 use bartizan_applayer::flow::{AppLayer, Engine};
+use bartizan_applayer::protocols;
 use bartizan_base::{Direction, LinkId, PacketDuration, Timestamp, turns};
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostKey, HostTable, HostTableConfig, HostValue, WhenHostsFull};
@@ -174,17 +175,15 @@ pub fn begin(engine: &Engine, entry: &mut Entry, is_over: bool, now: Timestamp) 
 pub fn pass_on(engine: &Engine, entry: &Entry, app: &mut AppLayer, now: Timestamp) {
     for expectation in app.take_expectations() {
         let Some(store) = engine.expectations() else { return };
+        let Some((protocol, _)) = protocols::by_name(expectation.protocol) else { continue };
         let own = place_of(entry);
         let (client, server) = match expectation.opened {
             Direction::ToServer => (own.client, own.server),
             Direction::ToClient => (own.server, own.client),
         };
         let place = ConnectionPlace { client, server, client_port: 0, server_port: expectation.port, ..own };
-        let connection = ExpectedConnection {
-            protocol: expectation.protocol,
-            parent: entry.ext.event_id,
-            context: expectation.context,
-        };
+        let connection =
+            ExpectedConnection { protocol, parent: entry.ext.event_id, context: expectation.context };
         store.add(&place, connection, now);
     }
 }

@@ -5,6 +5,7 @@ use crate::chain::HeaderRuleMatches;
 use crate::quotas::QuotaReservation;
 use crate::standing::FlowDisposition;
 use bartizan_applayer::flow::{AppLayer, DetectedProtocol};
+use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::FunctionId;
 use bartizan_base::{Direction, PerDirection};
 use bartizan_flow::rate::FlowRate;
@@ -135,6 +136,8 @@ pub struct RareFlowFacts {
     pub origin: Option<Arc<StreamOrigin>>,
     /// Number in events of the flow that announced this one.
     pub parent: Option<u64>,
+    /// Protocol that the flow had before its last switch to another one.
+    pub switched_from: Option<ProtocolId>,
 }
 
 /// Most Ethernet addresses kept for one side of a flow (as in Suricata).
@@ -185,6 +188,12 @@ impl FlowExt {
     #[must_use]
     pub fn parent(&self) -> Option<u64> {
         self.rare.as_ref()?.parent
+    }
+
+    /// Protocol that the flow had before its last switch to another one.
+    #[must_use]
+    pub fn switched_from(&self) -> Option<ProtocolId> {
+        self.rare.as_ref()?.switched_from
     }
 
     /// Facts that few flows have, for changes.

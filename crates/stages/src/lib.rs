@@ -47,8 +47,9 @@
 //! 32. `host_tables`: maintenance of the tables that functions keep per host.
 //! 33. `intake`: the first stage, in which frames become packets and fragments datagrams.
 //! 34. `train`: segments of a stream that are inspected together.
-//! 35. `runner`: the third stage, the chain runner.
-//! 36. `stats`: sums of the counters of several workers, by their dotted names.
+//! 35. `expectations`: connections that flows announce.
+//! 36. `runner`: the third stage, the chain runner.
+//! 37. `stats`: sums of the counters of several workers, by their dotted names.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod account;

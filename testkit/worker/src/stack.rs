@@ -23,6 +23,7 @@ use bartizan_pattern::{Compiler, Config};
 use bartizan_ports::InlinePair;
 use bartizan_rules::RuleVariables;
 use bartizan_stages::chain::Chains;
+use bartizan_stages::expectations::ExpectationTable;
 use bartizan_stages::settings::EngineSettings;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -185,7 +186,9 @@ impl Stack {
         let mut agent = Agent::new(kinds).unwrap();
         let names = agent.function_names();
         let chains = chains(&mut agent, &file_of(made.policy), name);
-        let engine = Arc::new(Engine::new(&settings, FileSettings::default()).unwrap());
+        let expected = ExpectationTable::new(FlowHasher::new([3, 4]));
+        let engine = Engine::new(&settings, FileSettings::default()).unwrap();
+        let engine = Arc::new(engine.with_expectations(Arc::new(expected)));
         let worker = Worker::new(engine_settings.clone(), Arc::clone(&engine), chains).unwrap();
         // Two tests of one program may use the same name.
         static NUMBER: AtomicU32 = AtomicU32::new(0);

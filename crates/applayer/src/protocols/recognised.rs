@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Mail protocols that are recognised and not parsed: POP3 (RFC 1939) and IMAP (RFC 9051).
 //!
-//! Their connections have a name in records and in rules (`alert pop3`). Without it POP3's first command would
-//! be taken for one of FTP.
+//! Their connections have a name in records and in rules (`alert pop3`). Without it POP3's first command
+//! would be taken for one of FTP.
 //!
 //! Not supported: commands, answers, TLS after STLS or STARTTLS.
 

@@ -709,8 +709,8 @@ impl EveRecorder {
             common.tx_id = declared.tx_id.then_some(tx.id);
             common.variables = lists.get();
         }
-        let original = flow.ext.app.as_deref().and_then(AppLayer::original).filter(|_| declared.from_proto);
-        let before = original.and_then(protocols::spec).map(|spec| spec.eve_name);
+        let before = flow.ext.switched_from().filter(|_| declared.from_proto);
+        let before = before.and_then(bartizan_applayer::protocols::spec).map(|spec| spec.eve_name);
         let record = TransactionRecord { event_type: kind };
         self.each_numbered(
             |types| types.protocols.contains_key(listed),

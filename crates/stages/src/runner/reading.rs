@@ -162,6 +162,7 @@ impl Runner {
     ) {
         if let Some(app) = parts.app.as_deref_mut() {
             app.end_transactions();
+            entry.ext.rare_mut().switched_from = app.original();
             // Findings belong to the old protocol, and the flow has no new one yet.
             app.turn_switch();
         }

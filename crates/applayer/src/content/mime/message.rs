@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A mail message, line by line (RFC 5322, RFC 2045 to 2047): header fields, parts, attachments as files, URLs
-//! in text, the MD5 of the body.
+//! A mail message, line by line (RFC 5322, RFC 2045 to 2047): header fields, parts, attachments as files,
+//! URLs in text, the MD5 of the body.
 //!
 //! As in Suricata, a part is a file if a header field names it; fields of enclosed messages follow those of
 //! the message itself in one list; lines of a folded field are joined without the first blank of each.
@@ -114,7 +114,7 @@ pub(crate) struct MessageLine<'a> {
 }
 
 /// A message.
-pub(crate) struct Message {
+pub(crate) struct MailMessage {
     config: Arc<MessageConfig>,
     state: MessageState,
     fields: Vec<MessageField>,
@@ -132,9 +132,9 @@ pub(crate) struct Message {
     oddities: MessageOddities,
 }
 
-impl Message {
+impl MailMessage {
     pub(crate) fn new(config: Arc<MessageConfig>) -> Self {
-        Message {
+        MailMessage {
             md5: config.body_md5.then(md5::Md5::new),
             config,
             state: MessageState::default(),
@@ -511,8 +511,8 @@ mod tests {
     }
 
     /// Reads a message; lines are cut into pieces of this length.
-    fn read(text: &str, cut: usize) -> (Message, FileList) {
-        let (mut message, mut files) = (Message::new(config()), FileList::default());
+    fn read(text: &str, cut: usize) -> (MailMessage, FileList) {
+        let (mut message, mut files) = (MailMessage::new(config()), FileList::default());
         let mut context = FileContext::default();
         for line in text.split("\r\n") {
             let mut rest = line.as_bytes();

@@ -4,6 +4,7 @@
 //! No bytes show that a connection is one: it has to be expected ([`crate::expectation`]).
 
 use super::commands::Transfer;
+use super::tables::STATES;
 use crate::content::files::{FileContext, FileList};
 use crate::event::UNEXPECTED_PROTOCOL;
 use crate::expectation::CONTEXT_MAX;
@@ -62,7 +63,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     likely: None,
     enabled_by_default: true,
     complete: PerDirection::new(COMPLETE, COMPLETE),
-    states: super::STATES,
+    states: STATES,
     buffers: BUFFERS,
     numbers: NUMBERS,
     encrypted: None,

@@ -6,8 +6,8 @@
 //! transfer that follows make an expectation ([`crate::expectation`]), by which the data connection is known,
 //! whichever worker has it. After `234` to AUTH TLS the connection is TLS.
 //!
-//! - `commands`: names, announced addresses; `parser`, `tx`: the control connection; [`data`]: the data
-//!   connection.
+//! - `tables`: names and numbers; `commands`: commands, announced addresses;
+//! - `parser`, `tx`: the control connection; [`data`]: the data connection.
 //!
 //! Settings (below `app-layer.protocols.ftp`): `max-line-length`, `max-tx`.
 //!
@@ -17,65 +17,22 @@
 mod commands;
 pub mod data;
 mod parser;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod tx;
 
-use crate::event::{EventCode, UNEXPECTED_PROTOCOL};
+use crate::event::UNEXPECTED_PROTOCOL;
 use crate::protocol::{
-    BufferKind, BufferSpec, CounterSpec, DetectionPattern, MemoryCounters, NumberId, NumberSpec, Parser,
-    ParserFactory, Probe, ProbePort, ProtocolSpec, RecordSpec, Transport, buffer,
+    CounterSpec, DetectionPattern, MemoryCounters, Parser, ParserFactory, Probe, ProbePort, ProtocolSpec,
+    RecordSpec, Transport,
 };
 use bartizan_base::limit::LimitTrace::Event;
 use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::{Direction, PerDirection, SettingError, SettingsMap, limits};
 
+use tables::{BUFFERS, COMPLETE, EVENTS, FtpConfig, LINE_MAX, NUMBERS, REPLIES_MAX, STATES, TX_MAX};
 pub use tx::{FtpTransaction, MODES};
-
-/// Progress of a command with a final reply.
-const COMPLETE: u8 = 1;
-/// Default of `max-line-length`, in bytes.
-const LINE_MAX: usize = 4_096;
-/// Default of `max-tx`.
-const TX_MAX: usize = 1_024;
-/// Limit of the bytes of one transaction's replies.
-const REPLIES_MAX: usize = 64 << 10;
-
-const COMMAND: u16 = 0;
-const COMMAND_DATA: u16 = 1;
-const REPLY: u16 = 2;
-const COMPLETION_CODE: u16 = 3;
-
-const BUFFERS: &[BufferSpec] = &[
-    buffer(COMMAND, "ftp.command", true, false, COMPLETE, BufferKind::Single),
-    buffer(COMMAND_DATA, "ftp.command_data", true, false, COMPLETE, BufferKind::Single),
-    buffer(REPLY, "ftp.reply", false, true, COMPLETE, BufferKind::Multi),
-    buffer(COMPLETION_CODE, "ftp.completion_code", false, true, COMPLETE, BufferKind::Multi),
-];
-
-/// The port of the data connection that command and reply agree on.
-const DYNAMIC_PORT: NumberId = 0;
-/// The number of the mode ([`MODES`]).
-const MODE: NumberId = 1;
-/// 1 once a final reply has come.
-const REPLY_RECEIVED: NumberId = 2;
-
-const NUMBERS: &[NumberSpec] = &[
-    NumberSpec { id: DYNAMIC_PORT, name: "ftp.dynamic_port" },
-    NumberSpec { id: MODE, name: "ftp.mode" },
-    NumberSpec { id: REPLY_RECEIVED, name: "ftp.reply_received" },
-];
-
-const EVENTS: &[&str] = &["request_command_too_long", "response_command_too_long", "flooded"];
-const REQUEST_TOO_LONG: EventCode = 0;
-const RESPONSE_TOO_LONG: EventCode = 1;
-const FLOODED: EventCode = 2;
-
-/// States of protocols without names of their own.
-const STATES: PerDirection<&[&str]> = PerDirection {
-    to_server: &["request_started", "request_complete"],
-    to_client: &["response_started", "response_complete"],
-};
 
 /// FTP's entry in the table of protocols.
 pub static SPEC: ProtocolSpec = ProtocolSpec {
@@ -127,11 +84,11 @@ const GREETING: &[u8] = b"220 (";
 
 /// Bounds of this protocol.
 pub(crate) const LIMITS: &[LimitSpec] = limits! {
-    Protocol "FTP: line (`max-line-length`)" = "{}" [bytes(LINE_MAX)] in ["applayer/protocols/ftp/mod.rs"],
+    Protocol "FTP: line (`max-line-length`)" = "{}" [bytes(LINE_MAX)] in ["applayer/protocols/ftp/tables.rs"],
         "event, the rest of the line is skipped", [Event("ftp.request_command_too_long"), Event("ftp.response_command_too_long")];
-    Protocol "FTP: commands without an answer (`max-tx`)" = "{}" [count(TX_MAX)] in ["applayer/protocols/ftp/mod.rs"],
+    Protocol "FTP: commands without an answer (`max-tx`)" = "{}" [count(TX_MAX)] in ["applayer/protocols/ftp/tables.rs"],
         "the oldest are let go of", [Event("ftp.flooded")];
-    Protocol "FTP: replies to one command" = "{}" [bytes(REPLIES_MAX)] in ["applayer/protocols/ftp/mod.rs"],
+    Protocol "FTP: replies to one command" = "{}" [bytes(REPLIES_MAX)] in ["applayer/protocols/ftp/tables.rs"],
         "event, further lines are left out", [Event("ftp.response_command_too_long")];
 };
 
@@ -161,13 +118,6 @@ fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
         };
     }
     if may { Probe::More } else { Probe::No }
-}
-
-/// Settings that all flows share.
-#[derive(Clone, Copy, Debug)]
-struct FtpConfig {
-    max_line: usize,
-    max_tx: usize,
 }
 
 fn configure(settings: &SettingsMap) -> Result<Box<dyn ParserFactory>, SettingError> {

@@ -6,13 +6,13 @@
 //! of their own afterwards.
 
 use super::commands::{self, Announced};
+use super::data;
+use super::tables::{FLOODED, FtpConfig, REQUEST_TOO_LONG, RESPONSE_TOO_LONG};
 use super::tx::FtpTransaction;
-use super::{FLOODED, FtpConfig, REQUEST_TOO_LONG, RESPONSE_TOO_LONG, data};
 use crate::expectation::Expectation;
 use crate::frames::Notes;
 use crate::memory::Held as _;
 use crate::protocol::{Input, ParseContext, Parser, Progress};
-use crate::protocols;
 use crate::transaction::{Transaction, TxId, TxList};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
@@ -150,10 +150,9 @@ impl FtpParser {
         let waiting = self.held.iter().find(|tx| tx.transfer.is_some()).map(|tx| tx.common.id);
         let Some(tx) = waiting.and_then(|id| self.held.mark_mut(id)) else { return };
         let Some(transfer) = tx.transfer.take() else { return };
-        let Some((protocol, _)) = protocols::by_name(data::NAME) else { return };
         let opened = if next.is_active { Direction::ToClient } else { Direction::ToServer };
         let context = data::context(transfer, next.is_active, tx.data());
-        self.expected.push(Expectation { protocol, opened, port: next.port, context });
+        self.expected.push(Expectation { protocol: data::NAME, opened, port: next.port, context });
         self.next = None;
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests of FTP.
 
+use super::tables::{FLOODED, REQUEST_TOO_LONG, RESPONSE_TOO_LONG};
 use super::*;
 use crate::expectation::Expectation;
 use crate::file::FileState;

@@ -2,7 +2,7 @@
 //! A command of FTP with its replies.
 
 use super::commands::{Announced, Transfer};
-use super::{
+use super::tables::{
     COMMAND, COMMAND_DATA, COMPLETE, COMPLETION_CODE, DYNAMIC_PORT, MODE, REPLIES_MAX, REPLY, REPLY_RECEIVED,
 };
 use crate::memory::{Held as _, allocated};

@@ -2,7 +2,7 @@
 //! The fields of EVE's `smtp` and `email`.
 
 use super::tx::SmtpTransaction;
-use crate::content::mime::message::Message;
+use crate::content::mime::message::MailMessage;
 use crate::transaction::LogOptions;
 use bartizan_events::JsonWriter;
 use md5::{Digest as _, Md5};
@@ -40,7 +40,7 @@ pub(super) fn envelope(tx: &SmtpTransaction, json: &mut JsonWriter) {
 }
 
 /// Writes the message as an object beside the envelope.
-pub(super) fn email(message: &Message, json: &mut JsonWriter, options: &LogOptions) {
+pub(super) fn email(message: &MailMessage, json: &mut JsonWriter, options: &LogOptions) {
     json.object("email");
     if let Some(from) = message.values("from").next() {
         json.text("from", from);

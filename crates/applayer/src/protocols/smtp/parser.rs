@@ -3,15 +3,15 @@
 
 use super::config::SmtpConfig;
 use super::replies::{AwaitedReplies, AwaitedReply};
-use super::tx::SmtpTransaction;
-use super::{
+use super::tables::{
     COMPLETE, DATA_COMMAND_REJECTED, DUPLICATE_FIELDS, FLOODED, INVALID_BDAT, INVALID_PIPELINED_SEQUENCE,
     INVALID_REPLY, MIME_INVALID_BASE64, MIME_INVALID_QP, MIME_LONG_BOUNDARY, MIME_LONG_ENC_LINE,
     MIME_LONG_FILENAME, MIME_LONG_HEADER_NAME, MIME_LONG_HEADER_VALUE, MIME_LONG_LINE, MIME_MALFORMED_MSG,
     NO_SERVER_WELCOME_MESSAGE, TLS_REJECTED, TRUNCATED_LINE, UNPARSABLE_CONTENT,
 };
+use super::tx::SmtpTransaction;
 use crate::content::files::FileContext;
-use crate::content::mime::message::{Message, MessageLine, MessageOddities};
+use crate::content::mime::message::{MailMessage, MessageLine, MessageOddities};
 use crate::event::EventCode;
 use crate::file::FileState;
 use crate::frames::{Notes, ProtocolFrameNote};
@@ -22,7 +22,8 @@ use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 use std::sync::Arc;
 
-/// Length, in bytes, from which on a line of a command or a reply is cut, and one of a message read in pieces.
+/// Length, in bytes, from which on a line of a command or a reply is cut, and one of a message is read in
+/// pieces.
 pub(super) const LINE_MAX: usize = 4_096;
 /// Limit of the envelopes of a flow.
 pub(super) const TX_MAX: usize = 256;
@@ -237,7 +238,7 @@ impl SmtpParser {
         }
         tx.has_data = true;
         if config.decode_mime {
-            tx.message = Some(Box::new(Message::new(Arc::clone(&config.message))));
+            tx.message = Some(Box::new(MailMessage::new(Arc::clone(&config.message))));
         }
         self.awaits_data = true;
         if is_pipelining {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An envelope of SMTP with its message.
 
-use super::{
+use super::log;
+use super::tables::{
     COMPLETE, DATA, EMAIL_BODY_MD5, EMAIL_FIELDS, EMAIL_RECEIVED, EMAIL_URL, FIELDS, FILE_DATA, FILE_MAGIC,
-    FILE_NAME, HELO, MAIL_FROM, RCPT_TO, log,
+    FILE_NAME, HELO, MAIL_FROM, RCPT_TO,
 };
 use crate::content::files::FileList;
-use crate::content::mime::message::Message;
+use crate::content::mime::message::MailMessage;
 use crate::event::EventCode;
 use crate::file::FileState;
 use crate::memory::{Held as _, allocated};
@@ -28,7 +29,7 @@ pub(super) struct SmtpTransaction {
     pub(super) rcpt_to: Vec<Box<[u8]>>,
     /// Bytes of the texts of `rcpt_to`.
     recipient_bytes: usize,
-    pub(super) message: Option<Box<Message>>,
+    pub(super) message: Option<Box<MailMessage>>,
     pub(super) files: FileList,
     /// Size from which on rules see a file that is not complete.
     pub(super) inspect_min: u64,
@@ -148,8 +149,10 @@ impl Transaction for SmtpTransaction {
         let helo = self.helo.as_ref().map_or(0, |helo| allocated(helo.len()));
         let from = self.mail_from.as_ref().map_or(0, |from| allocated(from.len()));
         let recipients = self.rcpt_to.held().saturating_add(self.recipient_bytes);
-        let message =
-            self.message.as_deref().map_or(0, |message| message.held().saturating_add(size_of::<Message>()));
+        let message = self
+            .message
+            .as_deref()
+            .map_or(0, |message| message.held().saturating_add(size_of::<MailMessage>()));
         let envelope = helo.saturating_add(from).saturating_add(recipients);
         envelope.saturating_add(message).saturating_add(self.files.held())
     }
