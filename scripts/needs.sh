@@ -20,7 +20,7 @@ have_yaml() { /usr/bin/python3 -c 'import yaml' 2>/dev/null; }
 table() {
     cat <<'TABLE'
 build|needed|program cc|gcc libc6-dev|links the program and compiles PCRE2, which a dependency brings
-build|needed|program clang|clang|compiles the programs of the XDP level for BPF, which gcc cannot in Debian 12
+build|needed|program clang|clang|compiles the programs of the XDP level and of guests for BPF, which gcc cannot in Debian 12
 build|needed|file /usr/include/linux/bpf.h|linux-libc-dev|numbers of the kernel's helpers, for these programs
 test|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
 test|useful|program ip|iproute2|makes the network namespaces that the tests of live ports use
@@ -30,7 +30,12 @@ test|useful|yaml -|python3 python3-yaml|the runner of the compatibility suite
 test|useful|module jsonschema|python3-jsonschema|checks its events by Suricata's schema
 test|useful|program nginx|nginx-light|a receiver of the receiver harness
 test|useful|program curl|curl|a client of the receiver harness
-test|useful|program openssl|openssl|makes its certificate
+test|useful|program openssl|openssl|makes its certificate, and serves curl on the stream path
+test|useful|program python3|python3|the programs of guests in tests of the stream path
+test|useful|program iperf3|iperf3|sends both ways on the stream path
+test|useful|program redis-server|redis-server redis-tools|serves its clients on the stream path
+test|useful|program node|nodejs|serves itself on the stream path
+test|useful|program java|default-jdk-headless|serves itself on the stream path
 test|useful|program nft|nftables|makes the hop before its receivers, which drops what has run out of hops
 test|useful|program nmap|nmap|scans hosts behind the program, which has to find it
 test|useful|library libmagic.so.1|libmagic1|says what kind a file is
