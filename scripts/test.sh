@@ -161,6 +161,15 @@ faults() {
     fi
 }
 
+# The SmartNIC's logic against the crates of the host. `.ci/run` installs what it needs, and fails without.
+smartnic() {
+    if ! command -v verilator >/dev/null 2>&1 && [ -z "${BARTIZAN_RTL_NEEDED:-}" ]; then
+        echo "== smartnic: not run, verilator is not installed (scripts/needs.sh rtl)"
+    else
+        step smartnic idle scripts/rtl.sh quick
+    fi
+}
+
 # Live suites wait for most of their time: they go on beside each other, and beside what computes. That of
 # faults, whose bounds are the narrowest, begins when the others have got going.
 suites() {
@@ -172,9 +181,10 @@ suites() {
     staged
     faults
     step differential idle scripts/differential.sh
+    smartnic
 }
 
-step needs scripts/needs.sh build test good faults || { echo "0 passed, 1 failed"; exit 1; }
+step needs scripts/needs.sh build test good faults ${BARTIZAN_RTL_NEEDED:+rtl} || { echo "0 passed, 1 failed"; exit 1; }
 program=$target/debug/bartizan
 [ -z "${BARTIZAN_PROFILE:-}" ] || program=$target/release/bartizan
 # What an older tree left is not tested in its place.
