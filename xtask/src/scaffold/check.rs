@@ -2,10 +2,10 @@
 //! Writes skeletons: into the repository, or one of each kind into a copy of it, which is compiled and
 //! tested.
 //!
-//! The copy lies in the target folder and has one of its own for all kinds: cargo gives the parts of a copy the
-//! names of those of the original, so that in one folder each would be taken for the other. It begins with what
-//! the original has compiled, and stays for the next run. Files that do not differ keep their times, so that
-//! cargo compiles what skeletons change and what uses that.
+//! The copy lies in the target folder and has one of its own for all kinds: cargo gives the parts of a copy
+//! the names of those of the original, so that in one folder each would be taken for the other. It begins
+//! with what the original has compiled, and stays for the next run. Files that do not differ keep their
+//! times, so that cargo compiles what skeletons change and what uses that.
 
 use super::kinds::Tests;
 use super::{Files, KINDS, Kind, Name, kind, plan};
@@ -165,7 +165,7 @@ fn house(copy: &Path) -> Result<(), String> {
     }
 }
 
-/// Gives the target folder of the copy what another one has compiled: libraries, and results of build scripts.
+/// Gives the target folder of the copy what another one has compiled: libraries, results of build scripts.
 fn seed(from: &Path, to: &Path) -> std::io::Result<()> {
     for folder in ["deps", "build", ".fingerprint"] {
         for path in listed(&from.join(folder)).unwrap_or_default() {
