@@ -205,6 +205,8 @@ export RUST_TEST_THREADS=${RUST_TEST_THREADS:-6}
 # The sum of cargo's own lines replaces the one test that a step counts as.
 if step tests cargo test --workspace --locked --no-fail-fast; then passed=$((passed - 1)); else failed=$((failed - 1)); fi
 touch "$logs/tests.over"
+# Skeletons of all kinds of extension in a copy.
+step scaffold cargo xtask new --check
 read -r ok bad < <(awk '/^test result:/ { ok += $4; bad += $6 } END { print ok + 0, bad + 0 }' "$logs/tests.log")
 # Without a single failed test it did not compile.
 case " ${broken[*]-} " in *" tests "*) [ "$bad" -gt 0 ] || bad=1 ;; esac

@@ -2,8 +2,10 @@
 //! Writes skeletons: into the repository, or one of each kind into a copy of it, which is compiled and
 //! tested.
 //!
-//! The copy lies in the target folder and shares it, so that libraries of others are compiled once. Between
-//! two runs only files that differ are written: what did not change is not compiled again.
+//! The copy lies in the target folder and has one of its own for all kinds: cargo gives the parts of a copy
+//! the names of those of the original, so that in one folder each would be taken for the other. It begins
+//! with what the original has compiled, and stays for the next run. Files that do not differ keep their
+//! times, so that cargo compiles what skeletons change and what uses that.
 
 use super::kinds::Tests;
 use super::{Files, KINDS, Kind, Name, kind, plan};
@@ -86,7 +88,12 @@ pub fn run() -> Result<(), String> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let copy = target.join("scaffold");
     mirror(&copy, &files)?;
-    let cargo = |arguments: &[&str]| -> Result<String, String> { in_copy(&copy, &target, arguments) };
+    let own = target.join("scaffold-build");
+    if !own.exists() {
+        seed(&target.join("debug"), &own.join("debug"))
+            .map_err(|error| format!("{}: {error}", own.display()))?;
+    }
+    let cargo = |arguments: &[&str]| -> Result<String, String> { in_copy(&copy, &own, arguments) };
     // The new crate has no entry in Cargo.lock yet.
     cargo(&["update", "--quiet", "--workspace", "--offline"])?;
     house(&copy)?;
@@ -97,7 +104,10 @@ pub fn run() -> Result<(), String> {
         |file: &&crate::tidy::File| files.get(&file.path) != Some(&file.text) && file.path != "Cargo.lock";
     match after.files.iter().find(differs) {
         Some(file) => Err(format!("{} of the copy was changed by its build or its tests", file.path)),
-        None => Ok(println!("scaffold: ok, {} kinds, {} files", KINDS.len(), changed.len())),
+        None => {
+            println!("scaffold: ok, {} kinds, {} files", KINDS.len(), changed.len());
+            Ok(())
+        }
     }
 }
 
@@ -155,7 +165,30 @@ fn house(copy: &Path) -> Result<(), String> {
     }
 }
 
-/// Runs cargo in the copy, with the target folder of the repository. Returns its output.
+/// Gives the target folder of the copy what another one has compiled: libraries, results of build scripts.
+fn seed(from: &Path, to: &Path) -> std::io::Result<()> {
+    for folder in ["deps", "build", ".fingerprint"] {
+        for path in listed(&from.join(folder)).unwrap_or_default() {
+            // Programs of tests are large, and made anew.
+            if folder == "deps" && !path.starts_with("lib") {
+                continue;
+            }
+            let (of, copy) = (from.join(folder).join(&path), to.join(folder).join(&path));
+            copy.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+            std::fs::copy(&of, &copy)?;
+            keep_time(&of, &copy)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives a copy of a file the time of the file's last change.
+fn keep_time(of: &Path, copy: &Path) -> std::io::Result<()> {
+    let changed = std::fs::metadata(of)?.modified()?;
+    std::fs::File::options().append(true).open(copy)?.set_modified(changed)
+}
+
+/// Runs cargo in the copy, with a target folder of its own. Returns its output.
 fn in_copy(copy: &Path, target: &Path, arguments: &[&str]) -> Result<String, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -201,7 +234,11 @@ fn mirror(copy: &Path, files: &Files) -> Result<(), String> {
         }
         put(&to, &bytes)?;
         if let Ok(of) = std::fs::metadata(&from) {
-            std::fs::set_permissions(&to, of.permissions()).map_err(|error| format!("{path}: {error}"))?;
+            let faulty = |error| format!("{path}: {error}");
+            std::fs::set_permissions(&to, of.permissions()).map_err(faulty)?;
+            if std::fs::read(&from).is_ok_and(|original| original == bytes) {
+                keep_time(&from, &to).map_err(faulty)?;
+            }
         }
     }
     Ok(())

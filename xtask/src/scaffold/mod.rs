@@ -222,9 +222,8 @@ fn is_free(kind: &Kind, name: &Name, files: &Files) -> Result<(), String> {
     for of in kind.taken {
         let text = name.fill(of.text);
         let is_there = |line: &str| line.split_once(of.line).is_some_and(|(_, rest)| rest.contains(&text));
-        for (path, _) in
-            files.iter().filter(|(path, all)| path.starts_with(of.below) && all.lines().any(is_there))
-        {
+        let has = |(path, all): &(&String, &String)| path.starts_with(of.below) && all.lines().any(is_there);
+        if let Some((path, _)) = files.iter().find(has) {
             return taken(path, of.why);
         }
     }
