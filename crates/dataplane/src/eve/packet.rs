@@ -710,7 +710,7 @@ impl EveRecorder {
             common.variables = lists.get();
         }
         let before = flow.ext.switched_from().filter(|_| declared.from_proto);
-        let before = before.and_then(bartizan_applayer::protocols::spec).map(|spec| spec.eve_name);
+        let before = before.and_then(protocols::spec).map(|spec| spec.eve_name);
         let record = TransactionRecord { event_type: kind };
         self.each_numbered(
             |types| types.protocols.contains_key(listed),
