@@ -266,11 +266,13 @@ pub struct CounterSpec {
     pub by_transport: bool,
     /// Counters of the parsers' memory, as Suricata has them.
     pub memory: Option<MemoryCounters>,
+    /// Only flows have counters: Suricata, too, recognises the protocol and parses nothing.
+    pub flows_only: bool,
 }
 
 impl CounterSpec {
     /// The counters of every protocol.
-    pub const PLAIN: CounterSpec = CounterSpec { by_transport: false, memory: None };
+    pub const PLAIN: CounterSpec = CounterSpec { by_transport: false, memory: None, flows_only: false };
 }
 
 /// All constant properties of a protocol. Other parts of the program read them and compare no names.

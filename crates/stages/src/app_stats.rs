@@ -15,12 +15,12 @@ const KINDS: usize = TABLE.len();
 const TRANSPORTS: usize = 2;
 const OVER_BOTH: [Transport; TRANSPORTS] = [Transport::Tcp, Transport::Udp];
 
-/// Names of a protocol's counters over one transport.
+/// Names of a protocol's counters over one transport; `None`: it has no such counter.
 struct AppCounterNames {
-    flow: String,
-    tx: String,
-    error: String,
-    gap: String,
+    flow: Option<String>,
+    tx: Option<String>,
+    error: Option<String>,
+    gap: Option<String>,
 }
 
 /// Counter names by protocol and transport. A protocol whose counters do not differ by transport has the same
@@ -29,11 +29,12 @@ static NAMES: LazyLock<Vec<[AppCounterNames; TRANSPORTS]>> = LazyLock::new(|| {
     let of = |spec: &ProtocolSpec, ending: &str| {
         let name = spec.name;
         let ending = if spec.counters.by_transport { ending } else { "" };
+        let of_parser = |text: String| (!spec.counters.flows_only).then_some(text);
         AppCounterNames {
-            flow: format!("app_layer.flow.{name}{ending}"),
-            tx: format!("app_layer.tx.{name}{ending}"),
-            error: format!("app_layer.error.{name}{ending}.parser"),
-            gap: format!("app_layer.error.{name}{ending}.gap"),
+            flow: Some(format!("app_layer.flow.{name}{ending}")),
+            tx: of_parser(format!("app_layer.tx.{name}{ending}")),
+            error: of_parser(format!("app_layer.error.{name}{ending}.parser")),
+            gap: of_parser(format!("app_layer.error.{name}{ending}.gap")),
         }
     };
     TABLE.iter().map(|spec| [of(spec, "_tcp"), of(spec, "_udp")]).collect()
@@ -107,7 +108,7 @@ impl AppStats {
     fn visit_one(
         &self,
         counts: &[[u64; TRANSPORTS]; KINDS],
-        name: impl Fn(&'static AppCounterNames) -> &'static String,
+        name: impl Fn(&'static AppCounterNames) -> &'static Option<String>,
         over: &[Transport],
         each: &mut impl FnMut(&'static str, u64),
     ) {
@@ -117,14 +118,19 @@ impl AppStats {
                 continue;
             }
             if !spec.counters.by_transport {
-                each(name(over_tcp), tcp + udp);
+                if let Some(name) = name(over_tcp) {
+                    each(name, tcp + udp);
+                }
                 continue;
             }
             for (transport, names, count) in
                 [(Transport::Tcp, over_tcp, tcp), (Transport::Udp, over_udp, udp)]
             {
-                if over.contains(&transport) && spec.transports.contains(&transport) {
-                    each(name(names), *count);
+                if let Some(name) = name(names)
+                    && over.contains(&transport)
+                    && spec.transports.contains(&transport)
+                {
+                    each(name, *count);
                 }
             }
         }

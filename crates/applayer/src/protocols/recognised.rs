@@ -59,6 +59,7 @@ pub static IMAP: ProtocolSpec = ProtocolSpec {
     name: "imap",
     exact_name: "imap",
     eve_name: "imap",
+    counters: CounterSpec { flows_only: true, ..CounterSpec::PLAIN },
     patterns: GREETINGS,
     probe: Some(imap),
     ..NONE

@@ -109,7 +109,7 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
     eve_name: "dns",
     eve_type: Some("dns"),
     records: RECORDS,
-    counters: CounterSpec { by_transport: true, memory: None },
+    counters: CounterSpec { by_transport: true, ..CounterSpec::PLAIN },
     transports: &[Transport::Tcp, Transport::Udp],
     patterns: &[],
     ports: &[

@@ -72,8 +72,8 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     eve_type: Some("http"),
     records: RecordSpec { tx_id: true, bodies: true, forwarded: true, ..RecordSpec::PLAIN },
     counters: CounterSpec {
-        by_transport: false,
         memory: Some(MemoryCounters { used: "http.memuse", limit: "http.memcap" }),
+        ..CounterSpec::PLAIN
     },
     transports: &[Transport::Tcp],
     patterns: patterns::PATTERNS,
