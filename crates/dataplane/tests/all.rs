@@ -13,6 +13,7 @@ mod captures;
 mod counters;
 mod cut;
 mod drivers;
+mod expected;
 mod flood;
 mod fragments;
 mod fragments_linux;
