@@ -169,7 +169,7 @@ mod tests {
             seen: Timestamp::from_nanos(1_000),
             host: IpAddr::from([192, 0, 2, 1]),
         };
-        let mut written = |record: &ProbeRecord<'_>| {
+        let written = |record: &ProbeRecord<'_>| {
             let mut writer = JsonWriter::new();
             record.write(&mut writer, &HeaderOptions::default(), &Common::default());
             let event: Value = serde_json::from_slice(writer.bytes()).unwrap();
