@@ -5,7 +5,6 @@ use super::head::{FlowClass, Orientation, VariableNames, app_protocols, flow_tup
 use super::tap::{AlertKey, AlertTap};
 use super::{EveRecorder, RunInfo, flow};
 use bartizan_applayer::file::FileState as State;
-use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::frames::{Frames, ProtocolFrame};
 use bartizan_applayer::protocol::ProtocolSpec;
 use bartizan_applayer::protocols;
