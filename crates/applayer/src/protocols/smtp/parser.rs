@@ -67,6 +67,8 @@ enum SmtpStep {
     BeginsTls(usize),
     /// This number of bytes is no reply.
     Invalid(usize),
+    /// Some receivers read a message here, others commands.
+    Ambiguous,
     /// This number of bytes is needed.
     Needs(usize),
 }
@@ -98,6 +100,8 @@ pub(super) struct SmtpParser {
     skips: PerDirection<bool>,
     /// A piece of the client's line was read.
     is_within_line: bool,
+    /// The line before, of a message, ended with CR LF.
+    follows_crlf: bool,
     /// The frame of the message was noted.
     is_data_noted: bool,
     awaited: AwaitedReplies,
@@ -119,6 +123,7 @@ impl SmtpParser {
             awaits_data: false,
             skips: PerDirection::default(),
             is_within_line: false,
+            follows_crlf: true,
             is_data_noted: false,
             awaited: AwaitedReplies::default(),
             greeted: false,
@@ -241,7 +246,7 @@ impl SmtpParser {
             tx.message = Some(Box::new(MailMessage::new(Arc::clone(&config.message))));
         }
         self.awaits_data = true;
-        if is_pipelining {
+        if is_pipelining && !self.files.strict {
             // The message may follow at once, as in Suricata.
             self.begin_message();
         }
@@ -255,6 +260,7 @@ impl SmtpParser {
         }
         self.mode = ClientMode::Message;
         self.is_within_line = false;
+        self.follows_crlf = true;
         self.is_data_noted = false;
         let is_raw = self.config.raw_extraction;
         // What waited in prevention would have left.
@@ -305,14 +311,22 @@ impl SmtpParser {
         length
     }
 
-    /// Handles a line of a message, or a piece of one.
-    fn message_line(&mut self, line: &SmtpLine<'_>) {
+    /// Handles a line of a message, or a piece of one. `false`: in prevention the message's end is ambiguous.
+    fn message_line(&mut self, line: &SmtpLine<'_>) -> bool {
         let is_first = !self.is_within_line;
         self.is_within_line = line.end.is_empty();
+        let is_proper = self.follows_crlf && line.text == b"." && line.end == b"\r\n";
+        self.follows_crlf = line.end == b"\r\n";
         let Some(tx) = self.current.and_then(|id| self.held.get_mut(id)) else {
             self.mode = ClientMode::Commands;
-            return;
+            return true;
         };
+        // A line with a dot alone ends the message between line ends of CR LF (RFC 5321 section 2.3.8); some
+        // receivers take others for the same.
+        if self.files.strict && is_first && !is_proper && is_dot_alone(line) {
+            tx.event(UNPARSABLE_CONTENT);
+            return false;
+        }
         if is_first && line.text == b"." && !line.end.is_empty() {
             tx.end_message(FileState::Closed);
             tx.progress.to_server = COMPLETE;
@@ -320,7 +334,7 @@ impl SmtpParser {
             raise(tx);
             self.mode = ClientMode::Commands;
             let _ = self.awaited.push(AwaitedReply::Ends { tx: id, digit: 0 });
-            return;
+            return true;
         }
         // Of a dot at the beginning that hides another text (RFC 5321 section 4.5.2).
         let hidden = is_first.then(|| line.text.strip_prefix(b".")).flatten();
@@ -336,6 +350,7 @@ impl SmtpParser {
             }
         }
         raise(tx);
+        true
     }
 
     /// Handles a line of a reply. Returns whether TLS begins after it; `None`: it is no reply.
@@ -356,6 +371,10 @@ impl SmtpParser {
             return None;
         }
         let has_more = line.get(3) == Some(&b'-');
+        if self.files.strict && self.awaits_data && code == b"354" {
+            // Nothing else has this reply: whatever other replies were missed, the message follows.
+            self.awaited.drop_before_data();
+        }
         let Some(awaited) = self.awaited.front() else {
             if !self.greeted && !has_more {
                 self.greeted = true;
@@ -444,12 +463,23 @@ impl SmtpParser {
         }
         let Some(line) = self.line(data) else { return SmtpStep::Needs(data.len().saturating_add(1)) };
         let is_cut = line.end.is_empty();
+        if direction == Direction::ToServer && self.awaits_data && self.files.strict {
+            // The client has to wait for the reply (RFC 2920 section 3.1). Without it the server may read
+            // what follows as a message or as commands. Where its side is not in sight, it is a message.
+            if self.greeted {
+                self.event(UNPARSABLE_CONTENT);
+                return SmtpStep::Ambiguous;
+            }
+            self.begin_message();
+        }
         if direction == Direction::ToServer && self.mode == ClientMode::Message {
             if !core::mem::replace(&mut self.is_data_noted, true) {
                 self.frames
                     .add(direction, ProtocolFrameNote::Begin { kind: DATA_FRAME, at, tx: self.current });
             }
-            self.message_line(&line);
+            if !self.message_line(&line) {
+                return SmtpStep::Ambiguous;
+            }
             if self.mode == ClientMode::Commands {
                 self.frames.add(direction, ProtocolFrameNote::End { kind: DATA_FRAME, at });
             }
@@ -500,6 +530,12 @@ fn raise(tx: &mut SmtpTransaction) {
     }
 }
 
+/// Whether a line is a dot alone, whatever carriage returns are behind it.
+fn is_dot_alone(line: &SmtpLine<'_>) -> bool {
+    let end = line.text.iter().rposition(|byte| *byte != b'\r').map_or(0, |last| last.saturating_add(1));
+    !line.end.is_empty() && line.text.get(..end) == Some(b".")
+}
+
 /// The argument of a command: the first word after its name and one further byte (a blank or a colon).
 fn argument(line: &[u8], name: usize) -> &[u8] {
     let rest = line.get(name.saturating_add(1)..).unwrap_or_default();
@@ -522,7 +558,7 @@ impl Parser for SmtpParser {
                 }
                 // In prevention the client's side has to be inspected nevertheless.
                 SmtpStep::Invalid(length) if context.prevents => consumed = consumed.saturating_add(length),
-                SmtpStep::Invalid(_) => return Progress::Error,
+                SmtpStep::Invalid(_) | SmtpStep::Ambiguous => return Progress::Error,
                 SmtpStep::Needs(needed) => return Progress::Incomplete { consumed, needed },
             }
         }

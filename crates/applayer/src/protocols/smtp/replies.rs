@@ -48,6 +48,13 @@ impl AwaitedReplies {
         self.list.front().copied()
     }
 
+    /// Removes the commands before DATA, if it waits.
+    pub(super) fn drop_before_data(&mut self) {
+        if let Some(at) = self.list.iter().position(|awaited| *awaited == AwaitedReply::Data) {
+            self.list.drain(..at);
+        }
+    }
+
     /// Removes the command whose reply is complete.
     pub(super) fn pop(&mut self) {
         self.list.pop_front();

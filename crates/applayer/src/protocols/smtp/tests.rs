@@ -268,6 +268,78 @@ fn tls_follows_the_reply_to_its_command() {
     assert_eq!(parse(ToClient, "250 x\r\n220 go\r\n\x16\x03"), switch);
 }
 
+/// What prevention makes of pieces, each with its direction, and the files of the first message.
+fn prevented(pieces: &[(Direction, &str)]) -> (Progress, Vec<String>) {
+    let files = crate::file::FileSettings::default();
+    let settings = SettingsMap::new();
+    let mut parser = parser::SmtpParser::new(Arc::new(SmtpConfig::read(&settings).expect("defaults")));
+    let mut events = crate::event::Events::default();
+    let mut last = Progress::Done;
+    for (direction, data) in pieces {
+        let mut context = ParseContext {
+            now: bartizan_base::Timestamp::ZERO,
+            server_port: 25,
+            client_port: 1,
+            transport: Transport::Tcp,
+            files: &files,
+            prevents: true,
+            events: &mut events,
+        };
+        last = parser.parse(*direction, Input { data: data.as_bytes(), offset: 0, eof: false }, &mut context);
+        if last == Progress::Error {
+            break;
+        }
+    }
+    let names = |tx: &dyn Transaction| {
+        let files = tx.files_of(ToServer);
+        files.iter().map(|file| String::from_utf8_lossy(&file.content().0).into_owned()).collect()
+    };
+    (last, parser.tx(0).map(names).unwrap_or_default())
+}
+
+#[test]
+fn prevention_refuses_a_message_that_receivers_end_at_different_places() {
+    let part = "Content-Type: application/x\r\nContent-Disposition: attachment; filename=a\r\n\r\n";
+    let begin = [
+        (ToClient, "220 x\r\n"),
+        (ToServer, "EHLO c\r\n"),
+        (ToClient, "250-x\r\n250 PIPELINING\r\n"),
+        (ToServer, "MAIL FROM:<a>\r\nRCPT TO:<b>\r\nDATA\r\n"),
+        (ToClient, "250 a\r\n250 b\r\n354 go\r\n"),
+    ];
+    let of = |end: &str| {
+        let text = format!("{part}one{end}");
+        prevented(&[&begin[..], &[(ToServer, text.as_str())]].concat())
+    };
+    assert_eq!(of("\r\n.\r\n"), (Progress::Done, vec!["one".to_owned()]));
+    assert_eq!(of("\r\n..\r\ntwo\r\n.\r\n"), (Progress::Done, vec!["one\r\n.\r\ntwo".to_owned()]));
+    for end in ["\n.\n", "\n.\r\n", "\r\n.\n", "\r\n.\r\r\n", "\n.\r\r\n"] {
+        assert_eq!(of(end).0, Progress::Error, "{end:?}");
+    }
+    // Other lines may end as they like.
+    assert_eq!(of("\ntwo\nthree\r\n.\r\n").0, Progress::Done);
+}
+
+#[test]
+fn prevention_refuses_a_message_before_the_reply_to_its_command() {
+    let begin = [
+        (ToClient, "220 x\r\n"),
+        (ToServer, "HELO c\r\n"),
+        (ToClient, "250 x\r\n"),
+        (ToServer, "MAIL FROM:<a>\r\nRCPT TO:<b>\r\nDATA\r\n"),
+    ];
+    let of = |pieces: &[(Direction, &str)]| prevented(&[&begin[..], pieces].concat()).0;
+    assert_eq!(of(&[(ToServer, "Subject: a\r\n")]), Progress::Error);
+    assert_eq!(of(&[(ToClient, "250 a\r\n250 b\r\n"), (ToServer, "Subject: a\r\n")]), Progress::Error);
+    assert_eq!(of(&[(ToClient, "250 a\r\n250 b\r\n503 c\r\n"), (ToServer, "QUIT\r\n")]), Progress::Done);
+    // A reply that was missed changes nothing.
+    assert_eq!(of(&[(ToClient, "250 a\r\n354 go\r\n"), (ToServer, "Subject: a\r\n.\r\n")]), Progress::Done);
+    // Of a client alone the message is read.
+    let alone =
+        [(ToServer, "EHLO c\r\nMAIL FROM:<a>\r\nRCPT TO:<b>\r\nDATA\r\nSubject: a\r\n\r\nx\r\n.\r\n")];
+    assert_eq!(prevented(&alone).0, Progress::Done);
+}
+
 #[test]
 fn bounds_are_told() {
     let mut driver = play(&[]);
