@@ -292,7 +292,7 @@ fn prevented(pieces: &[(Direction, &str)]) -> (Progress, Vec<String>) {
     }
     let names = |tx: &dyn Transaction| {
         let files = tx.files_of(ToServer);
-        files.iter().map(|file| String::from_utf8_lossy(&file.content().0).into_owned()).collect()
+        files.iter().map(|file| String::from_utf8_lossy(file.content().0).into_owned()).collect()
     };
     (last, parser.tx(0).map(names).unwrap_or_default())
 }
