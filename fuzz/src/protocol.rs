@@ -19,7 +19,7 @@ pub fn choices() -> Vec<(&'static ProtocolSpec, Transport)> {
     TABLE.iter().flat_map(|spec| spec.transports.iter().map(move |transport| (*spec, *transport))).collect()
 }
 
-/// What another flow has announced, for protocols whose flows are expected: FTP's download of a file.
+/// The announcement of a flow, for protocols whose flows other flows announce: FTP's download of a file.
 const ANNOUNCED: &[u8] = &[1, 0, b'f'];
 
 /// A piece of a conversation: direction, bytes, bytes lost before it.

@@ -442,14 +442,22 @@ pub trait Parser: Send {
     fn gap(&mut self, direction: Direction, missing: u64, context: &mut ParseContext<'_>) -> bool;
 
     /// Ids of the transactions held: `first..next`. Some in between may be freed ([`Parser::tx`] is then
-    /// `None`).
-    fn tx_range(&self) -> core::ops::Range<TxId>;
+    /// `None`). A parser without transactions leaves this method and the next ones out.
+    fn tx_range(&self) -> core::ops::Range<TxId> {
+        0..0
+    }
 
     /// A transaction.
-    fn tx(&self, id: TxId) -> Option<&dyn Transaction>;
+    fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
+        let _ = id;
+        None
+    }
 
     /// A transaction, for changes of its marks.
-    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction>;
+    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
+        let _ = id;
+        None
+    }
 
     /// Handles a rule's request that a transaction gets no record. Parsers that keep related messages in
     /// several transactions extend it to those.
@@ -460,7 +468,9 @@ pub trait Parser: Send {
     }
 
     /// Frees a transaction that was inspected and recorded.
-    fn free_tx(&mut self, id: TxId);
+    fn free_tx(&mut self, id: TxId) {
+        let _ = id;
+    }
 
     /// Transactions that were begun or changed since the last inspection. Parsers add every transaction that
     /// they begin or change ([`crate::transaction::TxList`] does so for them).

@@ -384,3 +384,45 @@ impl<T: Transaction> TxList<T> {
         }
     }
 }
+/// The methods of [`crate::protocol::Parser`] that a parser with one transaction for each flow has, in its
+/// field `tx`; the field `work` is its [`Worklist`].
+macro_rules! single_transaction {
+    () => {
+        fn tx_range(&self) -> core::ops::Range<$crate::transaction::TxId> {
+            if self.tx.is_some() { 0..1 } else { 1..1 }
+        }
+
+        fn tx(&self, id: $crate::transaction::TxId) -> Option<&dyn $crate::transaction::Transaction> {
+            self.tx.as_ref().filter(|_| id == 0).map(|tx| tx as &dyn $crate::transaction::Transaction)
+        }
+
+        fn tx_mut(
+            &mut self,
+            id: $crate::transaction::TxId,
+        ) -> Option<&mut dyn $crate::transaction::Transaction> {
+            self.tx.as_mut().filter(|_| id == 0).map(|tx| tx as &mut dyn $crate::transaction::Transaction)
+        }
+
+        fn free_tx(&mut self, id: $crate::transaction::TxId) {
+            if id == 0 {
+                self.tx = None;
+            }
+        }
+
+        fn worklist(&self) -> &$crate::worklist::Worklist {
+            &self.work
+        }
+
+        fn worklist_mut(&mut self) -> &mut $crate::worklist::Worklist {
+            &mut self.work
+        }
+    };
+}
+pub(crate) use single_transaction;
+
+/// Bytes that a single transaction holds. It is measured each time, so the list of changes is not needed.
+pub(crate) fn single_held(tx: Option<&impl Transaction>, work: &mut Worklist) -> usize {
+    let ids = work.take_unmeasured();
+    work.measured(ids, 0, 0);
+    tx.map_or(0, Transaction::held)
+}

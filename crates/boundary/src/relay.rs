@@ -41,7 +41,7 @@ pub(crate) struct Relay {
     ports: RelayPorts,
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct RelayState {
     process: GuestProcess,
     destinations: Mutex<Destinations>,

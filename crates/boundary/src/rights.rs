@@ -7,7 +7,7 @@ use rustix::thread::{
     CapabilitySet, capabilities, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// What a guest's programs do not have, whatever they execute.
+/// Capabilities that no program of a guest has, whatever it executes.
 const KEPT_AWAY: [CapabilitySet; 9] = [
     CapabilitySet::SYS_ADMIN,
     CapabilitySet::NET_ADMIN,

@@ -86,7 +86,8 @@ pub trait LevelDriver: Send + Sync {
     fn remove_left(&self, ifindex: u32) -> Result<bool, LevelError>;
 }
 
-/// A running level. It ends when this is dropped.
+/// A running level. It ends when this is dropped. A method with a default is for a feature that not all
+/// levels have: state that outlives the process, rules on packets without a flow, ports that fail.
 pub trait OpenLevel: Send {
     /// Checks interfaces before they are attached.
     ///
@@ -123,32 +124,49 @@ pub trait OpenLevel: Send {
     ///
     /// # Errors
     /// The kernel refuses.
-    fn left_paired(&mut self, left: u32, interfaces: [u32; 2]) -> Result<Option<bool>, LevelError>;
+    fn left_paired(&mut self, left: u32, interfaces: [u32; 2]) -> Result<Option<bool>, LevelError> {
+        let _ = (left, interfaces);
+        Ok(None)
+    }
 
     /// Removes the state that a killed process left on an interface; returns whether there was any.
     ///
     /// # Errors
     /// It cannot be removed.
-    fn remove_left(&mut self, ifindex: u32) -> Result<bool, LevelError>;
+    fn remove_left(&mut self, ifindex: u32) -> Result<bool, LevelError> {
+        let _ = ifindex;
+        Ok(false)
+    }
 
     /// Whether ports wait for [`OpenLevel::take_over`].
-    fn waits(&self) -> bool;
+    fn waits(&self) -> bool {
+        false
+    }
 
     /// Call this when all workers serve their frames: replaces the program that a killed process left, and
     /// pins ports that fail open.
     ///
     /// # Errors
     /// It failed; the call may be repeated.
-    fn take_over(&mut self) -> Result<StalePrograms, LevelError>;
+    fn take_over(&mut self) -> Result<StalePrograms, LevelError> {
+        Ok(StalePrograms::default())
+    }
 
     /// Ports that take no frames any more, or take frames again, since the last call.
-    fn follow_losses(&mut self) -> Vec<PortNews>;
+    fn follow_losses(&mut self) -> Vec<PortNews> {
+        Vec::new()
+    }
 
     /// The number of outcomes that a table of rules without a flow can have. `None`: it has no such tables.
-    fn early_outcomes(&self) -> Option<u32>;
+    fn early_outcomes(&self) -> Option<u32> {
+        None
+    }
 
     /// Writes the table of a generation that refuses packets without a flow. `false`: it has no room.
-    fn write_early(&mut self, generation: Generation, table: &[u64]) -> bool;
+    fn write_early(&mut self, generation: Generation, table: &[u64]) -> bool {
+        let _ = (generation, table);
+        false
+    }
 
     /// Entries and tables of this generation act from now on.
     fn enter_generation(&mut self, generation: Generation);

@@ -172,7 +172,7 @@ impl EntryControl {
 /// The numbers of a connection in its entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheNumbers {
-    /// Of both endpoints.
+    /// The windows of both endpoints.
     pub windows: Windows,
     /// State of the connection.
     pub state: TcpState,

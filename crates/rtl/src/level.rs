@@ -19,7 +19,7 @@ use bartizan_base::{Generation, Timestamp};
 use bartizan_offload::Device;
 use bartizan_offload::level::{
     AttachedPort, DeviceSetup, Fail, FramePassage, FramePath, LeftOn, LevelDriver, LevelError, LevelFault,
-    LevelOptions, LevelView, OpenLevel, PortCounters, PortNews, PortSetup, PortSide, StalePrograms,
+    LevelOptions, LevelView, OpenLevel, PortCounters, PortSetup, PortSide,
 };
 use bartizan_packet::sizes::size_class;
 use std::collections::BTreeMap;
@@ -268,34 +268,6 @@ impl OpenLevel for SmartNic {
     }
 
     fn clear_exit(&mut self, _: u8) {}
-
-    fn left_paired(&mut self, _: u32, _: [u32; 2]) -> Result<Option<bool>, LevelError> {
-        Ok(None)
-    }
-
-    fn remove_left(&mut self, _: u32) -> Result<bool, LevelError> {
-        Ok(false)
-    }
-
-    fn waits(&self) -> bool {
-        false
-    }
-
-    fn take_over(&mut self) -> Result<StalePrograms, LevelError> {
-        Ok(StalePrograms::default())
-    }
-
-    fn follow_losses(&mut self) -> Vec<PortNews> {
-        Vec::new()
-    }
-
-    fn early_outcomes(&self) -> Option<u32> {
-        None
-    }
-
-    fn write_early(&mut self, _: Generation, _: &[u64]) -> bool {
-        false
-    }
 
     fn enter_generation(&mut self, generation: Generation) {
         self.state.generation.store(generation.0, Ordering::Relaxed);

@@ -420,7 +420,7 @@ pub struct UnparsedPolicy {
 }
 
 impl UnparsedPolicy {
-    /// The same policy for all such protocols.
+    /// One policy for all such protocols.
     #[must_use]
     pub fn for_all(policy: ExceptionPolicy) -> Vec<UnparsedPolicy> {
         protocols::unparsed().map(|(protocol, _)| UnparsedPolicy { protocol, policy }).collect()

@@ -6,7 +6,7 @@ use bartizan_base::{Generation, Level};
 use bartizan_offload::Device;
 use bartizan_offload::level::{
     AttachedPort, DeviceSetup, LeftOn, LevelDriver, LevelError, LevelOptions, LevelView, OpenLevel,
-    PortCounters, PortNews, PortSetup, StalePrograms,
+    PortCounters, PortSetup,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -140,34 +140,6 @@ impl OpenLevel for MockLevel {
 
     fn clear_exit(&mut self, index: u8) {
         self.0.state().exits.remove(&index);
-    }
-
-    fn left_paired(&mut self, _: u32, _: [u32; 2]) -> Result<Option<bool>, LevelError> {
-        Ok(None)
-    }
-
-    fn remove_left(&mut self, _: u32) -> Result<bool, LevelError> {
-        Ok(false)
-    }
-
-    fn waits(&self) -> bool {
-        false
-    }
-
-    fn take_over(&mut self) -> Result<StalePrograms, LevelError> {
-        Ok(StalePrograms::default())
-    }
-
-    fn follow_losses(&mut self) -> Vec<PortNews> {
-        Vec::new()
-    }
-
-    fn early_outcomes(&self) -> Option<u32> {
-        None
-    }
-
-    fn write_early(&mut self, _: Generation, _: &[u64]) -> bool {
-        false
     }
 
     fn enter_generation(&mut self, generation: Generation) {

@@ -14,7 +14,7 @@ pub struct Kind {
     pub changes: &'static [Change],
     /// Lines that show that the name is taken.
     pub taken: &'static [Taken],
-    /// What to do with the skeleton, in order.
+    /// Steps to complete the skeleton, in order.
     pub next: &'static [&'static str],
     /// Its tests.
     pub tests: Tests,
@@ -271,7 +271,7 @@ pub const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// What to do after the skeleton was written, a line each.
+    /// Steps to complete the skeleton, a line each.
     #[must_use]
     pub fn steps(&self, name: &super::Name) -> Vec<String> {
         let test = match self.tests {

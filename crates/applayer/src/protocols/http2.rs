@@ -12,7 +12,6 @@ use crate::protocol::{
     CounterSpec, DetectionPattern, Input, ParseContext, Parser, ParserFactory, Probe, Progress, ProtocolSpec,
     RecordSpec, Transport,
 };
-use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 
@@ -115,20 +114,6 @@ impl Parser for Http2Parser {
         self.begun = true;
         true
     }
-
-    fn tx_range(&self) -> core::ops::Range<TxId> {
-        0..0
-    }
-
-    fn tx(&self, _id: TxId) -> Option<&dyn Transaction> {
-        None
-    }
-
-    fn tx_mut(&mut self, _id: TxId) -> Option<&mut dyn Transaction> {
-        None
-    }
-
-    fn free_tx(&mut self, _id: TxId) {}
 
     fn worklist(&self) -> &Worklist {
         &self.worklist

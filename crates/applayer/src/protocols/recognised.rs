@@ -11,7 +11,6 @@ use crate::protocol::{
     CounterSpec, DetectionPattern, Input, ParseContext, Parser, ParserFactory, Probe, ProbePort, Progress,
     ProtocolSpec, RecordSpec, Transport,
 };
-use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 
@@ -145,20 +144,6 @@ impl Parser for Unparsed {
     fn gap(&mut self, _direction: Direction, _missing: u64, _context: &mut ParseContext<'_>) -> bool {
         true
     }
-
-    fn tx_range(&self) -> core::ops::Range<TxId> {
-        0..0
-    }
-
-    fn tx(&self, _id: TxId) -> Option<&dyn Transaction> {
-        None
-    }
-
-    fn tx_mut(&mut self, _id: TxId) -> Option<&mut dyn Transaction> {
-        None
-    }
-
-    fn free_tx(&mut self, _id: TxId) {}
 
     fn worklist(&self) -> &Worklist {
         &self.worklist

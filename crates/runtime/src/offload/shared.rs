@@ -34,7 +34,7 @@ pub(super) struct LevelInputs<'r> {
     /// Interfaces of each link.
     pub interfaces: &'r [Vec<Interface>],
     pub of_links: &'r [OfLink],
-    /// Of each link the number of its first worker among the workers of all links.
+    /// Number of each link's first worker among the workers of all links.
     pub first_workers: &'r [u32],
     /// The first generation.
     pub chains: &'r Chains,

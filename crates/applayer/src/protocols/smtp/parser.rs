@@ -34,7 +34,7 @@ const COMMAND_FRAME: u8 = 1;
 const DATA_FRAME: u8 = 2;
 const REPLY_FRAME: u8 = 3;
 
-/// What the client's next bytes are.
+/// The kind of the client's next bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ClientMode {
     #[default]

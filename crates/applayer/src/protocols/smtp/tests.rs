@@ -268,7 +268,7 @@ fn tls_follows_the_reply_to_its_command() {
     assert_eq!(parse(ToClient, "250 x\r\n220 go\r\n\x16\x03"), switch);
 }
 
-/// What prevention makes of pieces, each with its direction, and the files of the first message.
+/// Parses pieces, each with its direction, in prevention: the last result, and the first message's files.
 fn prevented(pieces: &[(Direction, &str)]) -> (Progress, Vec<String>) {
     let files = crate::file::FileSettings::default();
     let settings = SettingsMap::new();

@@ -13,7 +13,7 @@ use super::tx::{ClientState, ServerState, TlsFlags, TlsTx};
 use super::{events, heartbeat, version};
 use crate::frames::{Notes, ProtocolFrameNote};
 use crate::protocol::{Input, ParseContext, Parser, Progress};
-use crate::transaction::{Transaction, TxId};
+use crate::transaction::{single_held, single_transaction};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 use std::sync::Arc;
@@ -147,42 +147,15 @@ impl Parser for TlsParser {
         false
     }
 
-    fn tx_range(&self) -> core::ops::Range<TxId> {
-        if self.tx.is_some() { 0..1 } else { 1..1 }
-    }
-
-    fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
-        self.tx.as_ref().filter(|_| id == 0).map(|tx| tx as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
-        self.tx.as_mut().filter(|_| id == 0).map(|tx| tx as &mut dyn Transaction)
-    }
-
-    fn free_tx(&mut self, id: TxId) {
-        if id == 0 {
-            self.tx = None;
-        }
-    }
+    single_transaction!();
 
     fn frames(&mut self) -> Option<&mut Notes> {
         Some(&mut self.frames)
     }
 
-    fn worklist(&self) -> &Worklist {
-        &self.work
-    }
-
-    fn worklist_mut(&mut self) -> &mut Worklist {
-        &mut self.work
-    }
-
     fn held(&mut self) -> usize {
         let assemblies = self.records.to_server.assembly.held() + self.records.to_client.assembly.held();
-        // The single transaction is measured each time, so the list of changes is not needed.
-        let ids = self.work.take_unmeasured();
-        self.work.measured(ids, 0, 0);
-        let tx = self.tx.as_ref().map_or(0, Transaction::held);
+        let tx = single_held(self.tx.as_ref(), &mut self.work);
         size_of::<Self>().saturating_add(assemblies).saturating_add(tx).saturating_add(self.work.held())
     }
 
