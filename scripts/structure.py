@@ -57,19 +57,23 @@ def places(sources, pattern, files=lambda _: True):
 
 
 def packet_types(sources):
-    """Structs of the data path with a packet, or with a struct that has one: each packs a packet's facts anew."""
+    """Structs of the data path with a packet, or with a struct that has one: each packs a packet's facts anew.
+
+    A reference to such a struct, and a function that takes one, pack nothing. The causes of a call to functions
+    (an enum) are a part of the context that has them."""
     folders = re.compile(r"crates/(dataplane|stages|function|functions|detect)/src/")
     structs = {}
     for name, text in sources:
         if folders.match(name):
             for found in re.finditer(r"^\s*(?:pub(?:\([a-z]+\))? )?struct (\w+)<[^>]*>\s*\{(.*?)^\s*\}", bare(text), re.M | re.S):
                 structs[found[1]] = (name, bare(text)[: found.start()].count("\n") + 1, found[2])
-    carriers, last = {"PacketView"}, None
+    carriers, last = {"PacketView", "Cause"}, None
     while last != carriers:
         last = set(carriers)
-        field = re.compile(r":[^,]*\b(" + "|".join(sorted(carriers)) + r")\b")
+        owned = "|".join(sorted(carriers - {"PacketView"}))
+        field = re.compile(r":(?!\s*fn\b)(?:[^,&]*\b(?:" + owned + r")\b|[^,]*\bPacketView\b)")
         carriers |= {struct for struct, (_, _, body) in structs.items() if field.search(body)}
-    return [(*structs[struct][:2], struct) for struct in sorted(carriers - {"PacketView"})]
+    return [(*structs[struct][:2], struct) for struct in sorted(carriers - {"PacketView", "Cause"})]
 
 
 def section_parses(sources):

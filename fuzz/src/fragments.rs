@@ -48,7 +48,7 @@ impl Function for Witness {
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
-        let Some(datagram) = context.packet.and_then(datagram_of) else { return Decision::CONTINUE };
+        let Some(datagram) = context.facts.packet.and_then(datagram_of) else { return Decision::CONTINUE };
         if is_forbidden(&datagram.bytes) {
             return Decision::refuse(Verdict::Drop, Reason::PfwRule, FunctionId(0));
         }

@@ -447,7 +447,7 @@ default: {action: drop}
 #[test]
 fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
     use bartizan_base::{Direction, Timestamp, Verdict};
-    use bartizan_function::{ChainResults, FindingAction, PacketContext};
+    use bartizan_function::{ChainResults, FindingAction, PacketContext, PacketFacts};
     use bartizan_packet::{DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView};
     use bartizan_testkit::hosts;
 
@@ -466,23 +466,13 @@ fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
         Decoder::new(DecoderConfig::built_in()).decode(LinkType::RAW, &bytes, 28, &mut out);
         let view = PacketView::new(&bytes, out.outer().unwrap());
         let notes = ChainResults { fid: class.fid, ..ChainResults::default() };
+        let facts = PacketFacts::of(Timestamp::ZERO, Direction::ToServer, Some(&view), true);
         let (mut worker, mut slot, mut reported) = (function.worker(), None, 0);
         let mut findings = Vec::new();
         for _ in 0..3 {
             let decision = function.packet(&mut PacketContext {
-                now: Timestamp::ZERO,
-                packet: Some(&view),
-                flow_ends: false,
-                direction: Direction::ToServer,
-                flow: None,
+                facts: &facts,
                 app: None,
-                stream: None,
-                payload_in_stream: false,
-                headers_only: false,
-                stream_events: &[],
-                app_events: &[],
-                again: false,
-                detection_done: false,
                 reject: &mut None,
                 notes: &notes,
                 worker: &mut worker,
@@ -490,7 +480,6 @@ fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
                 staged: &mut reported,
                 findings: &mut findings,
                 edits: &mut Vec::new(),
-                prevention: true,
             });
             assert_eq!(decision.verdict, if staged { Verdict::Continue } else { Verdict::Drop });
         }

@@ -141,7 +141,7 @@ impl Function for Reader {
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
-        let direction = context.direction;
+        let direction = context.facts.direction;
         context.app.as_mut().map_or(Decision::CONTINUE, |app| self.read(app, direction))
     }
 }

@@ -66,12 +66,12 @@ impl FunctionKind for Looker {
 
 impl Looker {
     fn look(&self, context: &mut PacketContext<'_>) -> Decision {
-        let direction = context.direction;
+        let direction = context.facts.direction;
         self.looks.lock().unwrap().push(Look {
-            packet: context.packet.is_some(),
-            flow_ends: context.flow_ends,
+            packet: context.facts.packet.is_some(),
+            flow_ends: context.facts.flow_ends,
             direction,
-            source: context.flow.map(|flow| flow.source(direction)),
+            source: context.facts.flow.map(|flow| flow.source(direction)),
             transactions: context.app.as_mut().map_or(0, |app| app.transactions().count()),
         });
         Decision::CONTINUE

@@ -580,9 +580,9 @@ impl Worker {
     /// generation has the function.
     pub fn order(&mut self, function: &str, act: LifecycleCommand) -> Option<FunctionNow> {
         let now = self.position.clock;
-        let said = self.runner.order(function, act, now, &mut self.account.tally);
-        self.raise_left();
-        said
+        let answer = self.runner.order(function, act, now, &mut self.account.tally)?;
+        self.flows.leave_below(answer.effects.left);
+        Some(answer.now)
     }
 
     /// Health of the functions of the running generation.
@@ -600,14 +600,6 @@ impl Worker {
     /// Lifecycle events of functions since the last call.
     pub fn take_news(&mut self) -> Vec<FunctionEvent> {
         self.runner.lifecycle.take_news()
-    }
-
-    /// Takes up the flows that a function let pass on a lower level and no longer watches.
-    fn raise_left(&mut self) {
-        let left = self.runner.take_left();
-        if let Some(manager) = self.flows.manager.as_deref_mut() {
-            manager.leave(left);
-        }
     }
 
     /// Visits the counters of functions (function, counter, value), over all generations.

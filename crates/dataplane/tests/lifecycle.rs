@@ -94,11 +94,11 @@ impl FunctionKind for FragileKind {
 
 impl Fragile {
     fn look(&self, context: &mut PacketContext<'_>) -> Decision {
-        let Some(packet) = context.packet else { return Decision::CONTINUE };
+        let Some(packet) = context.facts.packet else { return Decision::CONTINUE };
         if let Some(count) = context.worker.downcast_mut::<[u64; 2]>() {
             count[0] += 1;
         }
-        if context.flow.is_some()
+        if context.facts.flow.is_some()
             && let Some((flow, _)) = state_in::<InFlow>(context.slot)
         {
             flow.packets += 1;

@@ -31,7 +31,7 @@ static SPEC: FunctionSpec = FunctionSpec {
 
 /// Panics with packets that say so.
 fn fragile(context: &mut PacketContext<'_>) {
-    let payload = context.packet.map(|packet| packet.payload()).unwrap_or_default();
+    let payload = context.facts.packet.map(|packet| packet.payload()).unwrap_or_default();
     assert!(!payload.starts_with(b"panic"), "a defect, made by the test");
 }
 

@@ -58,9 +58,9 @@ impl Function for Witness {
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
-        let news = context.stream.as_ref().filter(|news| !news.about_packet);
-        let (Some(news), Some(packet)) = (news, context.packet) else { return Decision::CONTINUE };
-        if context.direction == Direction::ToServer {
+        let news = context.facts.stream.as_ref().filter(|news| !news.about_packet);
+        let (Some(news), Some(packet)) = (news, context.facts.packet) else { return Decision::CONTINUE };
+        if context.facts.direction == Direction::ToServer {
             let packet = packet.decoded();
             let peer = (packet.src().unwrap(), packet.ports().unwrap().0);
             let mut inspected = self.0.0.lock().unwrap();

@@ -58,8 +58,10 @@ impl Function for Witness {
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
-        let news = context.stream.as_ref().filter(|news| !news.about_packet);
-        if let (Some(news), Some(packet), Direction::ToClient) = (news, context.packet, context.direction) {
+        let news = context.facts.stream.as_ref().filter(|news| !news.about_packet);
+        if let (Some(news), Some(packet), Direction::ToClient) =
+            (news, context.facts.packet, context.facts.direction)
+        {
             let mut inspected = self.0.0.lock().unwrap();
             let bytes = inspected.entry(packet.decoded().ports().unwrap().1).or_default();
             assert_eq!(news.offset as usize + news.seen, bytes.len(), "once, and in order");

@@ -43,7 +43,7 @@ static SPEC: FunctionSpec = FunctionSpec {
 fn slow(clock: TestClock, seen: Arc<Mutex<ByHost>>) -> Arc<dyn FunctionKind> {
     header_function(&SPEC, move |context| {
         clock.advance(COST);
-        if let Some(packet) = context.packet {
+        if let Some(packet) = context.facts.packet {
             seen.lock().unwrap()[usize::from(packet.payload()[0])] += 1;
         }
     })

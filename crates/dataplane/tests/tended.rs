@@ -93,7 +93,7 @@ impl Function for Brittle {
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
-        let Some(packet) = context.packet else { return Decision::CONTINUE };
+        let Some(packet) = context.facts.packet else { return Decision::CONTINUE };
         assert!(!packet.payload().starts_with(b"panic"), "a defect, made by the test");
         if packet.payload().starts_with(b"evil") {
             context.findings.push(Finding::new(Arc::clone(&self.0), FindingAction::Allowed));

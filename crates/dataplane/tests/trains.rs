@@ -64,16 +64,16 @@ impl Function for Reader {
         seen.calls += 1;
         let refuse =
             |done| Decision { done, ..Decision::refuse(Verdict::Drop, Reason::IdsRule, FunctionId(1)) };
-        let packet = context.packet.filter(|_| !context.again);
+        let packet = context.facts.packet.filter(|_| !context.facts.again);
         if let Some(packet) = packet
             && let bartizan_packet::TransportLayer::Tcp(tcp) = &packet.decoded().transport
         {
             seen.packets.push(tcp.seq);
             seen.bare += usize::from(packet.payload().is_empty() && tcp.flags.bits() == ACK);
         }
-        let news = context.stream.as_ref().filter(|news| !news.about_packet);
-        if let (Some(news), Some(flow)) = (news, &context.flow) {
-            let to_server = context.direction == Direction::ToServer;
+        let news = context.facts.stream.as_ref().filter(|news| !news.about_packet);
+        if let (Some(news), Some(flow)) = (news, &context.facts.flow) {
+            let to_server = context.facts.direction == Direction::ToServer;
             let stream = seen.streams.entry((flow.client.1, to_server)).or_default();
             let start = news.offset as usize + news.seen;
             assert!(start >= stream.len(), "bytes are shown twice");
@@ -102,7 +102,7 @@ impl Function for Guard {
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
-        if context.packet.is_some_and(|p| p.payload().starts_with(b"no")) {
+        if context.facts.packet.is_some_and(|p| p.payload().starts_with(b"no")) {
             return Decision::refuse(Verdict::Drop, Reason::PfwRule, FunctionId(0));
         }
         Decision::CONTINUE

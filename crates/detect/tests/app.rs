@@ -11,7 +11,7 @@ use bartizan_base::{
 };
 use bartizan_detect::condition::ConditionContext;
 use bartizan_detect::groups::{Groups, RULES_MAX};
-use bartizan_detect::inspect::{DetectWorker, InspectionInput, StreamWindow, inspect};
+use bartizan_detect::inspect::{DetectWorker, InspectionInput, inspect};
 use bartizan_detect::needs::Needs;
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_detect::visibility::Visibility;
@@ -20,7 +20,7 @@ use bartizan_flow::tcp::{
     Arrival, HostPolicy, Outcome, Segment, StreamConfig, StreamContext, StreamCounters, TcpFlags, TcpSession,
 };
 use bartizan_function::view::FlowView;
-use bartizan_function::{Marks, TransactionRound};
+use bartizan_function::{Marks, PacketFacts, StreamNews, TransactionRound};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
 use common::{datagram, load_text};
 use std::net::IpAddr;
@@ -146,45 +146,40 @@ fn alerts_of_seen(
             tcp: stream.then_some(&session),
             app: app.summary(),
         };
-        let scene = ConditionContext {
-            now,
-            packet: Some(&packet),
-            payload: if prevention { data } else { packet.payload() },
-            direction: *direction,
+        said_so_far[*direction].extend_from_slice(data);
+        let (window, before) = if prevention { (&said_so_far[*direction][..], 0) } else { (*data, shown) };
+        let facts = PacketFacts {
             flow: Some(&view),
+            // An acknowledgment is no part of the stream, and has no payload.
+            stream: (stream && !data.is_empty()).then_some(StreamNews {
+                bytes: window,
+                offset: before,
+                seen: window.len() - data.len(),
+                about_packet: false,
+            }),
+            payload_in_stream: !data.is_empty(),
+            detection_done,
+            ..PacketFacts::of(now, *direction, Some(&packet), prevention)
+        };
+        let scene = ConditionContext {
+            facts: &facts,
+            payload: if prevention { data } else { packet.payload() },
             state: None,
             left: &[],
-            stream_events: &[],
-            shows_stream: false,
-            app_events: &[],
-            detection_done,
             function: IDS,
             tenant: TenantId::default(),
             shared: &shared,
         };
         let showing = TransactionRound::begin(&mut app, *direction);
-        said_so_far[*direction].extend_from_slice(data);
-        let (window, before) = if prevention { (&said_so_far[*direction][..], 0) } else { (*data, shown) };
         let work = InspectionInput {
             waits: false,
             stray: stray.contains(&at),
-            scene,
-            // An acknowledgment is no part of the stream, and has no payload.
-            stream: (stream && !data.is_empty()).then_some(StreamWindow {
-                data: window,
-                offset: before,
-                fresh: data.len(),
-                whole: prevention,
-            }),
-            payload_in_stream: !data.is_empty(),
             app: Some(showing.view(&app, IDS, &mut marks)),
-            again: false,
-            prevention,
             generation: Generation(1),
             visible: Some(&visible),
             group: common::group_of(&groups, &view, *direction),
         };
-        inspect(&loaded.rules, &mut worker, Some(&mut flow), work);
+        inspect(&loaded.rules, &mut worker, Some(&mut flow), &scene, work);
         showing.end(&mut app, Path::EMPTY.with(IDS), &mut marks);
         let hits = worker.hits.iter().filter(|h| h.alert);
         sids.extend(hits.map(|h| loaded.rules.signatures[h.rule as usize].id.sid));

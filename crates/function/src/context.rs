@@ -66,8 +66,10 @@ impl ChainResults<'_> {
     }
 }
 
-/// One packet, for one function.
-pub struct PacketContext<'a> {
+/// The facts about a packet, or about data of a flow, that functions read: made once, and the same for all
+/// functions of a path.
+#[derive(Clone, Copy)]
+pub struct PacketFacts<'a> {
     /// Packet clock.
     pub now: Timestamp,
     /// The packet; absent when the remaining or queued data of a flow is inspected without a packet: then
@@ -79,9 +81,6 @@ pub struct PacketContext<'a> {
     pub direction: Direction,
     /// The flow; absent for packets without one.
     pub flow: Option<&'a FlowView<'a>>,
-    /// The application layer, by which the function also reports the transactions with which it is done.
-    /// Payload functions only.
-    pub app: Option<AppView<'a>>,
     /// New stream data. Payload functions only; a packet can bring several pieces, with one call for each.
     pub stream: Option<StreamNews<'a>>,
     /// The packet's payload entered the stream.
@@ -97,6 +96,44 @@ pub struct PacketContext<'a> {
     pub again: bool,
     /// Protocol detection of the packet's direction ended with this packet. Payload functions only.
     pub detection_done: bool,
+    /// Whether refusals are enforced (prevention); otherwise they are only reported.
+    pub prevention: bool,
+}
+
+impl<'a> PacketFacts<'a> {
+    /// The facts of a packet without flow, stream and events.
+    #[must_use]
+    pub const fn of(
+        now: Timestamp,
+        direction: Direction,
+        packet: Option<&'a PacketView<'a>>,
+        prevention: bool,
+    ) -> Self {
+        PacketFacts {
+            now,
+            packet,
+            flow_ends: false,
+            direction,
+            flow: None,
+            stream: None,
+            payload_in_stream: false,
+            headers_only: false,
+            stream_events: &[],
+            app_events: &[],
+            again: false,
+            detection_done: false,
+            prevention,
+        }
+    }
+}
+
+/// One packet, for one function.
+pub struct PacketContext<'a> {
+    /// The packet, its flow and stream.
+    pub facts: &'a PacketFacts<'a>,
+    /// The application layer, by which the function also reports the transactions with which it is done.
+    /// Payload functions only.
+    pub app: Option<AppView<'a>>,
     /// Results of other parts and functions.
     pub notes: &'a ChainResults<'a>,
     /// The function's state for the worker.
@@ -113,6 +150,4 @@ pub struct PacketContext<'a> {
     pub findings: &'a mut Vec<Finding>,
     /// Receives the replacements in the packet's payload, in the order in which they apply.
     pub edits: &'a mut Vec<Edit>,
-    /// Whether refusals are enforced (prevention); otherwise they are only reported.
-    pub prevention: bool,
 }

@@ -21,7 +21,7 @@ mod spec;
 mod transactions;
 pub mod view;
 
-pub use context::{ChainResults, PacketContext, StreamNews};
+pub use context::{ChainResults, PacketContext, PacketFacts, StreamNews};
 pub use description::{FlowDescription, OfFlow, VariableNames};
 pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo, STAGED_GID, would_refuse};
 pub use header::{HeaderRules, names_among};

@@ -78,7 +78,7 @@ impl Function for TtlGuard {
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
         let floor = self.by_fid.get(context.notes.fid).and_then(|place| self.floors.get(place));
-        let ttl = context.packet.and_then(|packet| packet.decoded().ttl());
+        let ttl = context.facts.packet.and_then(|packet| packet.decoded().ttl());
         match (floor, ttl, context.worker.downcast_mut::<u64>()) {
             (Some(floor), Some(ttl), Some(dropped)) if ttl < *floor => {
                 *dropped += 1;

@@ -145,9 +145,9 @@ impl Function for WordGuard {
         let (Some(sets), Some(kept)) = (sets, context.worker.downcast_mut::<Kept>()) else {
             return Decision::CONTINUE;
         };
-        let (words, text) = match (context.stream, context.packet) {
+        let (words, text) = match (context.facts.stream, context.facts.packet) {
             (Some(news), _) => (news.with_overlap(sets.words.longest()), news.bytes),
-            (None, Some(packet)) if !context.payload_in_stream && !context.headers_only => {
+            (None, Some(packet)) if !context.facts.payload_in_stream && !context.facts.headers_only => {
                 (packet.payload(), packet.payload())
             }
             _ => return Decision::CONTINUE,

@@ -114,7 +114,7 @@ impl Function for GateFunction {
             counts.refused += 1;
             return Decision::refuse(Verdict::Drop, Reason::PolicyDefault, self.id);
         }
-        if section.drop_one_sided && context.flow.is_some_and(is_one_sided) {
+        if section.drop_one_sided && context.facts.flow.is_some_and(is_one_sided) {
             counts.one_sided += 1;
             return Decision::refuse(Verdict::Drop, Reason::OneSided, self.id);
         }

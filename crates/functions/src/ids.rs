@@ -7,7 +7,7 @@ use bartizan_base::{
 use bartizan_detect::condition::{ConditionContext, shown_payload};
 use bartizan_detect::firewall::{FirewallDropCause, Gate};
 use bartizan_detect::groups::{Groups, RULES_MAX};
-use bartizan_detect::inspect::{DetectWorker, Hit, InspectionInput, StreamWindow, inspect};
+use bartizan_detect::inspect::{DetectWorker, Hit, InspectionInput, inspect};
 use bartizan_detect::left::{AlertContext, LeftKind};
 use bartizan_detect::ruleset::{RuleSet, VisibleRules};
 use bartizan_detect::signature::{RejectSide, RuleAction, Signature};
@@ -16,8 +16,8 @@ use bartizan_events::JsonWriter;
 use bartizan_flow::host::HostKey;
 use bartizan_function::{
     AppView, Edit, Finding, FindingAction, Function, FunctionCounter, FunctionModel, FunctionSpec,
-    HeaderRules, HostKeeper, PacketContext, RejectTo, RuleInfo, StreamNews, Together, VariableNames,
-    WorkerState, state_in,
+    HeaderRules, HostKeeper, PacketContext, RejectTo, RuleInfo, Together, VariableNames, WorkerState,
+    state_in,
 };
 use bartizan_packet::PacketView;
 use core::any::Any;
@@ -128,12 +128,6 @@ fn silent_refusal(hit: &Hit, signature: &Signature) -> Finding {
     Finding { tx, guessed: tx.is_some() && hit.tx.is_none(), ..silent }
 }
 
-/// The part of a stream that rules see. `whole`: in prevention rules see it as a whole.
-fn window_of<'s>(news: &StreamNews<'s>, whole: bool) -> StreamWindow<'s> {
-    let fresh = news.bytes.len().saturating_sub(news.seen);
-    StreamWindow { data: news.bytes, offset: news.offset, fresh, whole }
-}
-
 /// The verdict that a match asks for, and the action that its event names.
 fn outcome_of(hit: &Hit, prevention: bool) -> (Verdict, FindingAction) {
     match hit.action {
@@ -204,17 +198,17 @@ impl Function for Ids {
             }
             return Decision::CONTINUE;
         }
+        let facts = context.facts;
         let scene = self.scene(context);
         let Some(state) = context.worker.downcast_mut::<IdsState>() else { return Decision::CONTINUE };
-        let packet_bytes = context.packet.map(|p| u64::from(p.decoded().wire_len));
-        let slot = context.flow.and_then(|_| state_in::<FlowDetect>(context.slot));
+        let packet_bytes = facts.packet.map(|p| u64::from(p.decoded().wire_len));
+        let slot = facts.flow.and_then(|_| state_in::<FlowDetect>(context.slot));
         let mut flow = slot.map(|(flow, replaced)| {
             state.replaced += u64::from(replaced);
             flow
         });
-        let stream = context.stream.map(|news| window_of(&news, context.prevention));
-        let refused = flow.as_deref_mut().filter(|_| context.prevention && !context.flow_ends);
-        let refused = refused.and_then(|flow| self.refused_before(flow, context.packet, context.direction));
+        let refused = flow.as_deref_mut().filter(|_| facts.prevention && !facts.flow_ends);
+        let refused = refused.and_then(|flow| self.refused_before(flow, facts.packet, facts.direction));
         // No packet of a flow that rules pass or refuse as a whole is inspected or marked.
         let stood = flow.as_deref_mut().filter(|_| self.seen.rules.tags).is_some_and(|flow| {
             flow.enter_generation(&self.seen.rules, self.seen.visible.as_deref(), self.generation);
@@ -222,43 +216,38 @@ impl Function for Ids {
         });
         let (groups, set) = &self.groups;
         let work = InspectionInput {
-            scene,
-            stream,
-            payload_in_stream: context.payload_in_stream,
-            again: context.again,
             generation: self.generation,
             visible: self.seen.visible.as_deref(),
-            prevention: context.prevention,
             waits: context.notes.waits,
             stray: context.notes.tcp.is_some_and(|tcp| tcp.checksum_invalid),
             group: context
                 .notes
                 .matched(self.id)
-                .zip(context.flow)
-                .and_then(|(number, flow)| groups.find(number, *set, flow.client.1, context.direction)),
+                .zip(facts.flow)
+                .and_then(|(number, flow)| groups.find(number, *set, flow.client.1, facts.direction)),
             app: context.app.as_mut().map(AppView::reborrow),
         };
         let tagging = packet_bytes.filter(|_| self.seen.rules.tags && !stood);
-        let hosts = work.scene.addresses().filter(|_| tagging.is_some());
-        inspect(&self.seen.rules, &mut state.worker, flow.as_deref_mut(), work);
+        let hosts = scene.addresses().filter(|_| tagging.is_some());
+        inspect(&self.seen.rules, &mut state.worker, flow.as_deref_mut(), &scene, work);
         // Rules may have passed the flow in another generation: they are not evaluated again, and a bypassed
         // flow stays bypassed.
         let ungated = |flow: &FlowDetect| self.seen.rules.firewall.is_none() || flow.state.accepted.is_some();
         let bypassed = flow
             .as_deref()
-            .filter(|flow| !context.flow_ends && ungated(flow))
+            .filter(|flow| !facts.flow_ends && ungated(flow))
             .is_some_and(|flow| flow.state.passed.is_some_and(|rule| self.seen.rules.bypasses(&rule)));
         // After the rules: the packet that starts a tag counts.
         let recorded = tagging.is_some_and(|bytes| {
-            let own = flow.is_some_and(|f| f.state.tags.count(bytes, context.now, context.again));
-            let (tenant, now, again) = (context.notes.tenant, context.now, context.again);
+            let own = flow.is_some_and(|f| f.state.tags.count(bytes, facts.now, facts.again));
+            let (tenant, now, again) = (context.notes.tenant, facts.now, facts.again);
             own | hosts.is_some_and(|(source, destination)| {
                 self.host_tagged(tenant, source, destination, bytes, now, again)
             })
         });
         let edits = state.worker.edits.drain(..).map(|(offset, bytes)| Edit { offset, bytes });
         context.edits.extend(edits);
-        let (prevention, again) = (context.prevention, context.again);
+        let (prevention, again) = (facts.prevention, facts.again);
         let decision = self.conclude(state, prevention, again, context.reject, context.findings);
         if recorded {
             context.findings.push(Finding::new(Arc::clone(&self.tag), FindingAction::Tagged));
@@ -289,7 +278,7 @@ impl Function for Ids {
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
         let mut said = serde_json::Map::new();
         said.insert("rules".to_owned(), self.seen.count().into());
-        if let Some(flow) = context.flow {
+        if let Some(flow) = context.facts.flow {
             let groups = bartizan_detect::explain::groups_of(&self.seen, flow);
             said.insert("rules_for_this_flow".to_owned(), groups);
         }
@@ -416,18 +405,12 @@ impl Ids {
 
     /// The state that conditions of rules see.
     fn scene<'c>(&'c self, context: &PacketContext<'c>) -> ConditionContext<'c> {
+        let facts = context.facts;
         ConditionContext {
-            now: context.now,
-            packet: context.packet,
-            payload: shown_payload(context.packet.filter(|_| !context.headers_only), context.prevention),
-            direction: context.direction,
-            flow: context.flow,
+            facts,
+            payload: shown_payload(facts.packet.filter(|_| !facts.headers_only), facts.prevention),
             state: None,
             left: &[],
-            stream_events: context.stream_events,
-            app_events: context.app_events,
-            shows_stream: context.stream.is_some(),
-            detection_done: context.detection_done,
             function: self.id,
             tenant: context.notes.tenant,
             shared: &self.seen.rules.shared,

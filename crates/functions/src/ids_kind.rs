@@ -8,14 +8,13 @@ use bartizan_config::policy::sections::{IdsMode, IdsSection};
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::ruleset::{RuleSet, VisibleRules};
 use bartizan_function::{
-    Function, FunctionKind, FunctionSpec, HeaderRules, HostKeeper, PacketContext, RuleSource, RulesError,
-    Together, VariableNames, WorkerState,
+    AppView, Function, FunctionKind, FunctionSpec, HeaderRules, HostKeeper, PacketContext, PacketFacts,
+    RuleSource, RulesError, Together, VariableNames, WorkerState,
 };
 use bartizan_rules::RuleVariables;
 use serde_json::Value;
 use std::any::Any;
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// Compiles rule files; implemented by the program, which knows settings and folders.
@@ -383,30 +382,30 @@ impl Function for PolicyIds {
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
-        let index = place_of_class(&self.by_fid, context.notes.fid, context.flow.is_some());
+        let index = place_of_class(&self.by_fid, context.notes.fid, context.facts.flow.is_some());
         let Some((index, set)) = index.and_then(|i| Some((i, self.sets.get(i)?))) else {
             return Decision::CONTINUE;
         };
-        let Some(states) = context.worker.downcast_mut::<Vec<WorkerState>>() else {
-            return Decision::CONTINUE;
+        let states = context.worker.downcast_mut::<Vec<WorkerState>>();
+        let Some(worker) = states.and_then(|states| states.get_mut(index)) else { return Decision::CONTINUE };
+        let only_detects;
+        let facts = if set.detect_only {
+            only_detects = PacketFacts { prevention: false, ..*context.facts };
+            &only_detects
+        } else {
+            context.facts
         };
-        let Some(state) = states.get_mut(index) else { return Decision::CONTINUE };
-        // The set's own state moves into the context for the call (an empty box allocates nothing).
-        let own = core::mem::replace(state, Box::new(()));
-        let all = core::mem::replace(context.worker, own);
-        let prevention = context.prevention;
-        context.prevention = prevention && !set.detect_only;
-        let called = catch_unwind(AssertUnwindSafe(|| set.ids.payload(context)));
-        context.prevention = prevention;
-        let own = core::mem::replace(context.worker, all);
-        if let Some(states) = context.worker.downcast_mut::<Vec<WorkerState>>()
-            && let Some(state) = states.get_mut(index)
-        {
-            *state = own;
-        }
-        // The panic continues once the state is restored: the caller that contains it reads the state's
-        // counters.
-        called.unwrap_or_else(|panicked| resume_unwind(panicked))
+        set.ids.payload(&mut PacketContext {
+            facts,
+            app: context.app.as_mut().map(AppView::reborrow),
+            notes: context.notes,
+            worker,
+            slot: context.slot,
+            staged: context.staged,
+            reject: context.reject,
+            findings: context.findings,
+            edits: context.edits,
+        })
     }
 
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, Value> {

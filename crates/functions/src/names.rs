@@ -278,8 +278,8 @@ impl Function for NamesFunction {
             return Decision::CONTINUE;
         };
         let Some(counts) = context.worker.downcast_mut::<NamesCounts>() else { return Decision::CONTINUE };
-        let goes_on = context.notes.decision.verdict.forwards() && !context.flow_ends;
-        let seen = AnswerContext { goes_on, tenant: context.notes.tenant, now: context.now };
+        let goes_on = context.notes.decision.verdict.forwards() && !context.facts.flow_ends;
+        let seen = AnswerContext { goes_on, tenant: context.notes.tenant, now: context.facts.now };
         let Some((asked, _)) = state_in::<ResolverFlowState>(context.slot) else { return Decision::CONTINUE };
         for (_, tx) in app.transactions() {
             let Some(message) = tx.lookup() else { continue };

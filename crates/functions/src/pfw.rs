@@ -519,7 +519,7 @@ impl Pfw {
     /// The outcome for a packet.
     fn outcome(&self, span: PolicySpan, context: &PacketContext<'_>) -> Option<PfwOutcome> {
         let entry = self.table.get(span.place(context.notes.matched(self.id)))?;
-        Some(pfw_table::interpret(entry, context.flow.map(|flow| flow.protocol)))
+        Some(pfw_table::interpret(entry, context.facts.flow.map(|flow| flow.protocol)))
     }
 }
 

@@ -511,7 +511,7 @@ fn is_unreachable(transport: &TransportLayer) -> bool {
 
 /// The meaning of a packet for its flow's attempt.
 fn says(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &TransportLayer) -> Says {
-    let to_client = context.direction == Direction::ToClient;
+    let to_client = context.facts.direction == Direction::ToClient;
     let state = flow.tcp.map(|session| session.state());
     if context.notes.related.is_some() {
         // An error about the other side's packet, or about an established connection, refuses no attempt.
@@ -593,7 +593,7 @@ impl Portscan {
     ) -> bool {
         let drops = section.action == PortscanAction::Drop && !scans.is_empty();
         let action =
-            if drops && context.prevention { FindingAction::Blocked } else { FindingAction::Allowed };
+            if drops && context.facts.prevention { FindingAction::Blocked } else { FindingAction::Allowed };
         for scan in scans {
             let Some(rule) = self.rules.get(scan.kind()) else { continue };
             let (_, host, port) = scan.target;
@@ -623,9 +623,11 @@ impl Portscan {
         context: &mut PacketContext<'_>,
         counts: &mut PortscanCounts,
     ) -> Decision {
-        let (Some(flow), Some(packet)) = (context.flow, context.packet) else { return Decision::CONTINUE };
+        let (Some(flow), Some(packet)) = (context.facts.flow, context.facts.packet) else {
+            return Decision::CONTINUE;
+        };
         if let Some(Dropped(until)) = slot_as(context.slot) {
-            if context.now < *until {
+            if context.facts.now < *until {
                 return self.refuse(counts);
             }
             *context.slot = None;
@@ -635,13 +637,14 @@ impl Portscan {
             return Decision { done: said == Says::NoMore, ..Decision::CONTINUE };
         }
         let (source, target) = (flow.client.0, (flow.protocol, flow.server.0, flow.server.1));
-        let Some((scans, blocked)) = self.ask(section, flow.tenant, source, target, said, context.now) else {
+        let Some((scans, blocked)) = self.ask(section, flow.tenant, source, target, said, context.facts.now)
+        else {
             counts.untracked += 1;
             return Decision::CONTINUE;
         };
         counts.refused += u64::from(matches!(said, Says::Refuses | Says::Probes));
         counts.scans += scans.len() as u64;
-        if blocked > context.now {
+        if blocked > context.facts.now {
             *context.slot = Some(Box::new(Dropped(blocked)));
             return self.refuse(counts);
         }

@@ -266,8 +266,8 @@ impl Sfw {
         context: &mut PacketContext<'_>,
         counts: &mut SfwCounts,
     ) -> Result<bool, Reason> {
-        let Some(packet) = context.packet.map(|p| p.decoded()) else { return Ok(false) };
-        match (context.flow, packet.transport.tcp()) {
+        let Some(packet) = context.facts.packet.map(|p| p.decoded()) else { return Ok(false) };
+        match (context.facts.flow, packet.transport.tcp()) {
             (Some(flow), Some(segment)) if flow.protocol == 6 => {
                 let (Some(outcome), Some(session)) = (context.notes.tcp, flow.tcp) else { return Ok(false) };
                 let tracked = Tracked {
@@ -275,7 +275,7 @@ impl Sfw {
                     session,
                     segment,
                     payload_len: packet.payload_len,
-                    direction: context.direction,
+                    direction: context.facts.direction,
                     established: flow.established,
                 };
                 let cell = tracked.cell(rules.wants);
@@ -321,7 +321,7 @@ impl Sfw {
         counts: &mut SfwCounts,
     ) -> Result<bool, Reason> {
         let icmp = icmp_kind(packet);
-        let known = match context.flow {
+        let known = match context.facts.flow {
             None => SfwAdmission::NoFlow,
             Some(_) if self.is_admitted(context) => SfwAdmission::Admitted,
             Some(_) => SfwAdmission::New,
@@ -330,18 +330,18 @@ impl Sfw {
             None if matches!(packet.transport, TransportLayer::Tcp(_)) => SfwMessageKind::Untracked,
             None => SfwMessageKind::Plain,
             Some(IcmpKind::Question) => SfwMessageKind::Question,
-            Some(IcmpKind::Answer) if context.direction == Direction::ToServer => {
+            Some(IcmpKind::Answer) if context.facts.direction == Direction::ToServer => {
                 SfwMessageKind::AnswerOfAsker
             }
             Some(IcmpKind::Answer) => SfwMessageKind::Answer,
             Some(IcmpKind::Neighbour) => SfwMessageKind::Neighbour,
             Some(IcmpKind::Error) => {
-                let about = context.flow.is_none_or(|flow| quotes(packet, flow, self.state(context)));
+                let about = context.facts.flow.is_none_or(|flow| quotes(packet, flow, self.state(context)));
                 let related = context.notes.related == Some(true) && about;
                 if related { SfwMessageKind::Error } else { SfwMessageKind::StrayError }
             }
         };
-        let flow = match (sfw_messages::exchange(known, message), context.flow) {
+        let flow = match (sfw_messages::exchange(known, message), context.facts.flow) {
             ((SfwAction::Refuse, reason), _) => return Err(reason.unwrap_or(Reason::SfwNoConnection)),
             ((SfwAction::Admit, _), Some(flow)) => flow,
             // The exchange that it answers is unknown: the packet is forwarded if its sender may open flows.
@@ -391,7 +391,7 @@ impl Sfw {
         if !rules.may_open(flow, context.notes) {
             return Err(Reason::SfwInitiator);
         }
-        let now = context.now;
+        let now = context.facts.now;
         if let Some(known) = known {
             known.generation = self.generation;
             if known.counted.is_none() {
@@ -449,7 +449,7 @@ impl Sfw {
 
     /// Updates a connection's share of the limits by its state.
     fn follow(&self, share: ConnectionShare, context: &mut PacketContext<'_>) {
-        let now = context.now;
+        let now = context.facts.now;
         let Some(state) = slot_as_mut::<SfwFlowState>(context.slot) else { return };
         let Some(counted) = &mut state.counted else { return };
         counted.last = now;
@@ -520,7 +520,7 @@ impl Function for Sfw {
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
         let mut said = serde_json::Map::new();
         let rules = self.by_fid.get(context.notes.fid).and_then(|i| self.rules.get(i));
-        let (Some(rules), Some(flow)) = (rules, context.flow) else { return said };
+        let (Some(rules), Some(flow)) = (rules, context.facts.flow) else { return said };
         let initiate = match rules.section().initiate {
             Initiate::From => "from",
             Initiate::To => "to",

@@ -2,6 +2,7 @@
 //! A flow's class: looked up with its first packet, and again when the inputs of the lookup change.
 
 use crate::chain::{Chains, Class};
+use crate::flow_ext::FlowExt;
 use crate::record::Entry;
 use bartizan_base::Direction;
 use bartizan_function::header::{header_of_flow, icmp_numbers};
@@ -26,7 +27,21 @@ pub fn renew_matches(chains: &Chains, entry: &mut Entry, packet: &Decoded, direc
     }
 }
 
-/// Swaps client and server of a flow that was picked up in the wrong direction.
+/// Swaps client and server of a flow whose content shows that it was picked up in the wrong direction.
+pub fn turn(chains: &Chains, entry: &mut Entry) {
+    let FlowExt { session, streams, app, .. } = &mut entry.ext;
+    session.reverse();
+    if let Some(pair) = streams.as_deref_mut() {
+        pair.reverse();
+    }
+    if let Some(app) = app.as_deref_mut() {
+        app.turn();
+    }
+    reverse(chains, entry);
+}
+
+/// Swaps client and server of a flow that was picked up in the wrong direction, where its session has turned
+/// itself, or has no data yet.
 pub fn reverse(chains: &Chains, entry: &mut Entry) {
     entry.flip();
     entry.ext.turn();

@@ -12,6 +12,7 @@ use bartizan_applayer::protocols;
 use bartizan_base::{Direction, LinkId, PacketDuration, Timestamp, turns};
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostKey, HostTable, HostTableConfig, HostValue, WhenHostsFull};
+use bartizan_flow::stream::{Duplex as _, InOrder as _};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::record::Entry;
@@ -154,26 +155,35 @@ fn place_of(entry: &Entry) -> ConnectionPlace {
     }
 }
 
-/// Makes the application layer of a flow with its first data: that of an expected connection, if it is one.
-/// `is_over`: the connection ends without data.
-pub fn begin(engine: &Engine, entry: &mut Entry, is_over: bool, now: Timestamp) -> Box<AppLayer> {
+/// Makes the application layer of a flow with its first data, if it has none: that of an expected connection,
+/// if it is one.
+pub fn begin(engine: &Engine, entry: &mut Entry, now: Timestamp) {
+    if entry.ext.app.is_some() {
+        return;
+    }
     let mut app = Box::<AppLayer>::default();
     if let Some(store) = engine.expectations()
         && let Some(connection) = store.take(&place_of(entry), now)
     {
-        if is_over {
+        let is_empty = entry
+            .ext
+            .streams
+            .as_deref_mut()
+            .is_some_and(|pair| Direction::BOTH.iter().all(|side| pair.source(*side).end() == 0));
+        if is_empty {
             app.expect_nothing(&connection);
         } else {
             entry.ext.rare_mut().parent = Some(connection.parent);
             app.expect(engine, &connection);
         }
     }
-    app
+    entry.ext.app = Some(app);
 }
 
 /// Passes the connections that a flow's parser expects to the store.
-pub fn pass_on(engine: &Engine, entry: &Entry, app: &mut AppLayer, now: Timestamp) {
-    for expectation in app.take_expectations() {
+pub fn pass_on(engine: &Engine, entry: &mut Entry, now: Timestamp) {
+    let expectations = entry.ext.app.as_deref_mut().map(AppLayer::take_expectations).unwrap_or_default();
+    for expectation in expectations {
         let Some(store) = engine.expectations() else { return };
         let Some((protocol, _)) = protocols::by_name(expectation.protocol) else { continue };
         let own = place_of(entry);

@@ -11,7 +11,7 @@ use crate::identity::icmp_of;
 use crate::quotas::{Gives, IDLE, QuotaFlows, QuotaReservation};
 use crate::record::Entry;
 use crate::settings::EngineSettings;
-use bartizan_base::{Direction, Fid, FlowId, Level, TenantId, Timestamp, WorkerId};
+use bartizan_base::{Direction, Fid, FlowId, Level, Path, TenantId, Timestamp, WorkerId};
 use bartizan_flow::counters::Elephants;
 use bartizan_flow::level::FlowLevelCounts;
 use bartizan_flow::rate::{FlowRate, RateLimit};
@@ -177,6 +177,16 @@ impl Flows {
             }
         }
         None
+    }
+
+    /// Takes up the flows that these functions let pass on a lower level and no longer watch.
+    #[inline]
+    pub fn leave_below(&mut self, functions: Path) {
+        if !functions.is_empty()
+            && let Some(manager) = self.manager.as_deref_mut()
+        {
+            manager.leave(functions);
+        }
     }
 
     /// The table and the flow manager, if there is one.

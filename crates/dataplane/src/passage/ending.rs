@@ -24,8 +24,8 @@ impl Passage<'_> {
             return;
         }
         if let Some(entry) = self.flows.get_mut(id) {
-            self.runner.finish_inspection(&mut self.cx, entry);
-            self.apply_effects(id);
+            let effects = self.runner.finish_inspection(&mut self.cx, entry);
+            self.apply(id, effects);
         }
         self.cx.account.discharge(self.flows, id);
         self.count_end(id);

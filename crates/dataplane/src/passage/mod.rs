@@ -24,7 +24,7 @@ use bartizan_stages::frame::{Frame, next_frame};
 use bartizan_stages::identity::PacketOrigin;
 use bartizan_stages::intake::Intake;
 use bartizan_stages::intake::fragment::Settled;
-use bartizan_stages::runner::Runner;
+use bartizan_stages::runner::{Effects, Runner};
 
 /// The stages and the context of the frame in hand; see the module.
 pub(crate) struct Passage<'w> {
@@ -65,8 +65,9 @@ impl Passage<'_> {
         // Segments that cannot be inspected are not forwarded.
         let mut decision = Decision::refuse(Verdict::Drop, Reason::StreamReassembly, FunctionId::ENGINE);
         if let Some(entry) = self.flows.get_mut(id) {
-            decision = self.runner.show_waiting(&mut self.cx, entry, direction);
-            self.apply_effects(id);
+            let judged = self.runner.show_waiting(&mut self.cx, entry, direction);
+            decision = judged.decision;
+            self.apply(id, judged.effects);
         }
         self.runner.train.decided(decision);
     }
@@ -99,15 +100,10 @@ impl Passage<'_> {
         }
     }
 
-    /// Applies the effects that the chain runner requested for a flow's table entry and memory.
+    /// Applies the effects of running functions to a flow's table entry and memory, and to the level below.
     #[inline]
-    pub(crate) fn apply_effects(&mut self, id: FlowId) {
-        let effects = self.runner.take_effects();
-        if !effects.left.is_empty()
-            && let Some(manager) = self.flows.manager.as_deref_mut()
-        {
-            manager.leave(effects.left);
-        }
+    pub(crate) fn apply(&mut self, id: FlowId, effects: Effects) {
+        self.flows.leave_below(effects.left);
         if effects.bypassed && self.flows.bypass(id) {
             self.cx.account.counters.bypassed_flows += 1;
         }

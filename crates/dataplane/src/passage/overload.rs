@@ -35,7 +35,7 @@ use bartizan_stages::flow_ext::FunctionSlot;
 use bartizan_stages::notice::QuotaKind;
 use bartizan_stages::overload::OverloadAction;
 use bartizan_stages::record::Entry;
-use bartizan_stages::runner::{apply_policy, info_of};
+use bartizan_stages::runner::{Effects, apply_policy, info_of};
 use bartizan_stages::victims::Rank;
 
 /// Most flows that are closed for a packet, beside those that it made larger.
@@ -181,13 +181,14 @@ impl Passage<'_> {
         let tcp = entry.key().protocol() == 6;
         let transport = if tcp { AppTransport::Tcp } else { AppTransport::Udp };
         let info = info_of(self.cx.settings, entry, self.cx.position.clock, transport);
+        let mut effects = Effects::NONE;
         if !settled {
             if let Some(app) = entry.ext.app.as_deref_mut() {
                 for direction in Direction::BOTH {
                     app.disrupt(self.runner.engine(), direction, Disruption::Memory, &info);
                 }
             }
-            self.runner.inspect_what_is_there(&mut self.cx, entry);
+            effects |= self.runner.inspect_what_is_there(&mut self.cx, entry).effects;
         }
         if let Some(app) = entry.ext.app.as_deref_mut() {
             entry.ext.earlier_tx += app.parser().map_or(0, |p| p.tx_range().end);
@@ -203,9 +204,9 @@ impl Passage<'_> {
             Direction::BOTH.into_iter().for_each(|direction| pair.stream_mut(direction).app_stop());
         }
         if pool == MemoryPool::Streams {
-            self.runner.stop_reading(entry);
+            effects |= self.runner.stop_reading(entry);
         }
-        self.apply_effects(id);
+        self.apply(id, effects);
         self.cx.account.measure(self.flows, id);
         if let Some(tenant) = self.cx.account.memory.note_closed() {
             self.runner.tell_exceeded(&mut self.cx, tenant, QuotaKind::State);
@@ -248,9 +249,9 @@ impl Passage<'_> {
         // cannot be parsed.
         if let Some(refused) = refused {
             entry.ext.standing.refuse(refused);
-            self.runner.stop_reading(entry);
+            let effects = self.runner.stop_reading(entry);
+            self.apply(id, effects);
         }
-        self.apply_effects(id);
         self.raise_if_refused(id);
         if policy == ExceptionPolicy::Bypass && self.flows.bypass(id) {
             self.cx.account.counters.bypassed_flows += 1;

@@ -18,7 +18,9 @@ use bartizan_stages::frame::{Frame, Inside, PacketPosition, next_packet};
 use bartizan_stages::identity::segment;
 use bartizan_stages::notice::QuotaKind;
 use bartizan_stages::record::{Anomaly, Entry, EventContext, PacketVerdict};
-use bartizan_stages::runner::{PacketHandling, Wanting, apply_policy, is_shown_early, verdict_of};
+use bartizan_stages::runner::{
+    Effects, Judgement, PacketHandling, Wanting, apply_policy, is_shown_early, verdict_of,
+};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_stages::settled::tcp_state;
 use bartizan_stages::standing::PacketDisposition;
@@ -292,7 +294,9 @@ impl Passage<'_> {
             return self.decide_shed(&arrival.occasion, None);
         }
         let whence = self.whence(frame, arrival.decoded());
-        self.runner.without_flow(&mut self.cx, &whence, arrival.packet, &arrival.occasion)
+        let judged = self.runner.without_flow(&mut self.cx, &whence, arrival.packet, &arrival.occasion);
+        self.flows.leave_below(judged.effects.left);
+        judged.decision
     }
 
     /// Finds or makes the flow of a packet. `sheds`: overload; a packet of a shed class makes none.
@@ -516,14 +520,15 @@ impl Passage<'_> {
         let alone = !packet.wants_flow();
         let handling = PacketHandling { inspect: handling.inspect && !alone, ..handling };
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
-        let mut decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, events, handling);
-        if alone && (decision.verdict.forwards() || !self.cx.settings.prevention) {
-            let said = self.runner.payload_alone(&mut self.cx, entry, arrival.packet, occasion);
-            if !said.verdict.forwards() {
-                entry.ext.standing.note_refusal(&said);
+        let mut judged = self.runner.functions(&mut self.cx, entry, occasion, tcp, events, handling);
+        if alone && (judged.decision.verdict.forwards() || !self.cx.settings.prevention) {
+            let alone = self.runner.payload_alone(&mut self.cx, entry, arrival.packet, occasion);
+            if !alone.decision.verdict.forwards() {
+                entry.ext.standing.note_refusal(&alone.decision);
             }
-            decision = decision.strictest(said);
+            judged.join(alone);
         }
+        let Judgement { decision, mut effects } = judged;
         if let Some(before) = before {
             if self.is_refused_by_headers(&decision) {
                 self.put_back(id, &before, arrival);
@@ -532,9 +537,9 @@ impl Passage<'_> {
         }
         let Some(entry) = self.flows.get_mut(id) else { return decision };
         if tcp.is_some_and(|o| o.state == TcpState::Closed && o.previous != o.state) {
-            self.runner.look_ahead_if_over(entry);
+            effects |= self.runner.look_ahead_if_over(entry);
         }
-        self.apply_effects(id);
+        self.apply(id, effects);
         self.mark(id, &decision);
         self.offer_if_unjudged(id, &decision, packet);
         decision
@@ -773,8 +778,9 @@ impl Passage<'_> {
             return decision;
         }
         let mut decision = entry.ext.standing.goes_on();
+        let mut effects = Effects::NONE;
         if policy == ExceptionPolicy::Bypass {
-            self.runner.end_payload(entry);
+            effects |= self.runner.end_payload(entry);
         }
         if policy != ExceptionPolicy::Bypass || !entry.path.is_empty() {
             let established = tcp.is_some_and(|o| o.established);
@@ -787,9 +793,11 @@ impl Passage<'_> {
                 restored: false,
                 wanting: None,
             };
-            decision = self.runner.functions(&mut self.cx, entry, occasion, tcp, events, handling);
+            let judged = self.runner.functions(&mut self.cx, entry, occasion, tcp, events, handling);
+            decision = judged.decision;
+            effects |= judged.effects;
         }
-        self.apply_effects(id);
+        self.apply(id, effects);
         self.mark(id, &decision);
         decision
     }
@@ -804,9 +812,8 @@ impl Passage<'_> {
         outcome: &mut Outcome,
     ) {
         let Some(entry) = self.flows.get_mut(id) else { return };
-        self.runner.track(self.cx.settings, entry, segment, direction, now, outcome);
-        // Tracking may have ended the reading of the streams.
-        self.apply_effects(id);
+        let effects = self.runner.track(self.cx.settings, entry, segment, direction, now, outcome);
+        self.apply(id, effects);
     }
 
     /// Ends a flow, and begins the one that a packet opens with the same key.

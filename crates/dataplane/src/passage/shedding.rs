@@ -131,8 +131,8 @@ impl Passage<'_> {
         }
         // The `pass` policy refuses nothing.
         let _ = apply_policy(self.cx.settings, entry, exception.0, exception.1);
-        self.runner.stop_reading(entry);
+        let effects = self.runner.stop_reading(entry);
         self.cx.account.counters.shed.flows += 1;
-        self.apply_effects(id);
+        self.apply(id, effects);
     }
 }

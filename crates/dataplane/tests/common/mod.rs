@@ -76,7 +76,7 @@ impl Function for Watch {
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
-        let Some(packet) = context.packet else { return Decision::CONTINUE };
+        let Some(packet) = context.facts.packet else { return Decision::CONTINUE };
         let decoded = packet.decoded();
         let payload = packet.payload();
         let ports = decoded.ports().unwrap_or_default();
@@ -89,13 +89,13 @@ impl Function for Watch {
         self.seen.lock().unwrap().push(Seen {
             worker: *context.worker.downcast_ref::<u16>().unwrap(),
             generation: self.generation,
-            now: context.now,
-            flow: flow.filter(|_| context.flow.is_some()),
+            now: context.facts.now,
+            flow: flow.filter(|_| context.facts.flow.is_some()),
             protocol: decoded.proto().unwrap_or(0),
             level: decoded.recursion,
             mark: if has_inner { None } else { read_mark(payload) },
         });
-        if context.prevention && find(payload, b"drop") {
+        if context.facts.prevention && find(payload, b"drop") {
             return Decision::refuse(
                 bartizan_base::Verdict::Drop,
                 bartizan_base::Reason::PfwRule,
@@ -119,10 +119,10 @@ impl Function for Finder {
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
-        let in_packet = context.packet.is_some_and(|p| {
+        let in_packet = context.facts.packet.is_some_and(|p| {
             find(p.payload(), b"evil") && matches!(p.decoded().transport, TransportLayer::Udp(_))
         });
-        let in_stream = context.stream.as_ref().is_some_and(|s| find(s.bytes, b"evil"));
+        let in_stream = context.facts.stream.as_ref().is_some_and(|s| find(s.bytes, b"evil"));
         if in_packet || in_stream {
             let finding = Finding::new(Arc::clone(&self.0), FindingAction::Allowed);
             context.findings.push(Finding { stream: in_stream, ..finding });

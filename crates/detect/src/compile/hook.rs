@@ -28,7 +28,7 @@ struct FlowStart;
 
 impl PacketCondition for FlowStart {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        scene.flow.is_some_and(|flow| flow.packets[scene.direction] == 1)
+        scene.facts.flow.is_some_and(|flow| flow.packets[scene.facts.direction] == 1)
     }
 
     fn needs_packet(&self) -> bool {
@@ -47,7 +47,7 @@ struct EachPacket {
 
 impl PacketCondition for EachPacket {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        scene.packet.is_some()
+        scene.facts.packet.is_some()
     }
 
     fn needs_packet(&self) -> bool {

@@ -13,7 +13,7 @@ use bartizan_packet::PacketFlags;
 pub fn holds(signature: &Member, heads: &Heads, scene: &ConditionContext<'_>) -> bool {
     // As in Suricata, a packet that is no IP is evaluated against rules on decoding alone; a packet with
     // broken IP, also against rules on addresses alone.
-    let is_ip = scene.packet.is_none_or(|packet| {
+    let is_ip = scene.facts.packet.is_none_or(|packet| {
         let decoded = packet.decoded();
         decoded.src().is_some() || signature.is_ip_only() && matches!(decoded.ether_type, 0x0800 | 0x86dd)
     });
@@ -55,7 +55,7 @@ fn family_holds(family: Family, flow: &bartizan_function::view::FlowView<'_>) ->
 }
 
 pub(crate) fn protocol_holds(protocol: &ProtocolMatch, scene: &ConditionContext<'_>) -> bool {
-    if let Some(packet) = scene.packet {
+    if let Some(packet) = scene.facts.packet {
         let decoded = packet.decoded();
         let family = match protocol.family {
             Family::Any => true,
@@ -68,7 +68,7 @@ pub(crate) fn protocol_holds(protocol: &ProtocolMatch, scene: &ConditionContext<
         if !protocol.ip.is_empty() && !decoded.proto().is_some_and(|p| protocol.ip.contains(&p)) {
             return false;
         }
-    } else if let Some(flow) = scene.flow
+    } else if let Some(flow) = scene.facts.flow
         && (!family_holds(protocol.family, flow)
             || !protocol.ip.is_empty() && !protocol.ip.contains(&flow.protocol))
     {
@@ -77,14 +77,14 @@ pub(crate) fn protocol_holds(protocol: &ProtocolMatch, scene: &ConditionContext<
     if protocol.app.is_empty() {
         return true;
     }
-    scene.flow.and_then(|f| f.app.current()).is_some_and(|p| protocol.app.contains(&p))
+    scene.facts.flow.and_then(|f| f.app.current()).is_some_and(|p| protocol.app.contains(&p))
 }
 
 pub(crate) fn flow_holds(needs: FlowNeeds, scene: &ConditionContext<'_>) -> bool {
     if needs.is_empty() {
         return true;
     }
-    let fragment = scene.packet.is_some_and(|p| p.decoded().flags.contains(PacketFlags::REBUILT));
+    let fragment = scene.facts.packet.is_some_and(|p| p.decoded().flags.contains(PacketFlags::REBUILT));
     if needs.contains(FlowNeeds::ONLY_FRAGMENT) && !fragment
         || needs.contains(FlowNeeds::NO_FRAGMENT) && fragment
     {
@@ -92,9 +92,9 @@ pub(crate) fn flow_holds(needs: FlowNeeds, scene: &ConditionContext<'_>) -> bool
     }
     // As in Suricata, a packet without a flow counts as the client's if `flow:` names only the direction. No
     // other option of `flow:`, `stateless` and `no_frag` included, holds for such a packet.
-    let Some(flow) = scene.flow else { return needs == FlowNeeds::TO_SERVER };
-    if needs.contains(FlowNeeds::TO_SERVER) && scene.direction != Direction::ToServer
-        || needs.contains(FlowNeeds::TO_CLIENT) && scene.direction != Direction::ToClient
+    let Some(flow) = scene.facts.flow else { return needs == FlowNeeds::TO_SERVER };
+    if needs.contains(FlowNeeds::TO_SERVER) && scene.facts.direction != Direction::ToServer
+        || needs.contains(FlowNeeds::TO_CLIENT) && scene.facts.direction != Direction::ToClient
     {
         return false;
     }

@@ -45,16 +45,8 @@ const UDP: u8 = 17;
 /// Flag beside the number of scanned values: the values were complete.
 const WHOLE: u32 = 1 << 31;
 
-/// The input of one inspection.
+/// How one packet is to be inspected.
 pub struct InspectionInput<'a> {
-    /// Data that conditions may inspect; [`inspect`] fills in its `state`.
-    pub scene: ConditionContext<'a>,
-    /// New stream data.
-    pub stream: Option<StreamWindow<'a>>,
-    /// The packet's payload went into the stream (rules on streams inspect it there, not here).
-    pub payload_in_stream: bool,
-    /// The packet was inspected before and only `stream` is new: rules that matched do not match again.
-    pub again: bool,
     /// The heads that packets of the flow in this direction can meet, from the flow's lookup; `None`:
     /// unknown.
     pub group: Option<HeadGroup<'a>>,
@@ -62,8 +54,6 @@ pub struct InspectionInput<'a> {
     pub generation: Generation,
     /// The rules that the flow's policy sees; `None`: all.
     pub visible: Option<&'a Visibility>,
-    /// No inspected byte has left yet: all data is inspected now.
-    pub prevention: bool,
     /// The firewall does not judge this fragment, but the datagram that it belongs to.
     pub waits: bool,
     /// The TCP session ignores the packet (a wrong checksum), as its receiver does. Transactions are
@@ -167,16 +157,21 @@ impl DetectWorker {
 }
 
 /// Inspects one packet. Afterwards [`DetectWorker::hits`] has the matches, in the order of evaluation.
+///
+/// A packet that was inspected before (`facts.again`) brings a new piece of the stream only: rules that
+/// matched do not match again. In prevention no inspected byte has left yet, so all data is inspected now.
 pub fn inspect(
     rules: &RuleSet,
     worker: &mut DetectWorker,
     flow: Option<&mut FlowDetect>,
+    scene: &ConditionContext<'_>,
     work: InspectionInput<'_>,
 ) {
-    worker.begin(work.again);
+    let facts = scene.facts;
+    worker.begin(facts.again);
     let has_flow = flow.is_some();
     // Anybody can send an ICMP error about a flow, so it decides nothing about the flow.
-    let error = is_error(&work.scene);
+    let error = is_error(scene);
     worker.decides_flow = has_flow && !error;
     let mut none;
     let flow = match flow {
@@ -187,31 +182,32 @@ pub fn inspect(
         }
     };
     flow.enter_generation(rules, work.visible, work.generation);
-    flow.turn(work.scene.flow.is_some_and(|f| f.turned));
-    if !work.again {
+    flow.turn(facts.flow.is_some_and(|f| f.turned));
+    if !facts.again {
         flow.forget_over();
     }
-    let InspectionInput { scene, stream, payload_in_stream, again, prevention, waits, stray, app, .. } = work;
-    let group = work.group.filter(|_| is_of_flow(&scene));
-    let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
+    let InspectionInput { waits, stray, app, .. } = work;
+    let stream = facts.stream.map(|news| StreamWindow::of(&news, facts.prevention));
+    let group = work.group.filter(|_| is_of_flow(scene));
+    let guesses = has_flow && (rules.guess_tx || facts.flow.is_some_and(|f| f.protocol == UDP));
     let guess = app
         .as_ref()
         .filter(|_| guesses)
-        .and_then(|app| app.layer().first_open(scene.direction, scene.function));
+        .and_then(|app| app.layer().first_open(facts.direction, scene.function));
     let mut pass = InspectionRun {
         rules,
         worker,
         flow,
         has_flow,
-        again,
+        again: facts.again,
         group,
         visible: work.visible,
         fresh: false,
-        prevention,
+        prevention: facts.prevention,
         guess,
         stream: stream.map(|w| w.data),
         new_bytes: stream.map_or(0, |window| window.fresh),
-        stored: payload_in_stream,
+        stored: facts.payload_in_stream,
         scene,
         passes: false,
     };
@@ -221,14 +217,14 @@ pub fn inspect(
 /// Whether a packet has its flow's header; an ICMP error about a flow has another.
 fn is_of_flow(scene: &ConditionContext<'_>) -> bool {
     let same = |flow: &FlowView<'_>| {
-        scene.packet.is_none_or(|packet| packet.decoded().proto() == Some(flow.protocol))
+        scene.facts.packet.is_none_or(|packet| packet.decoded().proto() == Some(flow.protocol))
     };
-    scene.flow.is_some_and(same) && !is_error(scene)
+    scene.facts.flow.is_some_and(same) && !is_error(scene)
 }
 
 /// Whether a packet is an ICMP error about its flow.
 fn is_error(scene: &ConditionContext<'_>) -> bool {
-    scene.flow.is_some() && scene.packet.is_some_and(|packet| packet.decoded().about().is_some())
+    scene.facts.flow.is_some() && scene.facts.packet.is_some_and(|packet| packet.decoded().about().is_some())
 }
 
 /// Decides by a rule's number, without access to the rule, whether it is to be evaluated.
@@ -279,7 +275,7 @@ struct InspectionRun<'p, 'a> {
     new_bytes: usize,
     /// The packet's payload went into the stream.
     stored: bool,
-    scene: ConditionContext<'a>,
+    scene: &'p ConditionContext<'a>,
     /// The firewall exempts the packet from detection.
     passes: bool,
 }
@@ -295,12 +291,13 @@ impl<'p, 'a> InspectionRun<'p, 'a> {
         let scene = self.scene;
         if !self.again {
             self.worker.refused_before = self.flow.state.dropped.is_some();
-            let judged = scene.packet.filter(|_| !exempt.waits);
+            let judged = scene.facts.packet.filter(|_| !exempt.waits);
             let gate = judged.map_or(Gate::Open, |packet| self.gate_packet(packet));
             self.worker.gate = gate;
         }
-        let unjudged =
-            scene.packet.is_none() && self.rules.firewall.is_some() && self.flow.withheld(scene.direction);
+        let unjudged = scene.facts.packet.is_none()
+            && self.rules.firewall.is_some()
+            && self.flow.withheld(scene.facts.direction);
         // Transaction data was decided with the packet's first piece of the stream.
         let beside = app.as_ref().is_some_and(|app| app.transactions_again().next().is_some());
         if self.worker.gate.refuses() || unjudged {
@@ -352,7 +349,7 @@ impl<'p, 'a> InspectionRun<'p, 'a> {
 impl InspectionRun<'_, '_> {
     fn packet_rules(&mut self, stream: Option<StreamWindow<'_>>, payload_in_stream: bool) {
         let mut candidates = core::mem::take(&mut self.worker.candidates);
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         let filters = &self.rules.prefilters;
         let class = ProtocolClass::of(self.scene.ip_protocol());
         let payload = self.scene.payload;
@@ -362,11 +359,11 @@ impl InspectionRun<'_, '_> {
             if !always.by_address.is_empty() {
                 self.rules_by_address(always, &mut candidates);
             }
-            if let Some(packet) = self.scene.packet {
+            if let Some(packet) = self.scene.facts.packet {
                 self.packet_keys(packet, &mut candidates);
             }
             for (buffer, set) in &filters.packet_buffers {
-                if let Some(data) = packet_buffer(*buffer, &self.scene) {
+                if let Some(data) = packet_buffer(*buffer, self.scene) {
                     set.scan(&mut self.worker.scratch, &data, &mut candidates);
                 }
             }
@@ -407,8 +404,9 @@ impl InspectionRun<'_, '_> {
     /// Evaluates rules on addresses alone, once for each direction of a flow. They precede all other rules,
     /// which see the marks that they set, as in Suricata.
     fn rules_on_addresses(&mut self, candidates: &mut Candidates, payload: &[u8]) {
-        let done = self.has_flow && self.worker.decides_flow && self.flow.ip_only_done(self.scene.direction);
-        if done || self.scene.packet.is_none() {
+        let done =
+            self.has_flow && self.worker.decides_flow && self.flow.ip_only_done(self.scene.facts.direction);
+        if done || self.scene.facts.packet.is_none() {
             return;
         }
         let (due, rules) = (self.due(), self.rules);
@@ -424,15 +422,15 @@ impl InspectionRun<'_, '_> {
     /// Adds rules that name an address of the packet. Most flows have no address that any rule names; the
     /// flow's state remembers this.
     fn rules_by_address(&mut self, always: &Always, candidates: &mut Candidates) {
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         // Packets of other protocols (ICMP errors) have other addresses than their flow.
         let of_flow = self.has_flow
-            && is_of_flow(&self.scene)
-            && self.scene.flow.is_some_and(|flow| matches!(flow.protocol, TCP | UDP));
+            && is_of_flow(self.scene)
+            && self.scene.facts.flow.is_some_and(|flow| matches!(flow.protocol, TCP | UDP));
         if of_flow && self.flow.is_unnamed(direction) {
             return;
         }
-        let found = self.rules.prefilters.by_address.find(self.scene.tenant, Ends::of(&self.scene));
+        let found = self.rules.prefilters.by_address.find(self.scene.tenant, Ends::of(self.scene));
         for heads in found {
             always.add_heads(heads, candidates);
         }
@@ -444,7 +442,7 @@ impl InspectionRun<'_, '_> {
     /// Adds rules whose prefilter key is a property of the packet's headers.
     fn packet_keys(&self, packet: &PacketView<'_>, candidates: &mut Candidates) {
         let filters = &self.rules.prefilters;
-        for key in PrefilterKeys::of(packet, self.scene.stream_events) {
+        for key in PrefilterKeys::of(packet, self.scene.facts.stream_events) {
             if let Some(rules) = filters.by_key.get(&key) {
                 candidates.extend(rules);
             }
@@ -460,11 +458,11 @@ impl InspectionRun<'_, '_> {
     ) {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
-        let rest = self.scene.packet.is_none();
+        let rest = self.scene.facts.packet.is_none();
         if signature.is_ip_only() || self.again && self.worker.matched.contains(&index) {
             return;
         }
-        if signature.is_detection_only() && !self.scene.detection_done {
+        if signature.is_detection_only() && !self.scene.facts.detection_done {
             return;
         }
         if !self.header_holds(signature) {
@@ -516,14 +514,15 @@ impl InspectionRun<'_, '_> {
 
     /// Evaluates header, flow and packet conditions: all but values and transactions.
     fn header_holds(&self, signature: &Member) -> bool {
-        if !crate::engine::header::holds(signature, &self.rules.heads, &self.scene) {
+        if !crate::engine::header::holds(signature, &self.rules.heads, self.scene) {
             return false;
         }
         if signature.packet.is_empty() {
             return true;
         }
-        let scene = ConditionContext { state: Some(&self.flow.state), left: &self.worker.left, ..self.scene };
-        let rest = self.scene.packet.is_none();
+        let scene =
+            ConditionContext { state: Some(&self.flow.state), left: &self.worker.left, ..*self.scene };
+        let rest = self.scene.facts.packet.is_none();
         signature.packet.iter().all(|c| !(rest && c.needs_real_packet()) && c.matches(&scene))
     }
 
@@ -534,7 +533,7 @@ impl InspectionRun<'_, '_> {
         signature.values.iter().all(|check| {
             let data = match check.buffer {
                 BufferRef::Payload => Some(PacketBufferValue::Bytes(payload)),
-                BufferRef::Packet(buffer) => packet_buffer(buffer, &scene),
+                BufferRef::Packet(buffer) => packet_buffer(buffer, scene),
                 BufferRef::Tx(_) | BufferRef::Frame(_) => None,
             };
             match data {
@@ -560,7 +559,7 @@ impl InspectionRun<'_, '_> {
             &value
         };
         let mut run = Evaluation {
-            scene: ConditionContext { state: Some(&self.flow.state), ..self.scene },
+            scene: ConditionContext { state: Some(&self.flow.state), ..*self.scene },
             scratch: &mut self.worker.scratch,
             variables: &mut self.worker.variables,
             decoded: &mut self.worker.decoded,
@@ -619,7 +618,7 @@ impl InspectionRun<'_, '_> {
     /// Records a match: effects apply now; thresholds and actions apply when all matches of the packet are
     /// known.
     fn hit(&mut self, index: u32, signature: &Member, tx: Option<TxId>, stream: bool) {
-        let scene = ConditionContext { state: None, ..self.scene };
+        let scene = *self.scene;
         self.take_captured(index, tx);
         for effect in &signature.effects {
             let state = self.has_flow.then_some(&mut self.flow.state);
@@ -647,7 +646,7 @@ impl InspectionRun<'_, '_> {
 
     /// Records a match's requests about the records and files of its transaction.
     fn ask(&mut self, index: u32, signature: &Signature, tx: Option<TxId>) {
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         if signature.requests.contains(&Request::StoreCertificates) {
             self.flow.state.certificates[direction] = true;
         }
@@ -666,7 +665,7 @@ impl InspectionRun<'_, '_> {
     /// protocol; for other rules when the settings enable guesses. The number of alerts per transaction is
     /// limited.
     fn guess_tx(&mut self, signature: &Signature) -> Option<TxId> {
-        let datagram = self.scene.flow.is_some_and(|f| f.protocol == UDP);
+        let datagram = self.scene.facts.flow.is_some_and(|f| f.protocol == UDP);
         let certain = datagram && !signature.protocol.app.is_empty();
         let id = self.guess.filter(|_| certain || self.rules.guess_tx)?;
         self.flow.guess(id, self.rules.guess_limit).then_some(id)
@@ -674,7 +673,7 @@ impl InspectionRun<'_, '_> {
 
     /// Applies the thresholds of a rule. `None`: the match does not count.
     fn limit(&mut self, signature: &Member, mut hit: Hit) -> Option<Hit> {
-        let scene = ConditionContext { state: None, ..self.scene };
+        let scene = *self.scene;
         for threshold in &signature.thresholds {
             let state = self.has_flow.then_some(&mut self.flow.state);
             match threshold.judge(signature.id, &scene, state) {
@@ -700,7 +699,7 @@ impl InspectionRun<'_, '_> {
     /// Remembers the stream bytes of a packet that is refused while its flow continues: retransmissions of
     /// these bytes do not leave either.
     fn refuse_bytes(&mut self, rule: RuleId) {
-        let Some(packet) = self.scene.packet.filter(|_| self.prevention) else { return };
+        let Some(packet) = self.scene.facts.packet.filter(|_| self.prevention) else { return };
         let Some(tcp) = packet.decoded().transport.tcp() else { return };
         let own = self.scene.payload.len();
         // Data of a SYN begins after its sequence number. Segments that were inspected together are refused
@@ -708,8 +707,10 @@ impl InspectionRun<'_, '_> {
         let first = tcp.seq.wrapping_add(u32::from(tcp.flags.contains(TcpFlags::SYN)));
         let lengths = (u32::try_from(own), u32::try_from(own.max(self.new_bytes)));
         if let (Ok(own), Ok(all)) = lengths {
-            self.flow
-                .refuse_bytes(self.scene.direction, RefusedBytes::new(rule, first.wrapping_add(own), all));
+            self.flow.refuse_bytes(
+                self.scene.facts.direction,
+                RefusedBytes::new(rule, first.wrapping_add(own), all),
+            );
         }
     }
 

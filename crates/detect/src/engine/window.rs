@@ -10,6 +10,7 @@
 
 use crate::engine::candidates::Candidates;
 use crate::model::prefilter::Set;
+use bartizan_function::StreamNews;
 use bartizan_pattern::Scratch;
 use smallvec::SmallVec;
 
@@ -25,6 +26,14 @@ pub struct StreamWindow<'a> {
     pub fresh: usize,
     /// Inline: a rule's contents, and so its literal, may lie anywhere in the window.
     pub whole: bool,
+}
+
+impl<'a> StreamWindow<'a> {
+    /// The part of a stream that rules see. `whole`: in prevention rules see it as a whole.
+    pub fn of(news: &StreamNews<'a>, whole: bool) -> Self {
+        let fresh = news.bytes.len().saturating_sub(news.seen);
+        StreamWindow { data: news.bytes, offset: news.offset, fresh, whole }
+    }
 }
 
 /// Limit of remembered literals; with more, each window is scanned whole.

@@ -33,7 +33,7 @@ struct OnDetection(EventCode);
 
 impl PacketCondition for OnDetection {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        scene.app_events.contains(&self.0)
+        scene.facts.app_events.contains(&self.0)
     }
 
     fn needs_flow(&self) -> bool {
@@ -110,7 +110,7 @@ fn unknown(name: &str, near: Option<&str>) -> KeywordError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keywords::testing::{FakeTx, build, ipv4, on_scene, refused, tcp};
+    use crate::keywords::testing::{FakeTx, build, ipv4, on_changed_scene, on_scene, refused, tcp};
     use bartizan_applayer::event::WRONG_DIRECTION_FIRST_DATA;
     use bartizan_base::Path;
 
@@ -119,9 +119,11 @@ mod tests {
         let packet = ipv4(6, &tcp(0x10, 1, 1, 1, b""));
         let built = build("ip", &[("app-layer-event", "applayer_wrong_direction_first_data")]).unwrap();
         let holds = |events: &'static [EventCode]| {
-            on_scene(&packet, |scene| {
-                built.packet[0].matches(&ConditionContext { app_events: events, ..*scene })
-            })
+            on_changed_scene(
+                &packet,
+                |facts| facts.app_events = events,
+                |scene| built.packet[0].matches(scene),
+            )
         };
         assert!(holds(&[WRONG_DIRECTION_FIRST_DATA]));
         assert!(!holds(&[]) && !holds(&[WRONG_DIRECTION_FIRST_DATA + 1]));

@@ -31,7 +31,7 @@ struct OnProtocol(DetectionQuery);
 
 impl PacketCondition for OnProtocol {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        scene.flow.is_some_and(|flow| self.0.holds(&flow.app, scene.direction))
+        scene.facts.flow.is_some_and(|flow| self.0.holds(&flow.app, scene.facts.direction))
     }
 
     fn needs_flow(&self) -> bool {

@@ -17,7 +17,7 @@ struct Checksum {
 
 impl PacketCondition for Checksum {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        scene.packet.and_then(self.check) == Some(self.valid)
+        scene.facts.packet.and_then(self.check) == Some(self.valid)
     }
 
     fn needs_real_packet(&self) -> bool {

@@ -40,9 +40,9 @@ impl PacketCondition for Length {
         let length = |packet: &bartizan_packet::PacketView<'_>| {
             u16::try_from(packet.decoded().payload_len).unwrap_or(u16::MAX)
         };
-        scene.packet.is_some_and(|packet| {
+        scene.facts.packet.is_some_and(|packet| {
             let is_cut_off = packet.payload().is_empty() && packet.is_payload_cut();
-            let has_data = scene.shows_stream || !scene.payload.is_empty() || is_cut_off;
+            let has_data = scene.facts.stream.is_some() || !scene.payload.is_empty() || is_cut_off;
             // Rules on payloads do not apply to a payload that is hidden from them.
             let hidden = scene.payload.is_empty() && !packet.payload().is_empty();
             if hidden && !matches!(self.check, UintMatch::Less(_)) {
@@ -84,8 +84,8 @@ impl PacketCondition for Length {
 #[cfg(test)]
 mod tests {
     use crate::compile::keyword::RefusalCode;
-    use crate::keywords::testing::{both, build, matches, on_scene, refused, refused_all, tcp, udp};
-    use crate::model::condition::ConditionContext;
+    use crate::keywords::testing::{both, build, matches, on_changed_scene, refused, refused_all, tcp, udp};
+    use bartizan_function::StreamNews;
 
     #[test]
     fn lengths() {
@@ -108,9 +108,12 @@ mod tests {
             ] {
                 assert_eq!(matches("dsize", argument, &packet), holds, "dsize:{argument}");
                 let built = build("ip", &[("dsize", argument)]).unwrap();
-                let holds = on_scene(&packet, |scene| {
-                    built.packet[0].matches(&ConditionContext { shows_stream: true, ..*scene })
-                });
+                let stream = StreamNews { bytes: b"1", offset: 0, seen: 0, about_packet: false };
+                let holds = on_changed_scene(
+                    &packet,
+                    |facts| facts.stream = Some(stream),
+                    |scene| built.packet[0].matches(scene),
+                );
                 assert_eq!(holds, beside_stream, "dsize:{argument} where the stream is shown");
             }
         }

@@ -40,7 +40,7 @@ struct OnDecode(DecodeEvent);
 
 impl PacketCondition for OnDecode {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        scene.packet.is_some_and(|packet| packet.decoded().events.contains(self.0))
+        scene.facts.packet.is_some_and(|packet| packet.decoded().events.contains(self.0))
     }
 
     fn prefilter(&self) -> Option<PrefilterKey> {
@@ -56,7 +56,7 @@ struct OnStream(StreamEvent);
 
 impl PacketCondition for OnStream {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        scene.stream_events.contains(&self.0)
+        scene.facts.stream_events.contains(&self.0)
     }
 
     fn prefilter(&self) -> Option<PrefilterKey> {
@@ -100,7 +100,7 @@ fn unknown(name: &str, near: Option<&str>) -> KeywordError {
 #[cfg(test)]
 mod tests {
     use crate::compile::keyword::RefusalCode;
-    use crate::keywords::testing::{build, ipv4, ipv6, matches, on_scene, refused, tcp, udp};
+    use crate::keywords::testing::{build, ipv4, ipv6, matches, on_changed_scene, refused, tcp, udp};
     use crate::model::condition::PrefilterKey;
     use bartizan_flow::tcp::StreamEvent;
     use bartizan_packet::DecodeEvent;
@@ -131,12 +131,11 @@ mod tests {
         ] {
             let built = build("tcp", &[(keyword, name)]).unwrap();
             let holds = |events: &'static [StreamEvent]| {
-                on_scene(&packet, |scene| {
-                    built.packet[0].matches(&crate::model::condition::ConditionContext {
-                        stream_events: events,
-                        ..*scene
-                    })
-                })
+                on_changed_scene(
+                    &packet,
+                    |facts| facts.stream_events = events,
+                    |scene| built.packet[0].matches(scene),
+                )
             };
             assert!(holds(&[StreamEvent::FinSyn, StreamEvent::EstInvalidAck]), "{keyword}:{name}");
             assert!(!holds(&[StreamEvent::FinSyn]) && !holds(&[]), "{keyword}:{name}");

@@ -170,7 +170,7 @@ impl<F: Fn(&FileTrack) -> bool + Send + Sync> TxCondition for OnFile<F> {
         if tx.files_of(direction).iter().any(&self.holds) {
             return Answer::Yes;
         }
-        let protocol = scene.flow.and_then(current_app);
+        let protocol = scene.facts.flow.and_then(current_app);
         let complete = protocol.and_then(|p| self.complete.iter().find(|(id, _)| *id == p));
         match complete {
             Some((_, complete)) => later(tx, direction, *complete, scene),

@@ -39,7 +39,7 @@ struct FlowbitCondition {
 
 impl PacketCondition for FlowbitCondition {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        if scene.flow.is_none() {
+        if scene.facts.flow.is_none() {
             return false;
         }
         let Some(state) = scene.state else { return false };

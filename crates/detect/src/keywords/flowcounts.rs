@@ -87,8 +87,8 @@ struct Age(UintMatch<u32>);
 
 impl PacketCondition for Age {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        let Some(flow) = scene.flow else { return false };
-        let seconds = scene.now.as_secs().saturating_sub(flow.start.as_secs());
+        let Some(flow) = scene.facts.flow else { return false };
+        let seconds = scene.facts.now.as_secs().saturating_sub(flow.start.as_secs());
         self.0.matches(u32::try_from(seconds).unwrap_or(u32::MAX))
     }
 
@@ -118,7 +118,7 @@ struct Elephant(Sides);
 
 impl PacketCondition for Elephant {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        scene.flow.is_some_and(|flow| self.0.hold(flow.elephant, |is| is))
+        scene.facts.flow.is_some_and(|flow| self.0.hold(flow.elephant, |is| is))
     }
 
     fn needs_packet(&self) -> bool {
@@ -182,11 +182,11 @@ fn age(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keywor
 }
 
 fn packet_counts(scene: &ConditionContext<'_>) -> Option<PerDirection<u64>> {
-    scene.flow.map(|f| f.packets)
+    scene.facts.flow.map(|f| f.packets)
 }
 
 fn byte_counts(scene: &ConditionContext<'_>) -> Option<PerDirection<u64>> {
-    scene.flow.map(|f| f.bytes)
+    scene.facts.flow.map(|f| f.bytes)
 }
 
 fn to_u32(n: u64) -> u32 {
@@ -267,7 +267,7 @@ fn bytes(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
 }
 
 fn stream_counts(scene: &ConditionContext<'_>) -> Option<PerDirection<u64>> {
-    used(scene.flow?.tcp?)
+    used(scene.facts.flow?.tcp?)
 }
 
 /// Sequence numbers used so far, the SYN included. Without a session (a connection met in the middle and not

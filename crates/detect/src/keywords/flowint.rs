@@ -87,7 +87,7 @@ struct FlowintCondition {
 
 impl PacketCondition for FlowintCondition {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        if scene.flow.is_none() {
+        if scene.facts.flow.is_none() {
             return false;
         }
         let Some(state) = scene.state else { return false };

@@ -103,7 +103,7 @@ struct BounceCondition {
 
 impl TxCondition for BounceCondition {
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &ConditionContext<'_>) -> Answer {
-        let Some(client) = scene.flow.map(|flow| flow.client.0) else { return Answer::NotYet };
+        let Some(client) = scene.facts.flow.map(|flow| flow.client.0) else { return Answer::NotYet };
         match tx.announced_address() {
             Some(address) if is_other(address, client) => Answer::Yes,
             Some(_) => Answer::No,

@@ -86,7 +86,7 @@ impl PacketCondition for HostbitCondition {
         let is_set = scene
             .shared
             .hosts
-            .if_there(&key, scene.now, |host| host.is_set(bit.scope, bit.name, scene.now))
+            .if_there(&key, scene.facts.now, |host| host.is_set(bit.scope, bit.name, scene.facts.now))
             .unwrap_or(false);
         is_set == self.set
     }
@@ -106,7 +106,7 @@ impl Effect for HostbitEffect {
     fn apply(&self, _: RuleId, scene: &ConditionContext<'_>, _: Option<&mut FlowRuleState>) -> bool {
         let Some(key) = self.bit.track.key(scene) else { return true };
         let Bit { scope, name, .. } = self.bit;
-        let now = scene.now;
+        let now = scene.facts.now;
         let until = end(now, self.expire);
         let hosts = &scene.shared.hosts;
         // The host table counts marks for which it has no room.

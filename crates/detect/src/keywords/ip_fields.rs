@@ -91,7 +91,7 @@ struct OnPacket<F>(F);
 
 impl<F: Fn(&Network) -> bool + Send + Sync> PacketCondition for OnPacket<F> {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        scene.packet.is_some_and(|packet| (self.0)(&packet.decoded().network))
+        scene.facts.packet.is_some_and(|packet| (self.0)(&packet.decoded().network))
     }
 
     fn needs_packet(&self) -> bool {

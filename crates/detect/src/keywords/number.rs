@@ -26,7 +26,7 @@ struct PacketNumber<T> {
 
 impl<T: Uint + Send + Sync> PacketCondition for PacketNumber<T> {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        scene.packet.and_then(self.read).is_some_and(|value| self.check.matches(value))
+        scene.facts.packet.and_then(self.read).is_some_and(|value| self.check.matches(value))
     }
 
     fn prefilter(&self) -> Option<PrefilterKey> {

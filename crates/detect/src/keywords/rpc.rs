@@ -54,7 +54,7 @@ impl RpcCall {
 
 impl PacketCondition for RpcCall {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        scene.packet.is_some_and(|packet| self.is(packet))
+        scene.facts.packet.is_some_and(|packet| self.is(packet))
     }
 
     fn needs_packet(&self) -> bool {

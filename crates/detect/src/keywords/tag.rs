@@ -56,7 +56,7 @@ impl Effect for Start {
             packets: u32::MAX,
             bytes: u64::MAX,
             until: Timestamp::from_nanos(u64::MAX),
-            seen: scene.now,
+            seen: scene.facts.now,
             fresh: true,
             matches: 0,
         };
@@ -65,7 +65,7 @@ impl Effect for Start {
             Metric::Bytes => tag.bytes = u64::from(self.count),
             // Whole seconds, as in Suricata: the last of them is included.
             Metric::Seconds => {
-                tag.until = Timestamp::from_parts(scene.now.as_secs(), 0)
+                tag.until = Timestamp::from_parts(scene.facts.now.as_secs(), 0)
                     + PacketDuration::from_secs(u64::from(self.count) + 1);
             }
         }
@@ -77,7 +77,7 @@ impl Effect for Start {
         }
         let Some((source, destination)) = scene.addresses() else { return true };
         let host = if let Whose::Source = self.whose { source } else { destination };
-        scene.shared.tag_host(&HostKey::host(scene.tenant, host), tag, scene.now);
+        scene.shared.tag_host(&HostKey::host(scene.tenant, host), tag, scene.facts.now);
         true
     }
 }

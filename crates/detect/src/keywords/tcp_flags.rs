@@ -37,7 +37,7 @@ struct TcpFlagsCondition {
 
 impl PacketCondition for TcpFlagsCondition {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        let Some(tcp) = scene.packet.and_then(|p| p.decoded().transport.tcp()) else { return false };
+        let Some(tcp) = scene.facts.packet.and_then(|p| p.decoded().transport.tcp()) else { return false };
         let all = tcp.flags.bits();
         // `flags:0` compares all flags, whatever the mask ignores.
         if self.wanted == 0 && all != 0 {

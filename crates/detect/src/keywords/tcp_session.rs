@@ -34,7 +34,7 @@ struct TcpSessionCondition {
 
 impl PacketCondition for TcpSessionCondition {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        let Some(flow) = scene.flow.filter(|flow| flow.tcp.is_some()) else { return false };
+        let Some(flow) = scene.facts.flow.filter(|flow| flow.tcp.is_some()) else { return false };
         let state = flow.tcp.map_or(TcpState::None, |session| session.state());
         let closing = matches!(
             state,

@@ -13,6 +13,7 @@ use bartizan_applayer::protocol::NumberId;
 use bartizan_applayer::transaction::{BufferQuery, BufferView, Files, LogOptions, Transaction, TxCommon};
 use bartizan_base::{Direction, PerDirection, RuleId, SettingsMap, Timestamp};
 use bartizan_events::JsonWriter;
+use bartizan_function::PacketFacts;
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
 use bartizan_testkit::layers;
 use bartizan_testkit::packet::{Datagram, Ip, IpFixed, Segment, sum_ipv4_header};
@@ -178,25 +179,29 @@ pub(crate) fn build_in(
 
 /// Decodes a frame and passes its scene to `look`.
 pub(crate) fn on_scene<R>(frame: &LinkFrame, look: impl FnOnce(&ConditionContext<'_>) -> R) -> R {
+    on_changed_scene(frame, |_| {}, look)
+}
+
+/// Decodes a frame, changes the facts about it, and passes its scene to `look`.
+pub(crate) fn on_changed_scene<R>(
+    frame: &LinkFrame,
+    change: impl FnOnce(&mut PacketFacts<'_>),
+    look: impl FnOnce(&ConditionContext<'_>) -> R,
+) -> R {
     let mut output = DecodeOutput::new();
     Decoder::default().decode(frame.link, &frame.bytes, frame.bytes.len() as u32, &mut output);
     let packet = PacketView::new(&frame.bytes, output.outer().unwrap());
-    let shared = Shared::default();
+    let now = Timestamp::from_parts(1_000_000_000, 0);
+    let mut facts = PacketFacts::of(now, Direction::ToServer, Some(&packet), false);
+    change(&mut facts);
     look(&ConditionContext {
-        now: Timestamp::from_parts(1_000_000_000, 0),
-        packet: Some(&packet),
+        facts: &facts,
         payload: packet.payload(),
-        direction: Direction::ToServer,
-        flow: None,
         state: None,
         left: &[],
-        stream_events: &[],
-        app_events: &[],
-        shows_stream: false,
-        detection_done: false,
         function: bartizan_base::FunctionId(0),
         tenant: bartizan_base::TenantId::default(),
-        shared: &shared,
+        shared: &Shared::default(),
     })
 }
 

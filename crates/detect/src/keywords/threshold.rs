@@ -235,7 +235,7 @@ impl Limit for Counting {
         if self.method == ThresholdMethod::Threshold && self.count == 1 {
             return Limited::Alert;
         }
-        let now = scene.now;
+        let now = scene.facts.now;
         if self.track == ThresholdTrack::Flow {
             return self.in_flow(rule, now, state);
         }

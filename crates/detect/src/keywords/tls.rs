@@ -341,7 +341,7 @@ struct Date {
 
 impl TxCondition for Date {
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &ConditionContext<'_>) -> Answer {
-        let now = i64::try_from(scene.now.as_secs()).unwrap_or(i64::MAX);
+        let now = i64::try_from(scene.facts.now.as_secs()).unwrap_or(i64::MAX);
         // The first second of 1970 counts as no date, as in Suricata.
         let date = self.number.of::<u64>(tx, direction).map(u64::cast_signed).filter(|date| *date != 0);
         let holds = date.is_some_and(|date| match self.when {

@@ -48,7 +48,7 @@ struct Id {
 
 impl PacketCondition for Id {
     fn matches(&self, scene: &ConditionContext<'_>) -> bool {
-        let Some(packet) = scene.packet else { return false };
+        let Some(packet) = scene.facts.packet else { return false };
         let ids = packet.decoded().vlan.as_slice();
         match self.which {
             Which::Any => ids.iter().any(|id| self.check.matches(*id)),

@@ -254,7 +254,7 @@ fn header<'p>(
     scene: &ConditionContext<'p>,
     cut: impl FnOnce(&'p PacketView<'p>) -> Option<&'p [u8]>,
 ) -> Option<PacketBufferValue<'p>> {
-    scene.packet.and_then(cut).map(PacketBufferValue::Bytes)
+    scene.facts.packet.and_then(cut).map(PacketBufferValue::Bytes)
 }
 
 /// The fixed header with the extension headers. For a fragment, only the headers before its fragment header:

@@ -10,35 +10,22 @@ use crate::model::left::AlertContext;
 use crate::state::FlowRuleState;
 use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::transaction::Transaction;
-use bartizan_base::{Direction, RuleId, Timestamp};
-use bartizan_function::view::FlowView;
+use bartizan_base::{Direction, RuleId};
+use bartizan_function::PacketFacts;
 use bartizan_packet::{PacketFlags, PacketView};
 
 /// Data that a condition may inspect.
 #[derive(Clone, Copy)]
 pub struct ConditionContext<'a> {
-    /// Packet clock.
-    pub now: Timestamp,
-    /// The inspected packet; `None` for the remaining stream of a flow, or for held-back data.
-    pub packet: Option<&'a PacketView<'a>>,
+    /// The inspected packet, its flow, and the piece of the stream that is inspected with it. Without a
+    /// packet the remaining stream of a flow is inspected, or held-back data.
+    pub facts: &'a PacketFacts<'a>,
     /// The part of the packet's payload that rules inspect (see [`shown_payload`]).
     pub payload: &'a [u8],
-    /// Direction of the packet within its flow.
-    pub direction: Direction,
-    /// The packet's flow, if it has one.
-    pub flow: Option<&'a FlowView<'a>>,
     /// Current flow variables.
     pub state: Option<&'a FlowRuleState>,
     /// Values that earlier matches on this packet captured.
     pub left: &'a [AlertContext],
-    /// Events that the stream engine raised for this packet.
-    pub stream_events: &'a [bartizan_flow::tcp::StreamEvent],
-    /// Events of protocol detection (`bartizan_applayer::event::GENERIC`) that this packet raised.
-    pub app_events: &'a [bartizan_applayer::event::EventCode],
-    /// New stream data is inspected with this packet, whether or not the packet brought it.
-    pub shows_stream: bool,
-    /// Protocol detection of the packet's direction ended with this packet.
-    pub detection_done: bool,
     /// The inspecting function; its bit marks the directions of transactions that it has finished.
     pub function: bartizan_base::FunctionId,
     /// The tenant that the traffic belongs to.
@@ -51,21 +38,22 @@ impl ConditionContext<'_> {
     /// IP protocol of the inspected packet or flow.
     #[must_use]
     pub fn ip_protocol(&self) -> Option<u8> {
-        match self.packet {
+        match self.facts.packet {
             Some(packet) => packet.decoded().proto(),
-            None => self.flow.map(|flow| flow.protocol),
+            None => self.facts.flow.map(|flow| flow.protocol),
         }
     }
 
     /// Source and destination address of the inspected packet or flow.
     #[must_use]
     pub fn addresses(&self) -> Option<(core::net::IpAddr, core::net::IpAddr)> {
-        if let Some(packet) = self.packet {
+        if let Some(packet) = self.facts.packet {
             let decoded = packet.decoded();
             return decoded.src().zip(decoded.dst());
         }
-        let flow = self.flow?;
-        Some((flow.source(self.direction).0, flow.destination(self.direction).0))
+        let flow = self.facts.flow?;
+        let direction = self.facts.direction;
+        Some((flow.source(direction).0, flow.destination(direction).0))
     }
 }
 

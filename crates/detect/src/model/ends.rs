@@ -24,7 +24,7 @@ impl Ends {
     /// The ends of a scene.
     #[must_use]
     pub fn of(scene: &ConditionContext<'_>) -> Self {
-        match (scene.packet, scene.flow) {
+        match (scene.facts.packet, scene.facts.flow) {
             (Some(packet), _) => {
                 let decoded = packet.decoded();
                 let (sport, dport) = ports(packet).unzip();
@@ -33,7 +33,7 @@ impl Ends {
                     destination: decoded.dst().map(|a| (a, dport)),
                 }
             }
-            (None, Some(flow)) => Ends::of_flow(flow, scene.direction),
+            (None, Some(flow)) => Ends::of_flow(flow, scene.facts.direction),
             (None, None) => Ends { source: None, destination: None },
         }
     }

@@ -8,12 +8,13 @@ use bartizan_base::{
 use bartizan_classify::Header;
 use bartizan_detect::condition::ConditionContext;
 use bartizan_detect::groups::{Groups, HeadGroup, RULES_MAX};
-use bartizan_detect::inspect::{DetectWorker, Hit, InspectionInput, StreamWindow, inspect};
+use bartizan_detect::inspect::{DetectWorker, Hit, InspectionInput, inspect};
 use bartizan_detect::ruleset::{LoadInput, Loaded, NEVER_WRITTEN, RuleSet, load};
 use bartizan_detect::shared::Shared;
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_detect::visibility::Visibility;
 use bartizan_function::view::FlowView;
+use bartizan_function::{PacketFacts, StreamNews};
 use bartizan_packet::{DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView};
 use bartizan_pattern::{Compiler, Config};
 use bartizan_rules::RuleVariables;
@@ -235,18 +236,18 @@ impl Lab {
             tcp: None,
             app: Default::default(),
         };
-        let scene = ConditionContext {
-            now: self.now,
-            packet: Some(&view),
-            payload: view.payload(),
-            direction,
+        let stream = piece.map(|(bytes, _)| StreamNews { bytes, offset: 0, seen: 0, about_packet: false });
+        let facts = PacketFacts {
             flow: (!self.flowless).then_some(&flow),
+            stream,
+            again: piece.is_some_and(|(_, again)| again),
+            ..PacketFacts::of(self.now, direction, Some(&view), false)
+        };
+        let scene = ConditionContext {
+            facts: &facts,
+            payload: view.payload(),
             state: None,
             left: &[],
-            stream_events: &[],
-            app_events: &[],
-            shows_stream: false,
-            detection_done: false,
             function: FunctionId(1),
             tenant: self.tenant,
             shared: &self.shared,
@@ -254,18 +255,13 @@ impl Lab {
         let work = InspectionInput {
             waits: false,
             stray: false,
-            scene,
-            stream: piece.map(|(data, _)| StreamWindow { data, offset: 0, fresh: data.len(), whole: false }),
-            payload_in_stream: false,
-            again: piece.is_some_and(|(_, again)| again),
-            prevention: false,
             generation: self.generation,
             visible: self.visible.as_ref(),
             group: group_of(&self.groups, &flow, direction),
             app: None,
         };
         let state = (!self.flowless).then_some(&mut self.flow);
-        inspect(&self.rules, &mut self.worker, state, work);
+        inspect(&self.rules, &mut self.worker, state, &scene, work);
         self.worker.hits.clone()
     }
 

@@ -31,7 +31,7 @@ pub struct TraceScope {
 impl TraceScope {
     fn fits(&self, context: &PacketContext<'_>) -> bool {
         let is_meant = |flows: &FlowsWanted| {
-            context.flow.is_some_and(|flow| {
+            context.facts.flow.is_some_and(|flow| {
                 flows.number.is_none_or(|number| number == flow.id)
                     && flows.fits_ends(flow.protocol, [flow.client, flow.server])
             })
@@ -199,7 +199,7 @@ impl TraceSession for WorkerSession {
 
     fn take(&self, context: &PacketContext<'_>, asked: &AppliedRule<'_>, outcome: PacketTrace) {
         let counts = &self.trace.counts;
-        if outcome.head_held && !context.again {
+        if outcome.head_held && !context.facts.again {
             // Several workers may count at once: packets beyond the last one are not reported.
             let before = counts.fitting.fetch_add(1, Ordering::AcqRel);
             if before >= self.trace.most {
@@ -210,7 +210,7 @@ impl TraceSession for WorkerSession {
                 self.trace.end(Some(TraceEndReason::Packets));
             }
         }
-        if !context.again {
+        if !context.facts.again {
             self.packet.store(counts.packets.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         for (counter, count) in counts.head_failures.iter().zip(outcome.head_failures) {
@@ -222,10 +222,10 @@ impl TraceSession for WorkerSession {
         }
         for attempt in outcome.attempts {
             let live = Some(LiveOrigin {
-                timestamp: time_text(context.now),
+                timestamp: time_text(context.facts.now),
                 worker: self.worker.0,
                 generation: self.plan.generation.0,
-                flow_id: context.flow.map(|flow| flow.id),
+                flow_id: context.facts.flow.map(|flow| flow.id),
                 rule: asked.rule.signature().map(|s| s.id.to_string()).unwrap_or_default(),
             });
             self.trace.reports.send(TraceReport::Attempt(Attempt { packet, live, ..attempt }));

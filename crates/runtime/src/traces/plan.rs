@@ -105,10 +105,10 @@ impl TracePlan {
 
     /// The rule to evaluate on a packet.
     pub fn rule(&self, context: &PacketContext<'_>) -> Option<AppliedRule<'_>> {
-        let place = self.sets.place(context.notes.fid, context.flow.is_some())?;
+        let place = self.sets.place(context.notes.fid, context.facts.flow.is_some())?;
         let rule = self.rules.get(place)?.as_deref()?;
         let detect_only = self.sets.sets().get(place).is_some_and(|set| set.detect_only);
-        Some(AppliedRule { rule, prevention: context.prevention && !detect_only })
+        Some(AppliedRule { rule, prevention: context.facts.prevention && !detect_only })
     }
 
     /// Labels of the rules, each once.

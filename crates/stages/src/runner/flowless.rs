@@ -3,19 +3,19 @@
 //! rules and decode events still apply to them.
 
 use super::Runner;
-use super::functions::is_would_be;
+use super::effects::Judgement;
+use super::facts::facts_of;
 use super::lifecycle::{Checkpoint, FailedFunction, Wanting, fate_without};
-use super::sight::{FunctionInputs, FunctionOutputs, context};
 use crate::account::UNKNOWN;
 use crate::chain::HeaderRuleMatches;
 use crate::context::FrameContext;
 use crate::identity::PacketOrigin;
 use crate::notice::QuotaKind;
 use crate::record::{Entry, EventContext, PacketVerdict};
-use bartizan_base::{Decision, Fid, Path, TenantId, Timestamp};
+use bartizan_base::{Fid, Path, TenantId, Timestamp};
 use bartizan_function::contain::contained;
 use bartizan_function::header::header_of_packet;
-use bartizan_function::{ChainResults, Function, FunctionModel};
+use bartizan_function::{ChainResults, Function, FunctionModel, PacketContext};
 use bartizan_packet::{Decoded, PacketView};
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Runner {
         whence: &PacketOrigin,
         view: &PacketView<'_>,
         occasion: &EventContext<'_>,
-    ) -> Decision {
+    ) -> Judgement {
         let chains = Arc::clone(&self.chains);
         let packet = view.decoded();
         // The packet's own header decides, even for an ICMP error about an unknown flow: the quoted packet
@@ -74,7 +74,7 @@ impl Runner {
         entry: &Entry,
         view: &PacketView<'_>,
         occasion: &EventContext<'_>,
-    ) -> Decision {
+    ) -> Judgement {
         let own = self.chains.payload_part(entry.path);
         let matches = entry.ext.matches.clone();
         let judges = |function: &dyn Function| own.contains(function.id());
@@ -91,13 +91,14 @@ impl Runner {
         view: &PacketView<'_>,
         occasion: &EventContext<'_>,
         class: &AloneClass<'_>,
-    ) -> Decision {
+    ) -> Judgement {
         let &AloneClass { fid, matches, judges } = class;
         let chains = Arc::clone(&self.chains);
         let packet = view.decoded();
         let related = packet.about().map(|_| false);
         let waits = packet.is_fragment() && cx.settings.defrag.hold && chains.enforces_something();
         let mut notes = ChainResults { fid, tenant, related, waits, matches, ..ChainResults::default() };
+        let facts = facts_of(occasion, occasion.packet(), cx.settings.prevention);
         let mut reject = None;
         self.findings.clear();
         self.edits.clear();
@@ -121,7 +122,10 @@ impl Runner {
             let Some(worker) = self.states.get_mut(usize::from(id.0)) else { continue };
             let (mut slot, mut staged) = (None, 0);
             let said = Checkpoint::before(&self.findings, &self.edits, reject);
-            let hands = FunctionOutputs {
+            let mut context = PacketContext {
+                facts: &facts,
+                app: None,
+                notes: &notes,
                 worker,
                 slot: &mut slot,
                 staged: &mut staged,
@@ -129,8 +133,6 @@ impl Runner {
                 findings: &mut self.findings,
                 edits: &mut self.edits,
             };
-            let mut context =
-                context(FunctionInputs::of(occasion, None, &[]), &notes, hands, cx.settings.prevention);
             let called = contained(|| {
                 let decision = function.packet(&mut context);
                 match function.spec().model {
@@ -142,19 +144,15 @@ impl Runner {
                 said.restore(&mut self.findings, &mut self.edits, &mut reject);
                 self.lifecycle.leave(id);
                 let fate = fate_without(&chains, id, cx.settings.prevention, fid);
-                self.fallen.push(FailedFunction {
-                    id,
-                    panicked,
-                    would_refuse: is_would_be(&notes.decision, &fate),
-                });
+                self.fallen.push(FailedFunction::new(id, panicked, &notes.decision, &fate));
                 fate
             });
             notes.decision = notes.decision.strictest(decision);
         }
-        self.settle_fallen(cx, occasion, None);
+        let effects = self.settle_fallen(cx, occasion, None);
         let fate = PacketVerdict { decision: notes.decision, reject };
         self.report_alone(cx, tenant, view, occasion, &fate);
-        fate.decision
+        Judgement { decision: fate.decision, effects }
     }
 
     /// Records the findings and the refusal of a packet without its flow.

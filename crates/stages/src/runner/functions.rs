@@ -3,10 +3,12 @@
 //! payload halves; records their findings.
 
 use super::Runner;
+use super::columns::{FlowColumns, JudgedFlow, slot_of, view};
+use super::effects::{Effects, Judgement};
+use super::facts::facts_of;
 use super::in_hand::{Detection, PacketHandling, PacketInspection, PayloadScope};
-use super::lifecycle::{Checkpoint, FailedFunction, clear, fate_without};
-use super::parts::{FlowParts, view};
-use super::sight::{FunctionInputs, FunctionOutputs, context};
+use super::lifecycle::{Checkpoint, FailedFunction, clear, fate_without, would_be_of};
+use super::reading::StreamReading;
 use crate::chain::Enforcement;
 use crate::context::FrameContext;
 use crate::leaving::{has_multipath_to_clear, has_urgent_to_clear, restore};
@@ -15,20 +17,21 @@ use crate::notice::QuotaKind;
 use crate::record::{Cause, Entry, EventContext, PacketVerdict};
 use crate::settings::EngineSettings;
 use crate::standing::ChainCompletion;
-use bartizan_applayer::flow::{AppLayer, AppSummary, HoldDecision};
+use bartizan_applayer::flow::{AppSummary, HoldDecision};
 use bartizan_base::{Decision, Direction, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent};
 use bartizan_function::contain::contained;
-use bartizan_function::{ChainResults, FindingAction, OffloadRequirement, Together};
+use bartizan_function::{
+    ChainResults, FindingAction, OffloadRequirement, PacketContext, PacketFacts, Together,
+};
 use bartizan_offload::OffloadDenied;
 use bartizan_packet::{Decoded, PacketView, TcpFlags, TransportLayer};
 use smallvec::SmallVec;
 
 impl Runner {
     /// Runs the functions of a flow's path on a packet. If inspected bytes are restored in the packet, the
-    /// functions see it as it leaves. [`Runner::take_effects`] returns the effects on the flow's entry in the
-    /// table.
+    /// functions see it as it leaves.
     pub fn functions(
         &mut self,
         cx: &mut FrameContext<'_>,
@@ -37,7 +40,7 @@ impl Runner {
         tcp: Option<&Outcome>,
         events: &[StreamEvent],
         handling: PacketHandling,
-    ) -> Decision {
+    ) -> Judgement {
         let rewrites = matches!(tcp, Some(Outcome { advice: Advice::Rewrite, .. }));
         let Some(packet) = occasion.packet().filter(|_| rewrites) else {
             return self.functions_on(cx, entry, occasion, tcp, events, handling);
@@ -64,42 +67,42 @@ impl Runner {
         tcp: Option<&Outcome>,
         events: &[StreamEvent],
         handling: PacketHandling,
-    ) -> Decision {
-        let mut hand = self.take_up(cx, entry, occasion, tcp, events, handling);
+    ) -> Judgement {
+        let mut occasion = *occasion;
+        let mut hand = self.take_up(cx, entry, &mut occasion, tcp, events, handling);
         let wants_payload = self.chains.wants_payload(entry.path);
         cx.account.counters.spared += u64::from(!wants_payload);
         // The end of a flow has no header to judge.
-        if occasion.arrived().is_some() {
+        if hand.occasion.arrived().is_some() {
             self.run_headers(cx, entry, &mut hand);
         }
-        if !occasion.payload().is_empty()
+        if !hand.occasion.payload().is_empty()
             && hand.notes.decision.verdict.forwards()
             && unexplained(cx.settings, tcp, handling).is_some()
         {
             entry.ext.standing.note_stray();
         }
         if wants_payload && self.lets_wait(cx, entry, &mut hand) {
-            self.settle_fallen(cx, &hand.occasion, Some(entry));
-            return Decision::CONTINUE;
+            hand.effects |= self.settle_fallen(cx, hand.occasion, Some(entry));
+            return Judgement { decision: Decision::CONTINUE, effects: hand.effects };
         }
-        let touched = self.inspect(cx, entry, &mut hand, wants_payload);
+        self.inspect(cx, entry, &mut hand, wants_payload);
         self.note_changes(cx, entry, &mut hand, wants_payload);
-        let occasion = hand.occasion;
-        let decision = self.put_down(cx, entry, hand, touched);
-        self.settle_fallen(cx, &occasion, Some(entry));
-        decision
+        self.conclude(cx, entry, &mut hand);
+        hand.effects |= self.settle_fallen(cx, hand.occasion, Some(entry));
+        Judgement { decision: hand.notes.decision, effects: hand.effects }
     }
 
     /// Collects the state of a flow for a packet.
-    fn take_up<'h>(
+    fn take_up<'o, 'h>(
         &mut self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        occasion: &EventContext<'h>,
+        occasion: &'o mut EventContext<'h>,
         tcp: Option<&'h Outcome>,
         events: &'h [StreamEvent],
         handling: PacketHandling,
-    ) -> PacketInspection<'h> {
+    ) -> PacketInspection<'o, 'h> {
         cx.account.fid = entry.fid;
         self.findings.clear();
         self.edits.clear();
@@ -123,18 +126,17 @@ impl Runner {
             notes.decision.reason = refused.reason;
             cx.account.would_be(&refused, occasion.decoded().map_or(0, Decoded::length));
         }
-        self.renew_slots(&mut entry.ext);
-        let parts = FlowParts::take(&mut entry.ext);
+        let effects = Effects::touched(self.renew_slots(&mut entry.ext));
         PacketInspection {
-            occasion: *occasion,
+            occasion,
             tcp,
             events,
             handling,
-            parts,
             notes,
             reject: None,
             bypass: false,
             scope: PayloadScope::All,
+            effects,
         }
     }
 
@@ -157,11 +159,11 @@ impl Runner {
         &mut self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        hand: &mut PacketInspection<'_>,
+        hand: &mut PacketInspection<'_, '_>,
     ) -> bool {
         if hand.notes.decision != Decision::CONTINUE
             || !self.findings.is_empty()
-            || !self.may_wait(entry, &hand.occasion, hand.tcp, hand.handling, &hand.parts)
+            || !self.may_wait(entry, hand.occasion, hand.tcp, hand.handling)
         {
             return false;
         }
@@ -173,23 +175,23 @@ impl Runner {
         if hand.notes.decision != Decision::CONTINUE || !self.chains.wants_payload(entry.path) {
             return false;
         }
-        self.wait(cx, entry, &hand.occasion, core::mem::take(&mut hand.parts), hand.handling);
+        self.wait(cx, entry, hand.occasion, hand.handling);
+        hand.effects |= Effects::TOUCHED;
         if !self.findings.is_empty() {
             let fate = PacketVerdict { decision: hand.notes.decision, reject: hand.reject };
-            self.record(cx, entry, &hand.occasion, &fate, true);
+            self.record(cx, entry, hand.occasion, &fate, true);
         }
         true
     }
 
-    /// Runs payload functions on the packet and on the segments queued before it. Returns whether the memory
-    /// that the flow holds may have changed.
+    /// Runs payload functions on the packet and on the segments queued before it.
     fn inspect(
         &mut self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        hand: &mut PacketInspection<'_>,
+        hand: &mut PacketInspection<'_, '_>,
         wants_payload: bool,
-    ) -> bool {
+    ) {
         let (tcp, handling) = (hand.tcp, hand.handling);
         // The bytes of queued segments are judged by themselves: they have passed the header functions.
         let waiting = handling.flow.and_then(|flow| self.train.waits_in(flow));
@@ -197,8 +199,7 @@ impl Runner {
         if waiting.is_some() {
             hand.notes.decision = Decision::CONTINUE;
         }
-        let silent = wants_payload
-            && self.brings_nothing(cx.settings, entry, &hand.occasion, tcp, handling, &hand.parts);
+        let silent = wants_payload && self.brings_nothing(cx.settings, entry, hand.occasion, tcp, handling);
         // Detection forwards the packet whatever header functions decide, so payload functions inspect it
         // nevertheless.
         let goes_on = hand.notes.decision.verdict.forwards() || !cx.settings.prevention;
@@ -213,7 +214,7 @@ impl Runner {
             self.train.decided(hand.notes.decision);
             hand.notes.decision = hand.notes.decision.strictest(header);
         }
-        !silent
+        hand.effects.touched |= !silent;
     }
 
     /// Parses the data of a packet and runs payload functions on it. `waiting`: the direction of the segments
@@ -222,7 +223,7 @@ impl Runner {
         &mut self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        hand: &mut PacketInspection<'_>,
+        hand: &mut PacketInspection<'_, '_>,
         waiting: Option<Direction>,
     ) {
         let PacketInspection { tcp, handling, .. } = *hand;
@@ -231,21 +232,18 @@ impl Runner {
             waiting.into_iter().for_each(|direction| readable[direction] = true);
             readable
         });
-        let before = Detection::before(hand.parts.app.as_deref());
-        let failed_before = has_failed(&hand.parts);
-        let unparsed_before = unparsed_policy(cx.settings, &hand.parts);
-        // The result of an earlier end of a flow does not belong to this packet.
-        self.before_switch = None;
-        hand.bypass = self.advance(cx, entry, &mut hand.occasion, &mut hand.parts, readable)
-            || tcp.is_some_and(|o| o.bypass);
-        if let Some(decision) = self.before_switch.take() {
-            hand.notes.decision = hand.notes.decision.strictest(decision);
-        }
-        let hold = self.hold(cx.settings, entry, &hand.occasion, &mut hand.parts, handling);
-        let detection = before.after(hand.parts.app.as_deref_mut(), &hand.occasion);
+        let before = Detection::before(entry.ext.app.as_deref());
+        let failed_before = has_failed(entry);
+        let unparsed_before = unparsed_policy(cx.settings, entry);
+        let StreamReading { bypass, before_switch } = self.advance(cx, entry, hand.occasion, readable);
+        hand.bypass = bypass || tcp.is_some_and(|o| o.bypass);
+        hand.notes.decision = hand.notes.decision.strictest(before_switch.decision);
+        hand.effects |= before_switch.effects;
+        let hold = self.hold(cx.settings, entry, hand.occasion, handling);
+        let detection = before.after(entry.ext.app.as_deref_mut(), hand.occasion);
         let mut inspect = handling.inspect;
         let policy = cx.settings.app_error;
-        let failed_now = !failed_before && has_failed(&hand.parts) && !handling.spared;
+        let failed_now = !failed_before && has_failed(entry) && !handling.spared;
         if failed_now {
             entry.ext.exceptions.push((ExceptionTarget::AppLayerError, policy));
         }
@@ -256,7 +254,7 @@ impl Runner {
             let refused = apply_policy(cx.settings, entry, ExceptionTarget::AppLayerError, policy);
             hand.notes.decision = hand.notes.decision.strictest(refused.unwrap_or(Decision::CONTINUE));
         }
-        let unparsed = unparsed_policy(cx.settings, &hand.parts);
+        let unparsed = unparsed_policy(cx.settings, entry);
         if let Some(policy) = unparsed.filter(|_| unparsed_before.is_none() && !handling.spared) {
             entry.ext.exceptions.push((ExceptionTarget::Http2, policy));
             let refused = apply_policy(cx.settings, entry, ExceptionTarget::Http2, policy);
@@ -275,7 +273,7 @@ impl Runner {
         &self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        hand: &mut PacketInspection<'_>,
+        hand: &mut PacketInspection<'_, '_>,
         wants_payload: bool,
     ) {
         // A policy that does not enforce refusals changes no packet either.
@@ -290,13 +288,13 @@ impl Runner {
             notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
         }
         self.note_resize(cx, entry, hand, enforces);
-        let PacketInspection { occasion, handling, parts, notes, .. } = hand;
+        let PacketInspection { occasion, handling, notes, .. } = hand;
         if !enforces || !notes.decision.verdict.forwards() {
             return;
         }
         if rewrite
             && let TransportLayer::Tcp(tcp) = &packet.decoded().transport
-            && let Some(pair) = parts.streams.as_deref()
+            && let Some(pair) = entry.ext.streams.as_deref()
         {
             let stream = pair.stream(occasion.direction);
             let restore = |payload: &mut [u8]| handling.restored || stream.restore(Seq(tcp.seq), payload);
@@ -317,17 +315,17 @@ impl Runner {
         &self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        hand: &mut PacketInspection<'_>,
+        hand: &mut PacketInspection<'_, '_>,
         enforces: bool,
     ) {
-        let PacketInspection { occasion, tcp, handling, parts, notes, .. } = hand;
+        let PacketInspection { occasion, tcp, handling, notes, .. } = hand;
         let (Some(packet), Some(outcome)) = (occasion.packet(), tcp) else { return };
         if !notes.decision.verdict.forwards() || !cx.settings.prevention || handling.spared {
             return;
         }
         let resize = match outcome.advice {
             Advice::Complete(missing) => {
-                beginning(packet, parts.streams.as_deref(), occasion.direction, missing)
+                beginning(packet, entry.ext.streams.as_deref(), occasion.direction, missing)
             }
             Advice::Trim(front) => trim(packet, cx.settings, front),
             Advice::Forward | Advice::Rewrite | Advice::Drop(_) => return,
@@ -343,38 +341,34 @@ impl Runner {
     }
 
     /// Finishes a packet of a flow: records its findings and frees stream data that is no longer needed.
-    fn put_down(
+    fn conclude(
         &mut self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        hand: PacketInspection<'_>,
-        mut touched: bool,
-    ) -> Decision {
-        let PacketInspection { occasion, handling, parts, notes, reject, bypass, .. } = hand;
+        hand: &mut PacketInspection<'_, '_>,
+    ) {
+        let PacketInspection { occasion, handling, notes, reject, bypass, effects, .. } = hand;
         let decision = notes.decision;
-        parts.put_back(&mut entry.ext);
-        self.record(cx, entry, &occasion, &PacketVerdict { decision, reject }, handling.inspect);
+        self.record(cx, entry, occasion, &PacketVerdict { decision, reject: *reject }, handling.inspect);
         if let Some(pair) = entry.ext.streams.as_deref_mut() {
             let before = pair.held();
             pair.settle(occasion.direction, occasion.payload(), &mut self.budget);
-            touched |= pair.held() != before;
+            effects.touched |= pair.held() != before;
             if !self.chains.wants_payload(entry.path) {
-                self.stop_reading(entry);
-                touched = true;
+                *effects |= self.stop_reading(entry);
+                effects.touched = true;
             }
         }
-        self.effects.touched |= touched;
         // A parser or the depth of the stream has ended the need for payload: payload functions are done.
-        if bypass && decision.verdict.forwards() {
-            self.end_payload(entry);
+        if *bypass && decision.verdict.forwards() {
+            *effects |= self.end_payload(entry);
         } else if let Some(enough) = self.chains.enough(entry.fid)
             && decision.verdict.forwards()
             && self.chains.wants_payload(entry.path)
             && enough.is_met(&entry.packets, &entry.bytes, entry.ext.app.as_deref())
         {
-            self.leave_payload(entry);
+            *effects |= self.leave_payload(entry);
         }
-        decision
     }
 
     /// Whether a segment is held back until its flow's protocol is known: inline, when a function of the path
@@ -383,9 +377,8 @@ impl Runner {
     fn hold(
         &self,
         settings: &EngineSettings,
-        entry: &Entry,
+        entry: &mut Entry,
         occasion: &EventContext<'_>,
-        parts: &mut FlowParts,
         handling: PacketHandling,
     ) -> HoldDecision {
         if !settings.prevention
@@ -397,10 +390,8 @@ impl Runner {
             return HoldDecision::No;
         }
         let bounds = &settings.hold;
-        parts
-            .app
-            .as_deref_mut()
-            .map_or(HoldDecision::No, |app| app.hold(occasion.direction, occasion.now, bounds))
+        let app = entry.ext.app.as_deref_mut();
+        app.map_or(HoldDecision::No, |app| app.hold(occasion.direction, occasion.now, bounds))
     }
 
     /// The part of a flow that a level below must be able to judge, so that it forwards nothing which a
@@ -435,7 +426,7 @@ impl Runner {
     }
 
     /// Runs the header halves, in the order of the path.
-    fn run_headers(&mut self, cx: &FrameContext<'_>, entry: &mut Entry, hand: &mut PacketInspection<'_>) {
+    fn run_headers(&mut self, cx: &FrameContext<'_>, entry: &mut Entry, hand: &mut PacketInspection<'_, '_>) {
         let chains = &self.chains;
         let own = chains.header_part(entry.path);
         if own.is_empty() {
@@ -444,14 +435,19 @@ impl Runner {
         let away = self.lifecycle.away();
         let refusing =
             if own.and(away).is_empty() { Path::EMPTY } else { self.refusing_now(cx, hand, entry.fid) };
-        let PacketInspection { occasion, events, handling, parts, notes, .. } = hand;
-        let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
-        let flow = view(entry, summary, handling.established);
-        let mut path = entry.path;
+        let PacketInspection { occasion, events, handling, notes, .. } = hand;
+        let JudgedFlow { view, fid, path: visited, standing, matches, slots } =
+            FlowColumns::of(entry, handling.established).judged;
+        let facts = PacketFacts {
+            flow: Some(&view),
+            stream_events: events,
+            ..facts_of(occasion, occasion.arrived(), cx.settings.prevention)
+        };
+        let mut path = *visited;
         let mut done = ChainCompletion::default();
         let mut reject = None;
         let mut would_be = None;
-        let mut noted = ChainResults { matches: &entry.ext.matches, ..*notes };
+        let mut noted = ChainResults { matches, ..*notes };
         for bit in own.functions() {
             if away.contains(bit) {
                 if refusing.contains(bit) {
@@ -461,28 +457,30 @@ impl Runner {
                 continue;
             }
             let Some(function) = chains.function(bit) else { continue };
-            let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
+            let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), slot_of(slots, bit))
+            else {
                 continue;
             };
             let said = Checkpoint::before(&self.findings, &self.edits, reject);
-            let sight = FunctionInputs {
-                packet: occasion.arrived(),
-                ..FunctionInputs::of(occasion, Some(&flow), events)
+            let mut context = PacketContext {
+                facts: &facts,
+                app: None,
+                notes: &noted,
+                worker: state,
+                slot: &mut slot.own,
+                staged: &mut slot.staged,
+                reject: &mut reject,
+                findings: &mut self.findings,
+                edits: &mut self.edits,
             };
-            let hands = FunctionOutputs::of(state, slot, &mut reject, &mut self.findings, &mut self.edits);
-            let mut context = context(sight, &noted, hands, cx.settings.prevention);
             let called = contained(|| function.packet(&mut context));
             let fell = called.is_err();
             let mut decision = called.unwrap_or_else(|panicked| {
                 said.restore(&mut self.findings, &mut self.edits, &mut reject);
                 clear(slot);
                 self.lifecycle.leave(bit);
-                let fate = fate_without(chains, bit, cx.settings.prevention, entry.fid);
-                self.fallen.push(FailedFunction {
-                    id: bit,
-                    panicked,
-                    would_refuse: is_would_be(&noted.decision, &fate),
-                });
+                let fate = fate_without(chains, bit, cx.settings.prevention, fid);
+                self.fallen.push(FailedFunction::new(bit, panicked, &noted.decision, &fate));
                 fate
             });
             if !cx.settings.prevention {
@@ -495,20 +493,17 @@ impl Runner {
                     done.note(bit, decision);
                 }
             }
-            if is_would_be(&noted.decision, &decision) {
-                let verdict = if reject.is_some() { Verdict::Reject } else { Verdict::Drop };
-                would_be = Some((decision, verdict));
-            }
+            would_be = would_be_of(&noted.decision, decision, reject).or(would_be);
             noted.decision = noted.decision.strictest(decision);
             if !noted.decision.verdict.forwards() {
                 break;
             }
         }
         notes.decision = noted.decision;
-        entry.path = path;
-        entry.ext.standing.note_done(&done);
+        *visited = path;
+        standing.note_done(&done);
         if let Some((decision, verdict)) = would_be {
-            entry.ext.standing.note_would_be(&decision, verdict);
+            standing.note_would_be(&decision, verdict);
         }
     }
 
@@ -570,12 +565,6 @@ impl Runner {
     }
 }
 
-/// Whether a function's answer is the packet's first refusal that a staged policy does not enforce.
-pub(super) fn is_would_be(before: &Decision, decision: &Decision) -> bool {
-    let goes_on = decision.verdict == Verdict::Continue && before.verdict.forwards();
-    goes_on && decision.reason.is_some() && before.reason.is_none()
-}
-
 /// Whether a packet has to leave unchanged: its options are signed, or it is (or lies in) a reassembled
 /// datagram, whose bytes are in several frames, of which all but the last have left.
 fn cannot_change(packet: &Decoded, options: bool) -> bool {
@@ -630,13 +619,13 @@ fn opens(packet: &Decoded) -> bool {
 }
 
 /// Whether the parser of a flow has failed.
-fn has_failed(parts: &FlowParts) -> bool {
-    parts.app.as_deref().is_some_and(|app| app.failed_parsing)
+fn has_failed(entry: &Entry) -> bool {
+    entry.ext.app.as_deref().is_some_and(|app| app.failed_parsing)
 }
 
 /// The policy that refuses a flow because it uses a protocol that is not parsed, or has negotiated it.
-fn unparsed_policy(settings: &EngineSettings, parts: &FlowParts) -> Option<ExceptionPolicy> {
-    let app = parts.app.as_deref()?;
+fn unparsed_policy(settings: &EngineSettings, entry: &Entry) -> Option<ExceptionPolicy> {
+    let app = entry.ext.app.as_deref()?;
     settings.unparsed.iter().find(|of| app.is_or_becomes(of.protocol)).map(|of| of.policy)
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state of the chain runner for one packet of a flow.
 
-use super::parts::FlowParts;
+use super::effects::Effects;
 use crate::record::EventContext;
 use crate::settings::EngineSettings;
 use bartizan_applayer::event::EventCode;
@@ -11,16 +11,14 @@ use bartizan_flow::tcp::{Outcome, StreamEvent, TcpState};
 use bartizan_function::{ChainResults, RejectTo};
 use smallvec::SmallVec;
 
-/// The packet, its flow's parts, and the decision so far.
-pub(super) struct PacketInspection<'h> {
+/// The packet in its flow, the decision so far and the effects so far.
+pub(super) struct PacketInspection<'o, 'h> {
     /// The packet; its direction may be swapped.
-    pub occasion: EventContext<'h>,
+    pub occasion: &'o mut EventContext<'h>,
     /// The result of tracking.
     pub tcp: Option<&'h Outcome>,
     pub events: &'h [StreamEvent],
     pub handling: PacketHandling,
-    /// Parts taken out of the flow's entry.
-    pub parts: FlowParts,
     /// Results that functions see, among them the decision so far.
     pub notes: ChainResults<'h>,
     /// The sides that get an answer if the packet is rejected.
@@ -28,6 +26,7 @@ pub(super) struct PacketInspection<'h> {
     /// The rest of the payload needs no inspection.
     pub bypass: bool,
     pub scope: PayloadScope,
+    pub effects: Effects,
 }
 
 /// The parameters of a packet's inspection.

@@ -7,6 +7,7 @@
 //! back when it is started.
 
 use super::Runner;
+use super::effects::Effects;
 use super::in_hand::PacketInspection;
 use crate::chain::Chains;
 use crate::context::FrameContext;
@@ -26,6 +27,38 @@ pub(super) struct FailedFunction {
     pub panicked: Box<Panicked>,
     /// A staged policy would refuse the packet for this reason.
     pub would_refuse: bool,
+}
+
+impl FailedFunction {
+    /// A function that panicked after the decision `before`; `fate`: the decision without it.
+    pub fn new(id: FunctionId, panicked: Box<Panicked>, before: &Decision, fate: &Decision) -> Self {
+        FailedFunction { id, panicked, would_refuse: is_would_be(before, fate) }
+    }
+}
+
+/// Whether a function's answer is the packet's first refusal that a staged policy does not enforce.
+pub(super) fn is_would_be(before: &Decision, decision: &Decision) -> bool {
+    let goes_on = decision.verdict == Verdict::Continue && before.verdict.forwards();
+    goes_on && decision.reason.is_some() && before.reason.is_none()
+}
+
+/// The packet's first refusal that a staged policy does not enforce, if a function's answer is that, with the
+/// verdict that it would have.
+pub(super) fn would_be_of(
+    before: &Decision,
+    decision: Decision,
+    reject: Option<RejectTo>,
+) -> Option<(Decision, Verdict)> {
+    let verdict = if reject.is_some() { Verdict::Reject } else { Verdict::Drop };
+    is_would_be(before, &decision).then_some((decision, verdict))
+}
+
+/// The answer to an order to start or stop a function.
+pub struct LifecycleAnswer {
+    /// The function's condition.
+    pub now: FunctionNow,
+    /// The flows that a lower level handles for the function are to be recalled.
+    pub effects: Effects,
 }
 
 /// The refusal of a packet for want of a function.
@@ -127,7 +160,12 @@ impl Runner {
 
     /// As [`Runner::refusing`] for the packet in hand. At the end of a flow nothing can be refused any more.
     #[cold]
-    pub(super) fn refusing_now(&self, cx: &FrameContext<'_>, hand: &PacketInspection<'_>, fid: Fid) -> Path {
+    pub(super) fn refusing_now(
+        &self,
+        cx: &FrameContext<'_>,
+        hand: &PacketInspection<'_, '_>,
+        fid: Fid,
+    ) -> Path {
         let refuses = cx.settings.prevention && !matches!(hand.occasion.cause, Cause::FlowEnd);
         self.refusing(refuses, fid)
     }
@@ -140,10 +178,8 @@ impl Runner {
         cx: &mut FrameContext<'_>,
         occasion: &EventContext<'_>,
         entry: Option<&mut Entry>,
-    ) {
-        if !self.fallen.is_empty() {
-            self.bury(cx, occasion, entry);
-        }
+    ) -> Effects {
+        if self.fallen.is_empty() { Effects::NONE } else { self.bury(cx, occasion, entry) }
     }
 
     #[cold]
@@ -152,7 +188,8 @@ impl Runner {
         cx: &mut FrameContext<'_>,
         occasion: &EventContext<'_>,
         mut entry: Option<&mut Entry>,
-    ) {
+    ) -> Effects {
+        let mut effects = Effects::NONE;
         for FailedFunction { id, panicked, would_refuse } in core::mem::take(&mut self.fallen) {
             if would_refuse {
                 let refused = Decision::refuse(Verdict::Drop, Reason::FunctionFailed, id);
@@ -162,8 +199,9 @@ impl Runner {
             self.lay_down(id, &mut cx.account.tally);
             let name = self.chains.function(id).map_or("unknown", |function| function.spec().name);
             self.lifecycle.failed(id, name, *panicked, cx.position.clock);
-            self.effects.left = self.effects.left.with(id);
+            effects.left = effects.left.with(id);
         }
+        effects
     }
 
     /// Reports that a staged policy would refuse a packet for want of a function.
@@ -262,32 +300,32 @@ impl Runner {
         }
     }
 
-    /// Carries out an order, between two frames. The flows that a lower level handles for the function are to
-    /// be recalled where `effects.left` says so. `None`: no chain of the running generation has the function.
+    /// Carries out an order, between two frames. `None`: no chain of the running generation has the function.
     pub fn order(
         &mut self,
         name: &str,
         act: LifecycleCommand,
         now: Timestamp,
         tally: &mut Tally,
-    ) -> Option<FunctionNow> {
+    ) -> Option<LifecycleAnswer> {
         let (id, name) =
             self.chains.functions.iter().map(|f| (f.id(), f.spec().name)).find(|(_, n)| *n == name)?;
         let is_away = self.lifecycle.away().contains(id);
+        let mut effects = Effects::NONE;
         match act {
             LifecycleCommand::Start if !is_away => {}
             LifecycleCommand::Stop if self.lifecycle.is_stopped(id) => {}
             LifecycleCommand::Stop => {
                 self.lay_down(id, tally);
                 self.lifecycle.stopped(id, name, now);
-                self.effects.left = self.effects.left.with(id);
+                effects.left = effects.left.with(id);
             }
             LifecycleCommand::Start | LifecycleCommand::Restart => {
                 self.start(id, now, tally, true);
-                self.effects.left = self.effects.left.with(id);
+                effects.left = effects.left.with(id);
             }
         }
-        Some(self.lifecycle.now(id, name))
+        Some(LifecycleAnswer { now: self.lifecycle.now(id, name), effects })
     }
 
     /// The conditions of the functions of the running generation, by their bit.
@@ -296,17 +334,18 @@ impl Runner {
     }
 
     /// Frees the slots in a flow of functions that have been started since, and of functions that are away.
-    /// Called for each packet of a flow.
+    /// Called for each packet of a flow. Returns whether the flow's memory may have changed.
     #[inline]
-    pub(super) fn renew_slots(&mut self, ext: &mut FlowExt) {
-        if ext.begun != self.lifecycle.begun() {
+    pub(super) fn renew_slots(&self, ext: &mut FlowExt) -> bool {
+        let is_due = ext.begun != self.lifecycle.begun();
+        if is_due {
             self.clear_old_slots(ext);
         }
+        is_due
     }
 
     #[cold]
-    fn clear_old_slots(&mut self, ext: &mut FlowExt) {
-        self.effects.touched = true;
+    fn clear_old_slots(&self, ext: &mut FlowExt) {
         for (bit, slot) in (0u8..).map(FunctionId).zip(&mut ext.slots) {
             if self.lifecycle.has_begun_since(bit, ext.begun) {
                 clear(slot);
@@ -317,7 +356,7 @@ impl Runner {
 
     /// Prepares a flow for its move to another worker, whose functions have starts of their own: frees slots
     /// that are out of date.
-    pub fn let_flow_go(&mut self, ext: &mut FlowExt) {
+    pub fn let_flow_go(&self, ext: &mut FlowExt) {
         self.renew_slots(ext);
         for (bit, slot) in (0u8..).map(FunctionId).zip(&mut ext.slots) {
             if self.lifecycle.away().contains(bit) {

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The third stage, the chain runner: tracks a flow's session, reads its streams, runs the functions of its
-//! path and records their findings. The runner works on one flow's entry and its own state; [`Effects`]
-//! reports the changes that the flow table and the memory account have to make afterwards.
+//! path and records their findings. The runner works on one flow's entry and its own state; it returns the
+//! changes that the flow table and the memory account have to make afterwards as [`Effects`].
 
+mod columns;
+mod effects;
+mod facts;
 mod flowless;
 mod functions;
 mod generations;
 mod in_hand;
 mod lifecycle;
 mod observation;
-mod parts;
 mod payload;
 mod reader;
 mod reading;
 mod rest;
-mod sight;
 mod tracking;
 mod transactions;
 mod waiting;
@@ -25,7 +26,7 @@ use crate::observers::Observation;
 use crate::settings::EngineSettings;
 use crate::train::Train;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Fid, Generation, Path};
+use bartizan_base::{Decision, Fid, Generation};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{StreamCounters, TcpSession};
 use bartizan_function::contain::{contained, note_places};
@@ -34,22 +35,11 @@ use generations::OldGenerations;
 use lifecycle::FailedFunction;
 use std::sync::Arc;
 
+pub use effects::{Effects, Judgement};
 pub use functions::{apply_policy, verdict_of};
 pub use in_hand::{PacketHandling, is_shown_early};
 pub use lifecycle::Wanting;
 pub use reading::info_of;
-
-/// Effects of running functions beside their decision.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Effects {
-    /// The memory that the flow holds may have changed and has to be measured.
-    pub touched: bool,
-    /// No function is left on the flow's path.
-    pub bypassed: bool,
-    /// Functions that failed or got an order to start or stop: the flows that a lower level handles for them
-    /// are to be recalled.
-    pub left: Path,
-}
 
 /// The chain runner of a worker: its chains, the functions' states, and the state of the packet in hand.
 pub struct Runner {
@@ -64,13 +54,10 @@ pub struct Runner {
     findings: Vec<Finding>,
     edits: Vec<Edit>,
     marks: Marks,
-    /// The decision on the transactions before a switch of protocols that the packet in hand caused.
-    before_switch: Option<Decision>,
     /// Buffer for a frame with the inspected bytes restored.
     restored: Vec<u8>,
     /// Buffer that joins the stream bytes around the packet in hand.
     joined: Vec<u8>,
-    effects: Effects,
     /// The conditions of the functions.
     pub lifecycle: Lifecycle,
     /// Functions that panicked with the packet in hand.
@@ -95,10 +82,8 @@ impl Runner {
             findings: Vec::new(),
             edits: Vec::new(),
             marks: Marks::default(),
-            before_switch: None,
             restored: Vec::new(),
             joined: Vec::new(),
-            effects: Effects::default(),
             lifecycle: Lifecycle::new(settings.restarts),
             fallen: Vec::new(),
             observation: None,
@@ -161,16 +146,5 @@ impl Runner {
     /// Whether there is room for another session.
     pub fn has_session_room(&self, settings: &EngineSettings) -> bool {
         TcpSession::has_room(&settings.stream, &self.stream_counters)
-    }
-
-    /// Takes the functions whose flows at a lower level are to be recalled.
-    pub fn take_left(&mut self) -> Path {
-        core::mem::take(&mut self.effects.left)
-    }
-
-    /// Takes the effects since the last call.
-    #[inline]
-    pub fn take_effects(&mut self) -> Effects {
-        core::mem::take(&mut self.effects)
     }
 }

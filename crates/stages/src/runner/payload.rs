@@ -3,20 +3,19 @@
 //! for a packet.
 
 use super::Runner;
-use super::functions::is_would_be;
+use super::columns::{FlowColumns, JudgedFlow, slot_of};
+use super::facts::facts_of;
 use super::in_hand::{Detection, PacketInspection, PayloadScope, is_shown_early};
-use super::lifecycle::{Checkpoint, FailedFunction, clear, fate_without};
-use super::parts::view;
-use super::sight::{FunctionInputs, FunctionOutputs, context};
+use super::lifecycle::{Checkpoint, FailedFunction, clear, fate_without, would_be_of};
 use crate::context::FrameContext;
-use crate::record::{Cause, Entry, EventContext};
+use crate::record::{Entry, EventContext};
 use crate::standing::ChainCompletion;
 use bartizan_applayer::flow::AppLayer;
-use bartizan_base::{Path, Verdict};
+use bartizan_base::Path;
 use bartizan_flow::stream::{RawChunk, StreamPair};
 use bartizan_flow::tcp::{PacketKind, Seq, TcpState};
 use bartizan_function::contain::contained;
-use bartizan_function::{ChainResults, StreamNews, TransactionRound};
+use bartizan_function::{ChainResults, PacketContext, PacketFacts, StreamNews, TransactionRound};
 use bartizan_packet::{Tcp, TcpFlags};
 
 /// The relation of a packet to its stream.
@@ -49,11 +48,11 @@ impl Runner {
         &mut self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
-        hand: &mut PacketInspection<'_>,
+        hand: &mut PacketInspection<'_, '_>,
         detection: &Detection,
     ) {
-        let mut pair = hand.parts.streams.take();
-        let mut app = hand.parts.app.take();
+        let FlowColumns { streams: mut pair, mut app, mut judged } =
+            FlowColumns::of(entry, hand.handling.established);
         let mut reading = self.reading(cx, hand);
         let mut joined = core::mem::take(&mut self.joined);
         // Transactions are inspected with the first piece and accompany the others. Includes the functions
@@ -66,7 +65,7 @@ impl Runner {
                 .and_then(|pair| pair.stream_mut(hand.occasion.direction).raw(hand.occasion.payload()))
                 .map(|chunk| (stream_news(&chunk, false), Some(chunk.end())));
             if piece.is_none() && reading.first && reading.streams && reading.stored {
-                piece = about(pair.as_deref(), &hand.occasion, &mut joined);
+                piece = about(pair.as_deref(), hand.occasion, &mut joined);
             }
             if !reading.first && piece.is_none() {
                 break;
@@ -82,7 +81,7 @@ impl Runner {
             };
             let again = looked.is_some();
             let round = InspectionRound { app: app.as_deref(), transactions: &showing, again, news };
-            let functions = self.show(cx, entry, hand, &round, reading, detection);
+            let functions = self.show(cx, &mut judged, hand, &round, reading, detection);
             shown = Some((showing, looked.unwrap_or(functions)));
             reading.first = false;
             let Some(end) = piece.and_then(|piece| piece.1) else { break };
@@ -95,17 +94,15 @@ impl Runner {
                 break;
             }
         }
-        if let Some(((showing, looked), app)) = shown.zip(app.as_deref_mut()) {
+        if let Some(((showing, looked), app)) = shown.zip(app) {
             cx.account.memory.counters.holds_refused += showing.end(app, looked, &mut self.marks);
         }
-        hand.parts.streams = pair;
-        hand.parts.app = app;
         self.joined = joined;
-        self.effects.bypassed |= entry.path == Path::EMPTY && hand.notes.decision.verdict.forwards();
+        hand.effects.bypassed |= *judged.path == Path::EMPTY && hand.notes.decision.verdict.forwards();
     }
 
     /// The relation of a packet to its stream.
-    fn reading(&self, cx: &FrameContext<'_>, hand: &PacketInspection<'_>) -> Reading {
+    fn reading(&self, cx: &FrameContext<'_>, hand: &PacketInspection<'_, '_>) -> Reading {
         let PacketInspection { occasion, tcp, scope, .. } = hand;
         // Before the handshake is complete, rules look at packets, not at the stream. Data with a SYN that
         // leaves may be read at once by its server: no later packet could be refused.
@@ -130,16 +127,16 @@ impl Runner {
     fn looking(
         &mut self,
         cx: &FrameContext<'_>,
-        entry: &Entry,
-        hand: &mut PacketInspection<'_>,
+        judged: &JudgedFlow<'_>,
+        hand: &mut PacketInspection<'_, '_>,
         round: &InspectionRound<'_>,
     ) -> (Path, Path) {
         let chains = &self.chains;
-        let all = chains.payload_part(entry.path);
+        let all = chains.payload_part(*judged.path);
         let functions = if hand.scope == PayloadScope::Packet { chains.each_part(all) } else { all };
         let away = functions.and(self.lifecycle.away());
         if !away.is_empty() {
-            let mut refusing = away.and(self.refusing_now(cx, hand, entry.fid)).functions();
+            let mut refusing = away.and(self.refusing_now(cx, hand, judged.fid)).functions();
             if let Some(first) = refusing.next() {
                 hand.notes.decision = hand.notes.decision.strictest(self.for_want_of(first));
             }
@@ -158,49 +155,53 @@ impl Runner {
     fn show(
         &mut self,
         cx: &FrameContext<'_>,
-        entry: &mut Entry,
-        hand: &mut PacketInspection<'_>,
+        judged: &mut JudgedFlow<'_>,
+        hand: &mut PacketInspection<'_, '_>,
         round: &InspectionRound<'_>,
         reading: Reading,
         detection: &Detection,
     ) -> Path {
-        let (functions, looking) = self.looking(cx, entry, hand, round);
+        let (functions, looking) = self.looking(cx, judged, hand, round);
         if looking.is_empty() {
             return functions;
         }
         let InspectionRound { app, transactions: showing, again, news } = *round;
-        let PacketInspection { occasion, events, handling, parts, notes, reject, scope, .. } = hand;
+        let PacketInspection { occasion, events, notes, reject, scope, .. } = hand;
         let shown = app.filter(|_| scope.shows_stream());
-        let (chains, mut path) = (&self.chains, entry.path);
-        let summary = app.map(AppLayer::summary).unwrap_or_default();
-        let flow = view(entry, summary, handling.established);
+        let (chains, mut path) = (&self.chains, *judged.path);
+        let facts = PacketFacts {
+            flow: Some(&judged.view),
+            stream: news,
+            payload_in_stream: reading.stored,
+            headers_only: *scope == PayloadScope::Headers,
+            stream_events: if reading.first { events } else { &[] },
+            app_events: if reading.first { detection.events.as_slice() } else { &[] },
+            again: !reading.first,
+            detection_done: reading.first && detection.done,
+            ..facts_of(occasion, occasion.packet(), cx.settings.prevention)
+        };
         let mut done = ChainCompletion::default();
         let mut would_be = None;
-        let mut noted = ChainResults { matches: &entry.ext.matches, ..*notes };
+        let mut noted = ChainResults { matches: judged.matches, ..*notes };
         for bit in looking.functions() {
             let Some(function) = chains.function(bit) else { continue };
-            let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
-                continue;
-            };
+            let Some(worker) = self.states.get_mut(usize::from(bit.0)) else { continue };
+            let Some(slot) = slot_of(judged.slots, bit) else { continue };
             let said = Checkpoint::before(&self.findings, &self.edits, *reject);
-            let sight = FunctionInputs {
-                occasion,
-                packet: occasion.packet(),
-                flow: Some(&flow),
+            let mut context = PacketContext {
+                facts: &facts,
                 app: shown.map(|layer| match again {
                     true => showing.view_again(layer, bit, &mut self.marks),
                     false => showing.view(layer, bit, &mut self.marks),
                 }),
-                stream: news,
-                payload_in_stream: reading.stored,
-                headers_only: *scope == PayloadScope::Headers,
-                events: if reading.first { events } else { &[] },
-                app_events: if reading.first { &detection.events } else { &[] },
-                again: !reading.first,
-                detection_done: reading.first && detection.done,
+                notes: &noted,
+                worker,
+                slot: &mut slot.own,
+                staged: &mut slot.staged,
+                reject,
+                findings: &mut self.findings,
+                edits: &mut self.edits,
             };
-            let hands = FunctionOutputs::of(state, slot, reject, &mut self.findings, &mut self.edits);
-            let mut context = context(sight, &noted, hands, cx.settings.prevention);
             let called = contained(|| function.payload(&mut context));
             let fell = called.is_err();
             let decision = called.unwrap_or_else(|panicked| {
@@ -209,13 +210,9 @@ impl Runner {
                 self.marks.forget(bit);
                 self.lifecycle.leave(bit);
                 // At the end of a flow nothing can be refused any more.
-                let refuses = cx.settings.prevention && !matches!(occasion.cause, Cause::FlowEnd);
-                let fate = fate_without(chains, bit, refuses, entry.fid);
-                self.fallen.push(FailedFunction {
-                    id: bit,
-                    panicked,
-                    would_refuse: is_would_be(&noted.decision, &fate),
-                });
+                let refuses = facts.prevention && !facts.flow_ends;
+                let fate = fate_without(chains, bit, refuses, judged.fid);
+                self.fallen.push(FailedFunction::new(bit, panicked, &noted.decision, &fate));
                 fate
             });
             if decision.done && decision.verdict.forwards() {
@@ -224,15 +221,14 @@ impl Runner {
                     done.note(bit, decision);
                 }
             }
-            if is_would_be(&noted.decision, &decision) && !matches!(occasion.cause, Cause::FlowEnd) {
-                let verdict = if reject.is_some() { Verdict::Reject } else { Verdict::Drop };
-                would_be = Some((decision, verdict));
+            if !facts.flow_ends {
+                would_be = would_be_of(&noted.decision, decision, *reject).or(would_be);
             }
             noted.decision = noted.decision.strictest(decision);
         }
         notes.decision = noted.decision;
-        entry.path = path;
-        entry.ext.standing.note_round(&done, would_be);
+        *judged.path = path;
+        judged.standing.note_round(&done, would_be);
         functions
     }
 }

@@ -2,41 +2,47 @@
 //! Advances the application layer by the bytes that a packet made readable.
 
 use super::Runner;
-use super::parts::FlowParts;
+use super::effects::Judgement;
 use super::reader::read;
 use super::transactions::log;
 use crate::class;
 use crate::context::FrameContext;
 use crate::expectations;
+use crate::flow_ext::FlowExt;
 use crate::record::{Entry, EventContext};
 use crate::settings::EngineSettings;
 use bartizan_applayer::flow::FlowInfo;
 use bartizan_applayer::protocol::Transport as AppTransport;
-use bartizan_base::{Direction, Path, PerDirection, Timestamp};
-use bartizan_flow::stream::{Duplex as _, InOrder as _};
+use bartizan_base::{Path, PerDirection, Timestamp};
 use bartizan_packet::{PacketFlags, PacketView, TransportLayer};
 
 /// Most reads of a flow's directions for one packet: enough for a protocol that switches twice and for a flow
 /// whose sides are swapped.
 const ROUNDS_MAX: u32 = 12;
 
+/// The outcome of reading a flow's streams.
+#[derive(Default)]
+pub(super) struct StreamReading {
+    /// A parser allows to bypass the rest of the flow.
+    pub bypass: bool,
+    /// The judgement of the transactions before switches of protocols that the bytes caused.
+    pub before_switch: Judgement,
+}
+
 impl Runner {
     /// Runs the parsers on new data; `readable`: the directions of a TCP session with new data. If detection
     /// finds that client and server are swapped, the flow and the direction of the occasion are reversed.
-    /// Returns whether a parser allows to bypass the rest of the flow.
-    pub fn advance(
+    pub(super) fn advance(
         &mut self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
         occasion: &mut EventContext<'_>,
-        parts: &mut FlowParts,
         readable: Option<PerDirection<bool>>,
-    ) -> bool {
-        let Some(packet) = occasion.arrived() else { return false };
+    ) -> StreamReading {
+        let Some(packet) = occasion.arrived() else { return StreamReading::default() };
         match (&packet.decoded().transport, readable) {
-            (TransportLayer::Tcp(_), Some(readable)) => {
-                (readable.to_server || readable.to_client)
-                    && self.read_stream(cx, entry, occasion, parts, readable)
+            (TransportLayer::Tcp(_), Some(readable)) if readable.to_server || readable.to_client => {
+                self.read_stream(cx, entry, occasion, readable)
             }
             (TransportLayer::Udp(_), _) => {
                 let carries_packet = packet.decoded().flags.contains(PacketFlags::HAS_INNER);
@@ -44,11 +50,11 @@ impl Runner {
                     // Parsers would call a message without its end malformed.
                     cx.account.counters.cut_unparsed += 1;
                 } else if !cx.checksums.is_thrown_away(cx.settings, packet) {
-                    self.read_datagram(cx.settings, entry, packet, occasion, parts);
+                    self.read_datagram(cx.settings, entry, packet, occasion);
                 }
-                false
+                StreamReading::default()
             }
-            _ => false,
+            _ => StreamReading::default(),
         }
     }
 
@@ -58,46 +64,46 @@ impl Runner {
         entry: &mut Entry,
         packet: &PacketView<'_>,
         occasion: &mut EventContext<'_>,
-        parts: &mut FlowParts,
     ) {
         let payload = packet.payload();
         let carries_packet = packet.decoded().flags.contains(PacketFlags::HAS_INNER);
-        let app = parts.app.get_or_insert_default();
+        let info = info_of(settings, entry, occasion.now, AppTransport::Udp);
+        let app = entry.ext.app.get_or_insert_default();
         if payload.is_empty() || carries_packet {
             app.pass_datagram();
             return;
         }
-        let info = info_of(settings, entry, occasion.now, AppTransport::Udp);
         let turns = app.datagram(&self.engine, occasion.direction, payload, &info).reverse;
         // With real receivers the content of a datagram does not make its sender the server: rules on the
         // other side of the flow would not apply to its next datagrams. A flow whose first datagram was not
         // seen keeps its direction.
         if turns && !settings.has_real_receivers() {
-            app.turn();
-            class::reverse(&self.chains, entry);
+            class::turn(&self.chains, entry);
             occasion.direction = occasion.direction.flip();
             let info = info_of(settings, entry, occasion.now, AppTransport::Udp);
+            let app = entry.ext.app.get_or_insert_default();
             app.datagram(&self.engine, occasion.direction, payload, &info);
         }
     }
 
-    /// Reads both directions as far as possible. Returns whether the rest of the flow may be bypassed.
-    pub fn read_stream(
+    /// Reads both directions as far as possible.
+    pub(super) fn read_stream(
         &mut self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
         occasion: &mut EventContext<'_>,
-        parts: &mut FlowParts,
         mut readable: PerDirection<bool>,
-    ) -> bool {
-        let Some(mut pair) = parts.streams.take() else { return false };
+    ) -> StreamReading {
+        let mut reading = StreamReading::default();
+        if entry.ext.streams.is_none() {
+            return reading;
+        }
         let unseen = entry.ext.session.unseen();
         if unseen.is_none()
-            && let Some(app) = parts.app.as_deref_mut()
+            && let Some(app) = entry.ext.app.as_deref_mut()
         {
             app.rejoin();
         }
-        let mut bypass = false;
         // The other direction comes first: passively, a packet acknowledges data that its receiver has sent
         // before.
         let mut direction = occasion.direction.flip();
@@ -112,23 +118,18 @@ impl Runner {
             }
             let info = info_of(cx.settings, entry, occasion.now, AppTransport::Tcp);
             let own = if direction == occasion.direction { occasion.payload() } else { &[] };
-            let app = parts.app.get_or_insert_with(|| {
-                let is_over = Direction::BOTH.iter().all(|side| pair.source(*side).end() == 0);
-                expectations::begin(&self.engine, entry, is_over, occasion.now)
-            });
-            let did = read(&self.engine, app, &mut *pair, direction, own, &info);
-            expectations::pass_on(&self.engine, entry, app, occasion.now);
+            expectations::begin(&self.engine, entry, occasion.now);
+            let FlowExt { streams: Some(pair), app: Some(app), .. } = &mut entry.ext else { break };
+            let did = read(&self.engine, app, &mut **pair, direction, own, &info);
+            expectations::pass_on(&self.engine, entry, occasion.now);
             readable[direction.flip()] |= did.other_side_ready;
             // The earlier data of the other side comes first, then this direction once more.
             readable[direction] |= did.again;
-            bypass |= did.bypass;
+            reading.bypass |= did.bypass;
             if did.reverse && !turned {
                 // All state by direction is swapped; then the same data is read again.
                 turned = true;
-                app.turn();
-                pair.reverse();
-                entry.ext.session.reverse();
-                class::reverse(&self.chains, entry);
+                class::turn(&self.chains, entry);
                 occasion.direction = occasion.direction.flip();
                 readable.swap();
                 direction = direction.flip();
@@ -136,47 +137,45 @@ impl Runner {
                 continue;
             }
             if did.switched {
-                self.before_switch(cx, entry, occasion, parts);
+                let judged = self.finish_protocol(cx, entry, occasion);
+                reading.before_switch.join(judged);
                 readable[direction] = true;
             }
             direction = direction.flip();
         }
         // Computed again, since the flow may have been reversed.
         let unseen = unseen.and(entry.ext.session.unseen());
-        if let (Some(direction), Some(app)) = (unseen, parts.app.as_deref_mut()) {
+        if let (Some(direction), Some(app)) = (unseen, entry.ext.app.as_deref_mut()) {
             app.leave_out(direction);
         }
-        parts.streams = Some(pair);
-        bypass
+        reading
     }
 
     /// Finishes a protocol that another one replaces: its transactions are inspected and recorded before the
     /// new parser starts. The packet in hand caused the switch, so the decision on these transactions applies
     /// to the packet too.
-    fn before_switch(
+    fn finish_protocol(
         &mut self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
         occasion: &EventContext<'_>,
-        parts: &mut FlowParts,
-    ) {
-        if let Some(app) = parts.app.as_deref_mut() {
+    ) -> Judgement {
+        if let Some(app) = entry.ext.app.as_deref_mut() {
             app.end_transactions();
-            entry.ext.rare_mut().switched_from = app.original();
+            let original = app.original();
             // Findings belong to the old protocol, and the flow has no new one yet.
             app.turn_switch();
+            entry.ext.rare_mut().switched_from = original;
         }
-        parts.lend(&mut entry.ext);
         // The findings of the packet in hand are kept apart.
         let found = (core::mem::take(&mut self.findings), core::mem::take(&mut self.edits));
-        let decision = self.inspect_what_is_there(cx, entry);
+        let judged = self.inspect_what_is_there(cx, entry);
         (self.findings, self.edits) = found;
-        self.before_switch = Some(decision);
         log(entry, occasion, Path::EMPTY, cx.recorder);
-        parts.take_back(&mut entry.ext);
-        if let Some(app) = parts.app.as_deref_mut() {
+        if let Some(app) = entry.ext.app.as_deref_mut() {
             app.turn_switch();
         }
+        judged
     }
 }
 

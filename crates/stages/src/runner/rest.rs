@@ -3,8 +3,8 @@
 //! do not match then, as in Suricata, where they require a real packet.
 
 use super::Runner;
+use super::effects::{Effects, Judgement};
 use super::in_hand::PacketHandling;
-use super::parts::FlowParts;
 use super::reading::info_of;
 use crate::context::FrameContext;
 use crate::flow_ext::FlowExt;
@@ -20,35 +20,32 @@ use bartizan_flow::tcp::{StreamContext, TcpState};
 
 impl Runner {
     /// Inspects the remaining data of a flow.
-    pub fn finish_inspection(&mut self, cx: &mut FrameContext<'_>, entry: &mut Entry) {
+    pub fn finish_inspection(&mut self, cx: &mut FrameContext<'_>, entry: &mut Entry) -> Effects {
+        let mut effects = Effects::NONE;
         let course = entry.ext.standing.course(entry.state());
         let settled = matches!(course, PacketDisposition::Refused(_) | PacketDisposition::Bypassed);
         if settled || entry.ext.ended || entry.ext.streams.is_none() && entry.ext.app.is_none() {
-            return;
+            return effects;
         }
         entry.ext.ended = true;
         let tcp = entry.key().protocol() == 6;
         let now = entry.last_seen;
         let both_seen = entry.both_seen();
         let inspect = course == PacketDisposition::Judged;
-        let mut parts = FlowParts::take(&mut entry.ext);
-        let state = entry.ext.session.state();
         let readers = self.chains.payload_part(entry.path);
-        let due = PerDirection::new(
-            is_due(state, parts.streams.as_deref(), parts.app.as_deref(), readers, Direction::ToServer),
-            is_due(state, parts.streams.as_deref(), parts.app.as_deref(), readers, Direction::ToClient),
-        );
-        let outcome = parts.streams.as_deref_mut().map(|pair| {
+        let FlowExt { session, streams, app, .. } = &mut entry.ext;
+        let is_due = |side| is_due(session.state(), streams.as_deref(), app.as_deref(), readers, side);
+        let due = PerDirection::new(is_due(Direction::ToServer), is_due(Direction::ToClient));
+        let outcome = streams.as_deref_mut().map(|pair| {
             let mut context = StreamContext {
                 config: &cx.settings.stream,
                 counters: &mut self.stream_counters,
                 budget: &mut self.budget,
             };
-            entry.ext.session.end(pair, &mut context)
+            session.end(pair, &mut context)
         });
-        if !tcp && !self.end_datagrams(cx.settings, entry, now, &mut parts) {
-            parts.put_back(&mut entry.ext);
-            return;
+        if !tcp && !self.end_datagrams(cx.settings, entry, now) {
+            return effects;
         }
         let last = if due.to_client { Direction::ToClient } else { Direction::ToServer };
         let mut over = !tcp;
@@ -75,10 +72,12 @@ impl Runner {
             if !over {
                 over = all;
                 if let Some(outcome) = &outcome {
-                    self.read_stream(cx, entry, &mut occasion, &mut parts, outcome.readable);
+                    let reading = self.read_stream(cx, entry, &mut occasion, outcome.readable);
+                    // Nothing can be refused any more.
+                    effects |= reading.before_switch.effects;
                 }
-                if let Some(app) = parts.app.as_deref_mut() {
-                    let info = info_of(cx.settings, entry, now, AppTransport::Tcp);
+                let info = info_of(cx.settings, entry, now, AppTransport::Tcp);
+                if let Some(app) = entry.ext.app.as_deref_mut() {
                     if all && order.first() == Some(&direction) {
                         app.end(&self.engine, &info);
                     } else {
@@ -91,83 +90,74 @@ impl Runner {
                 }
             }
             let established = outcome.is_some_and(|o| o.established) || !tcp && both_seen;
-            parts.put_back(&mut entry.ext);
             let inspect = inspect && tcp && due[direction];
             let handling = PacketHandling { inspect, ..PacketHandling::of_what_is_left(established) };
-            self.functions(cx, entry, &occasion, outcome.as_ref(), &[], handling);
-            parts = FlowParts::take(&mut entry.ext);
+            effects |= self.functions(cx, entry, &occasion, outcome.as_ref(), &[], handling).effects;
         }
-        parts.put_back(&mut entry.ext);
+        effects
     }
 
     /// Drops the stream data kept for rules that look back, if both sides of the connection have acknowledged
     /// each other's end and no data is left to inspect. (Not after a reset, which its receiver may not have
     /// accepted: the connection may continue.)
-    pub fn look_ahead_if_over(&mut self, entry: &mut Entry) {
+    pub fn look_ahead_if_over(&mut self, entry: &mut Entry) -> Effects {
         let readers = self.chains.payload_part(entry.path);
         let FlowExt { session, streams, app, .. } = &mut entry.ext;
         let left =
             |direction| is_due(session.state(), streams.as_deref(), app.as_deref(), readers, direction);
         if !session.ends_are_acknowledged() || Direction::BOTH.into_iter().any(left) {
-            return;
+            return Effects::NONE;
         }
-        if let Some(pair) = streams.as_deref_mut() {
-            pair.look_ahead(&mut self.budget);
-            self.effects.touched = true;
-        }
+        let Some(pair) = streams.as_deref_mut() else { return Effects::NONE };
+        pair.look_ahead(&mut self.budget);
+        Effects::TOUCHED
     }
 
     /// Completes the open part of a datagram flow's application layer at the end of the flow. Returns whether
     /// there is something to record.
-    fn end_datagrams(
-        &self,
-        settings: &EngineSettings,
-        entry: &Entry,
-        now: Timestamp,
-        parts: &mut FlowParts,
-    ) -> bool {
-        let Some(app) = parts.app.as_deref_mut() else { return false };
-        app.end(&self.engine, &info_of(settings, entry, now, AppTransport::Udp));
+    fn end_datagrams(&self, settings: &EngineSettings, entry: &mut Entry, now: Timestamp) -> bool {
+        let info = info_of(settings, entry, now, AppTransport::Udp);
+        let Some(app) = entry.ext.app.as_deref_mut() else { return false };
+        app.end(&self.engine, &info);
         app.has_unrecorded()
     }
 
-    /// Runs the functions on the open data of a flow, without a packet. Returns their decision.
-    pub fn inspect_what_is_there(&mut self, cx: &mut FrameContext<'_>, entry: &mut Entry) -> Decision {
-        let mut decision = Decision::CONTINUE;
+    /// Runs the functions on the open data of a flow, without a packet.
+    pub fn inspect_what_is_there(&mut self, cx: &mut FrameContext<'_>, entry: &mut Entry) -> Judgement {
+        let mut judgement = Judgement::of(Decision::CONTINUE);
         for direction in Direction::BOTH {
             let inspect = !entry.ext.standing.is_passed();
             let handling = PacketHandling { inspect, ..PacketHandling::of_what_is_left(true) };
             let occasion = self.without_packet(Cause::Flush, cx.position.clock).going(direction);
-            decision = decision.strictest(self.functions(cx, entry, &occasion, None, &[], handling));
+            judgement.join(self.functions(cx, entry, &occasion, None, &[], handling));
         }
-        decision
+        judgement
     }
 
     /// Runs the payload functions on the bytes of queued segments, without a packet, if the segment that was
-    /// to end the train is not inspected with it. Returns their decision.
+    /// to end the train is not inspected with it.
     pub fn show_waiting(
         &mut self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
         direction: Direction,
-    ) -> Decision {
+    ) -> Judgement {
         let inspect = match entry.ext.standing.course(entry.state()) {
-            PacketDisposition::Refused(refused) => return refused,
-            PacketDisposition::Bypassed => return Decision::CONTINUE,
+            PacketDisposition::Refused(refused) => return Judgement::of(refused),
+            PacketDisposition::Bypassed => return Judgement::of(Decision::CONTINUE),
             PacketDisposition::Uninspected => false,
             PacketDisposition::Judged => true,
         };
         let now = entry.last_seen;
-        let mut parts = FlowParts::take(&mut entry.ext);
         let mut occasion = self.without_packet(Cause::Flush, now).going(direction);
         let all = PerDirection::new(true, true);
-        self.read_stream(cx, entry, &mut occasion, &mut parts, all);
-        parts.put_back(&mut entry.ext);
+        let reading = self.read_stream(cx, entry, &mut occasion, all);
         let handling = PacketHandling { inspect, ..PacketHandling::of_what_is_left(true) };
         let fid = cx.account.fid;
-        let decision = self.functions(cx, entry, &occasion, None, &[], handling);
+        let mut judgement = self.functions(cx, entry, &occasion, None, &[], handling);
+        judgement.join(reading.before_switch);
         cx.account.fid = fid;
-        decision
+        judgement
     }
 
     fn without_packet(&self, cause: Cause<'static>, now: Timestamp) -> EventContext<'static> {

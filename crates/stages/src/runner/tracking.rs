@@ -2,6 +2,7 @@
 //! TCP sessions, tracked with each segment, and their streams, read while a payload function is on the path.
 
 use super::Runner;
+use super::effects::Effects;
 use super::reading::info_of;
 use crate::class;
 use crate::flow_ext::FlowExt;
@@ -102,8 +103,9 @@ impl Runner {
         direction: Direction,
         now: Timestamp,
         outcome: &mut Outcome,
-    ) {
-        let feeds = self.fit_streams(settings, entry, segment, now);
+    ) -> Effects {
+        let mut effects = Effects::NONE;
+        let feeds = self.fit_streams(settings, entry, segment, now, &mut effects);
         let policy = host_policy(settings, entry, direction);
         let mut config = &settings.stream;
         let one_sided;
@@ -118,6 +120,7 @@ impl Runner {
         let ext = &mut entry.ext;
         let streams = ext.streams.as_deref_mut().filter(|_| feeds);
         ext.session.handle(segment, arrival, streams, &mut context, outcome);
+        effects
     }
 
     /// A flow begins with a SYN that has gone on in the flow before it.
@@ -126,29 +129,30 @@ impl Runner {
     }
 
     /// Ends inspection of the flow's payload for good: payload functions are done, header functions continue.
-    /// A caller that holds parts of the flow puts them back first.
-    pub fn end_payload(&mut self, entry: &mut Entry) {
+    pub fn end_payload(&mut self, entry: &mut Entry) -> Effects {
         entry.ext.standing.end_payload();
-        self.leave_payload(entry);
+        self.leave_payload(entry)
     }
 
     /// Ends inspection of the flow's payload for as long as its generation lasts, by the bounds of its
     /// policy.
-    pub fn leave_payload(&mut self, entry: &mut Entry) {
+    pub fn leave_payload(&mut self, entry: &mut Entry) -> Effects {
         entry.path = self.chains.header_part(entry.path);
-        self.effects.bypassed |= entry.path.is_empty();
-        self.stop_reading(entry);
+        let mut effects = self.stop_reading(entry);
+        effects.bypassed = entry.path.is_empty();
+        effects
     }
 
     /// Ends reassembly of a flow without a payload function on its path.
-    pub fn stop_reading(&mut self, entry: &mut Entry) {
+    pub fn stop_reading(&mut self, entry: &mut Entry) -> Effects {
         if let Some(pair) = entry.ext.streams.as_deref_mut()
             && !entry.ext.reading_stopped
         {
             pair.stop(&mut self.budget);
             entry.ext.reading_stopped = true;
-            self.effects.touched = true;
+            return Effects::TOUCHED;
         }
+        Effects::NONE
     }
 
     /// Makes the streams of a session fit the path of its flow, before a segment is tracked. Returns whether
@@ -163,9 +167,10 @@ impl Runner {
         entry: &mut Entry,
         segment: &Segment<'_>,
         now: Timestamp,
+        effects: &mut Effects,
     ) -> bool {
         if !self.chains.wants_payload(entry.path) {
-            self.stop_reading(entry);
+            *effects |= self.stop_reading(entry);
             return false;
         }
         let FlowExt { streams, session, reading_stopped, .. } = &mut entry.ext;

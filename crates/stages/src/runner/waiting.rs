@@ -3,7 +3,6 @@
 
 use super::Runner;
 use super::in_hand::PacketHandling;
-use super::parts::FlowParts;
 use crate::context::FrameContext;
 use crate::record::{Entry, EventContext};
 use crate::settings::EngineSettings;
@@ -21,12 +20,11 @@ impl Runner {
         occasion: &EventContext<'_>,
         tcp: Option<&Outcome>,
         handling: PacketHandling,
-        parts: &FlowParts,
     ) -> bool {
         let reads = |outcome: &Outcome| outcome.stored && outcome.readable[occasion.direction];
         self.train.follows()
             && steady(occasion, tcp, handling).is_some_and(reads)
-            && self.has_room(occasion, parts)
+            && self.has_room(occasion, entry)
             && self.chains.together(entry.path) != Together::Apart
     }
 
@@ -40,10 +38,9 @@ impl Runner {
         occasion: &EventContext<'_>,
         tcp: Option<&Outcome>,
         handling: PacketHandling,
-        parts: &FlowParts,
     ) -> bool {
         let reads = |o: &Outcome| o.stored || o.readable.to_server || o.readable.to_client;
-        let open = || parts.app.as_deref().is_some_and(|app| app.has_uninspected(occasion.direction));
+        let open = || entry.ext.app.as_deref().is_some_and(|app| app.has_uninspected(occasion.direction));
         self.forms_trains(settings)
             && occasion.payload().is_empty()
             && steady(occasion, tcp, handling).is_some_and(|outcome| !reads(outcome))
@@ -55,10 +52,10 @@ impl Runner {
     /// Whether the segment in hand and another one like it may be queued. If the stream would have to move
     /// the queued bytes, since functions see them in one piece, the train ends: after inspection there is
     /// little to move.
-    fn has_room(&self, occasion: &EventContext<'_>, parts: &FlowParts) -> bool {
+    fn has_room(&self, occasion: &EventContext<'_>, entry: &Entry) -> bool {
         let len = payload_len(occasion);
         let waiting = self.train.bytes();
-        let stream = parts.streams.as_deref().map(|pair| pair.stream(occasion.direction));
+        let stream = entry.ext.streams.as_deref().map(|pair| pair.stream(occasion.direction));
         let room = stream.map_or(0, Stream::room);
         waiting.saturating_add(len) <= MOST && room >= (len as usize).saturating_mul(2)
     }
@@ -68,20 +65,17 @@ impl Runner {
         settings.prevention && self.chains.takes_together()
     }
 
-    /// Queues the segment in hand: its bytes enter the stream.
+    /// Queues the segment in hand: its bytes enter the stream, whose memory changes.
     pub fn wait(
         &mut self,
         cx: &FrameContext<'_>,
         entry: &mut Entry,
         occasion: &EventContext<'_>,
-        mut parts: FlowParts,
         handling: PacketHandling,
     ) {
-        if let Some(pair) = parts.streams.as_deref_mut() {
+        if let Some(pair) = entry.ext.streams.as_deref_mut() {
             pair.settle(occasion.direction, occasion.payload(), &mut self.budget);
         }
-        parts.put_back(&mut entry.ext);
-        self.effects.touched = true;
         if let Some(flow) = handling.flow {
             let bytes = payload_len(occasion);
             self.train.take(flow, occasion.direction, cx.account.fid, bytes);

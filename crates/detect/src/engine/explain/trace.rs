@@ -293,19 +293,12 @@ impl Tracer {
         let own = context.findings.iter().skip(findings).filter(|f| f.rule.id == signature.id);
         self.outcome.alerts = own.count() as u64;
         let flow = slot_as::<FlowDetect>(context.slot);
-        let packet = context.packet.filter(|_| !context.headers_only);
+        let packet = context.facts.packet.filter(|_| !context.facts.headers_only);
         let scene = ConditionContext {
-            now: context.now,
-            packet: context.packet,
+            facts: context.facts,
             payload: shown_payload(packet, asked.prevention),
-            direction: context.direction,
-            flow: context.flow,
             state: flow.map(|f| &f.state),
             left: &[],
-            stream_events: context.stream_events,
-            app_events: context.app_events,
-            shows_stream: context.stream.is_some(),
-            detection_done: context.detection_done,
             function: context.app.as_ref().map(AppView::function).unwrap_or_default(),
             tenant: context.notes.tenant,
             shared: &rules.shared,
@@ -313,7 +306,7 @@ impl Tracer {
         let mut run = TraceEvaluation {
             rules,
             signature,
-            scene,
+            scene: &scene,
             origins: &asked.rule.origins,
             tracer: self,
             steps: Vec::new(),
@@ -332,7 +325,7 @@ impl Tracer {
 struct TraceEvaluation<'r, 'a> {
     rules: &'r RuleSet,
     signature: &'r Member,
-    scene: ConditionContext<'a>,
+    scene: &'r ConditionContext<'a>,
     origins: &'r [Origin],
     tracer: &'r mut Tracer,
     steps: Vec<TraceStep>,
@@ -342,7 +335,7 @@ struct TraceEvaluation<'r, 'a> {
 impl TraceEvaluation<'_, '_> {
     /// Evaluates the rule on each transaction of the flow.
     fn transactions(&mut self, context: &PacketContext<'_>) {
-        let Some(app) = context.app.as_ref().filter(|_| !context.again) else { return };
+        let Some(app) = context.app.as_ref().filter(|_| !context.facts.again) else { return };
         let app = app.layer();
         let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
         let Some(parser) = app.parser() else { return };
@@ -356,15 +349,15 @@ impl TraceEvaluation<'_, '_> {
     /// Evaluates the rule on the packet and the stream, as far as the rule inspects them.
     fn data_of(&mut self, context: &PacketContext<'_>) {
         let basis = Basis::of(self.signature);
-        if let (true, Some(news)) = (basis.stream, context.stream) {
+        if let (true, Some(news)) = (basis.stream, context.facts.stream) {
             self.data("stream", Some(news.bytes));
         }
         let packets = match basis.packets {
             Packets::None => false,
-            Packets::OutsideStream => !context.payload_in_stream,
+            Packets::OutsideStream => !context.facts.payload_in_stream,
             Packets::All => true,
         };
-        if packets && !context.again {
+        if packets && !context.facts.again {
             self.data("packet", None);
         }
     }
@@ -386,7 +379,7 @@ impl TraceEvaluation<'_, '_> {
         let items: usize = self.signature.values.iter().map(|v| v.program.items.len().max(1)).sum();
         let all = HEAD.len() + self.signature.packet.len() + items + self.signature.tx.len();
         let not_asked = all.saturating_sub(steps.len());
-        let direction = Cow::Borrowed(direction_name(self.scene.direction));
+        let direction = Cow::Borrowed(direction_name(self.scene.facts.direction));
         let attempt = Attempt { packet: 0, live: None, direction, on: on(), steps, not_asked, matched };
         self.tracer.outcome.attempts.push(attempt);
     }
@@ -399,7 +392,7 @@ impl TraceEvaluation<'_, '_> {
 
     /// Index of the condition of the head that does not hold.
     fn failing_head(&self) -> Option<usize> {
-        let (signature, scene) = (self.signature, &self.scene);
+        let (signature, scene) = (self.signature, self.scene);
         if !header::protocol_holds(&signature.protocol, scene) {
             return Some(0);
         }
@@ -441,7 +434,7 @@ impl TraceEvaluation<'_, '_> {
             for value in &self.signature.values {
                 let bytes = match value.buffer {
                     BufferRef::Payload => Some(PacketBufferValue::Bytes(data.unwrap_or(self.scene.payload))),
-                    BufferRef::Packet(buffer) => packet_buffer(buffer, &self.scene),
+                    BufferRef::Packet(buffer) => packet_buffer(buffer, self.scene),
                     BufferRef::Tx(_) | BufferRef::Frame(_) => None,
                 };
                 holds = match bytes {
@@ -464,7 +457,7 @@ impl TraceEvaluation<'_, '_> {
         self.variables = [0; VARIABLES_MAX];
         let spec = protocols::spec(protocol);
         let name = spec.map_or("?", |s| s.name);
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         let mut holds = self.head(failing);
         if holds {
             for value in &self.signature.values {
@@ -481,7 +474,7 @@ impl TraceEvaluation<'_, '_> {
                 let answer = match (fits, ready) {
                     (false, _) => Answer::No,
                     (true, false) => Answer::NotYet,
-                    (true, true) => check.condition.matches(tx, direction, &self.scene),
+                    (true, true) => check.condition.matches(tx, direction, self.scene),
                 };
                 let keyword = origin(self.origins, index, |o| o.tx);
                 let found = (answer == Answer::NotYet).then(|| "not yet known".to_owned());
@@ -500,16 +493,18 @@ impl TraceEvaluation<'_, '_> {
         let scene = self.scene;
         let holds = |at| failing != Some(at);
         let protocol = || {
-            let flow = scene.flow.and_then(|f| f.app.current()).and_then(protocols::spec);
+            let flow = scene.facts.flow.and_then(|f| f.app.current()).and_then(protocols::spec);
             let ip = scene.ip_protocol().map_or("none".to_owned(), |p| p.to_string());
             format!("IP protocol {ip}, application protocol {}", flow.map_or("unknown", |s| s.name))
         };
-        let state = || match scene.flow {
+        let state = || match scene.facts.flow {
             None => "no flow".to_owned(),
-            Some(flow) if flow.established => format!("{}, established", direction_name(scene.direction)),
-            Some(_) => format!("{}, not established", direction_name(scene.direction)),
+            Some(flow) if flow.established => {
+                format!("{}, established", direction_name(scene.facts.direction))
+            }
+            Some(_) => format!("{}, not established", direction_name(scene.facts.direction)),
         };
-        let ends = || header::Ends::of(&scene).to_string();
+        let ends = || header::Ends::of(scene).to_string();
         if !self.head_step(0, holds(0), protocol)
             || !self.head_step(1, holds(1), state)
             || !self.head_step(2, holds(2), ends)
@@ -518,7 +513,7 @@ impl TraceEvaluation<'_, '_> {
         }
         for (index, condition) in self.signature.packet.iter().enumerate() {
             let keyword = origin(self.origins, index, |o| o.packet);
-            if !self.step(keyword, "condition on packet or flow", condition.matches(&scene), None) {
+            if !self.step(keyword, "condition on packet or flow", condition.matches(scene), None) {
                 return false;
             }
         }
@@ -537,11 +532,11 @@ impl TraceEvaluation<'_, '_> {
     }
 
     fn value_of(&mut self, value: &ValueCheck, protocol: ProtocolId, tx: &dyn Transaction) -> bool {
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         let rules = self.rules;
         let BufferRef::Tx(buffer) = value.buffer else {
             let bytes = match value.buffer {
-                BufferRef::Packet(buffer) => packet_buffer(buffer, &self.scene),
+                BufferRef::Packet(buffer) => packet_buffer(buffer, self.scene),
                 _ => Some(PacketBufferValue::Bytes(self.scene.payload)),
             };
             return match bytes {
@@ -630,7 +625,7 @@ impl TraceEvaluation<'_, '_> {
     fn outcome(&mut self, items: &[Item], data: &[u8], complete: bool) -> ProgramOutcome {
         let program = Program { items: items.to_vec() };
         let mut run = Evaluation {
-            scene: self.scene,
+            scene: *self.scene,
             scratch: &mut self.tracer.scratch,
             variables: &mut self.variables,
             decoded: &mut Vec::new(),

@@ -16,7 +16,7 @@ impl InspectionRun<'_, '_> {
         if rules.prefilters.frames.is_empty() {
             return;
         }
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         let layer = app.layer();
         let Some(protocol) = layer.protocol().protocol().or(layer.original()) else { return };
         let Some(frames) = layer.frames() else { return };
@@ -50,7 +50,7 @@ impl InspectionRun<'_, '_> {
     /// Whether a rule's conditions on frames hold: on this frame, and on any other frame for other kinds that
     /// the rule names.
     fn frame_holds(&mut self, signature: &Signature, frames: &Frames, id: u64) -> bool {
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         let Some(kind) = frames.get(direction, id).map(|frame| frame.kind) else { return false };
         self.worker.variables = [0; VARIABLES_MAX];
         self.worker.captured.clear();
@@ -75,7 +75,7 @@ impl InspectionRun<'_, '_> {
 
     /// Whether a part of a frame meets a check.
     fn in_frame(&mut self, check: &ValueCheck, frames: &Frames, id: u64) -> bool {
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         let Some(frame) = frames.get(direction, id) else { return false };
         frames
             .chunks(direction, frame)

@@ -40,7 +40,7 @@ impl InspectionRun<'_, '_> {
         }
         let gate = self.packet_tables(firewall, packet);
         if matches!(gate, Gate::Refused(_)) && !packet.payload().is_empty() {
-            self.flow.withhold(self.scene.direction);
+            self.flow.withhold(self.scene.facts.direction);
         }
         gate
     }
@@ -97,7 +97,7 @@ impl InspectionRun<'_, '_> {
     /// Judges a transaction at each state that it has reached in the packet's direction.
     pub(super) fn gate_tx(&mut self, protocol: ProtocolId, tx: &dyn Transaction, id: TxId) -> Gate {
         let rules = self.rules;
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         let Some(states) = rules.firewall.as_ref().and_then(|f| f.states(protocol, direction)) else {
             return Gate::Open;
         };
@@ -181,8 +181,11 @@ impl InspectionRun<'_, '_> {
             }
             self.worker.variables = [0; crate::model::content::VARIABLES_MAX];
             self.worker.captured.clear();
-            let mut entry =
-                RuleProgress { rule: index, side: Side::Of(self.scene.direction), ..RuleProgress::default() };
+            let mut entry = RuleProgress {
+                rule: index,
+                side: Side::Of(self.scene.facts.direction),
+                ..RuleProgress::default()
+            };
             if self.tx_checks(signature, protocol, tx, &mut entry) != Answer::Yes {
                 waits |= own.covers_earlier && state == progress;
                 // The rule accepts the states before its own, and no rule accepts its own state.
@@ -204,7 +207,7 @@ impl InspectionRun<'_, '_> {
     /// Applies a matching rule: its effects, its requests and its report. `None`: the rule decides nothing.
     fn gate_hit(&mut self, index: u32, signature: &Member, tx: Option<TxId>) -> Option<Decided> {
         let own = signature.firewall.as_deref()?;
-        let scene = crate::model::condition::ConditionContext { state: None, ..self.scene };
+        let scene = *self.scene;
         self.take_captured(index, tx);
         for effect in &signature.effects {
             let state = self.has_flow.then_some(&mut self.flow.state);

@@ -64,7 +64,7 @@ impl InspectionRun<'_, '_> {
     /// inspected, unless the firewall refused an earlier packet with transaction data. That data is judged
     /// when the refused packet comes again.
     pub(super) fn let_transactions_go(&mut self, app: &mut AppView<'_>) {
-        if self.flow.withheld(self.scene.direction) {
+        if self.flow.withheld(self.scene.facts.direction) {
             app.later();
         } else {
             self.judge_transactions(app, false, false);
@@ -73,7 +73,7 @@ impl InspectionRun<'_, '_> {
 
     /// Inspects the transactions; without `inspect` they are only marked as seen.
     pub(super) fn transactions(&mut self, app: &mut AppView<'_>, inspect: bool) {
-        self.flow.hand_out(self.scene.direction);
+        self.flow.hand_out(self.scene.facts.direction);
         self.judge_transactions(app, inspect, true);
     }
 
@@ -84,11 +84,11 @@ impl InspectionRun<'_, '_> {
         let Some(protocol) = layer.protocol().protocol().or(layer.original()) else { return };
         let rules = self.rules;
         let Some(spec) = bartizan_applayer::protocols::spec(protocol) else { return };
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         self.fresh = app.is_parsed();
         let empty = TxRules::default();
         let tx_rules = rules.prefilters.tx.of(protocol, direction).unwrap_or(&empty);
-        let mut gate = gate && rules.firewall.is_some() && self.scene.packet.is_some();
+        let mut gate = gate && rules.firewall.is_some() && self.scene.facts.packet.is_some();
         for (id, tx) in app.transactions() {
             // Transactions of a refused packet are only marked as seen.
             let mut inspect = inspect && !self.worker.gate.refuses();
@@ -141,7 +141,7 @@ impl InspectionRun<'_, '_> {
         let Some(protocol) = app.layer().protocol().protocol().or(app.layer().original()) else { return };
         let rules = self.rules;
         let empty = TxRules::default();
-        let tx_rules = rules.prefilters.tx.of(protocol, self.scene.direction).unwrap_or(&empty);
+        let tx_rules = rules.prefilters.tx.of(protocol, self.scene.facts.direction).unwrap_or(&empty);
         let on_stream = |rule: u32| {
             let signature = rules.signatures.get(rule as usize);
             signature.is_some_and(|s| s.values.iter().any(|value| value.buffer == BufferRef::Payload))
@@ -152,7 +152,7 @@ impl InspectionRun<'_, '_> {
             let mut candidates = core::mem::take(&mut self.worker.candidates);
             tx_rules.always.add_to(self.group, &mut candidates);
             tx_rules.beside_stream.add_to(self.group, &mut candidates);
-            self.flow.pending(id, self.scene.direction, |rule| candidates.add(rule));
+            self.flow.pending(id, self.scene.facts.direction, |rule| candidates.add(rule));
             let due = self.due();
             for rule in candidates.sorted(|rule| due.has(rule) && on_stream(rule)) {
                 self.tx_rule(rule, protocol, tx, id);
@@ -170,7 +170,7 @@ impl InspectionRun<'_, '_> {
             return;
         }
         let mut candidates = core::mem::take(&mut self.worker.candidates);
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         self.without_literal(tx_rules, tx, &mut candidates);
         let (progress, common) = (tx.progress(direction), tx.common());
         let ended = common.ended[direction];
@@ -206,7 +206,7 @@ impl InspectionRun<'_, '_> {
     /// Adds the rules without a literal, except those that cannot match now because a guard is missing.
     fn without_literal(&mut self, tx_rules: &TxRules, tx: &dyn Transaction, candidates: &mut Candidates) {
         let mut scratch = core::mem::take(&mut self.worker.buffer);
-        let mut guards = Guards::new(&tx_rules.guards, tx, self.scene.direction, &mut scratch);
+        let mut guards = Guards::new(&tx_rules.guards, tx, self.scene.facts.direction, &mut scratch);
         tx_rules.always.add_where(self.group, |wanted| guards.let_pass(wanted), candidates);
         if self.stream.is_some() {
             tx_rules.beside_stream.add_where(self.group, |wanted| guards.let_pass(wanted), candidates);
@@ -216,7 +216,7 @@ impl InspectionRun<'_, '_> {
 
     fn prefilter_tx(&mut self, scan: TxScan<'_>, tx: &dyn Transaction, candidates: &mut Candidates) {
         let TxScan { set, number, id, complete, again } = scan;
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         let kind = set.spec.kind;
         // A value that is inspected before it is complete is scanned as it comes, and once more when it is
         // complete, since it may have grown.
@@ -291,7 +291,7 @@ impl InspectionRun<'_, '_> {
     fn tx_rule(&mut self, index: u32, protocol: ProtocolId, tx: &dyn Transaction, id: TxId) {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
-        let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.direction) };
+        let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.facts.direction) };
         let mut entry = self.flow.entry(id, index, side);
         let again = entry.status == RuleTxStatus::Repeats && self.fresh;
         if entry.status != RuleTxStatus::Pending && !again {
@@ -310,7 +310,7 @@ impl InspectionRun<'_, '_> {
         let pattern = pattern
             .filter(|value| signature.values.get(*value).is_some_and(|v| v.buffer == BufferRef::Payload));
         let pattern = pattern.map_or(0, |value| 1u64.checked_shl(value as u32).unwrap_or(0));
-        let late = pattern != 0 && tx.progress(self.scene.direction) > 0;
+        let late = pattern != 0 && tx.progress(self.scene.facts.direction) > 0;
         self.worker.variables = [0; VARIABLES_MAX];
         self.worker.captured.clear();
         let answer = self.tx_checks(signature, protocol, tx, &mut entry);
@@ -343,7 +343,7 @@ impl InspectionRun<'_, '_> {
                     && entry.held != 0
                     && side != Side::Both
                     && self.state_of_its_literal(signature, protocol)
-                        != Some(tx.progress(self.scene.direction));
+                        != Some(tx.progress(self.scene.facts.direction));
             }
         }
         self.flow.set_entry(id, entry);
@@ -362,7 +362,7 @@ impl InspectionRun<'_, '_> {
     /// inspects is complete and the direction has moved on. Suricata no longer searches its pattern then,
     /// either. A rule that reads bits is always evaluated again.
     fn is_over(&self, signature: &Member, protocol: ProtocolId, tx: &dyn Transaction) -> bool {
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         let settled = |check: &ValueCheck| match check.buffer {
             BufferRef::Tx(buffer) => {
                 self.rules.buffers.tx(buffer).and_then(|b| b.of(protocol)).is_some_and(|spec| {
@@ -383,7 +383,7 @@ impl InspectionRun<'_, '_> {
             && !signature.spans_directions
             && !signature.ordering.reads_bits()
             && signature.values.iter().all(settled)
-            && crate::engine::header::holds(signature, &self.rules.heads, &self.scene)
+            && crate::engine::header::holds(signature, &self.rules.heads, self.scene)
     }
 
     /// Evaluates the conditions that are not yet known to hold. Bits of `entry.held`: values first, then
@@ -417,11 +417,11 @@ impl InspectionRun<'_, '_> {
             if entry.held & bit != 0 {
                 continue;
             }
-            let direction = self.scene.direction;
+            let direction = self.scene.facts.direction;
             let answer = if !check.protocols.is_empty() && !check.protocols.contains(&protocol) {
                 Answer::No
             } else if check.directions[direction] {
-                let scene = ConditionContext { state: Some(&self.flow.state), ..self.scene };
+                let scene = ConditionContext { state: Some(&self.flow.state), ..*self.scene };
                 check.condition.matches(tx, direction, &scene)
             } else {
                 Answer::NotYet
@@ -459,7 +459,7 @@ impl InspectionRun<'_, '_> {
         tx: &dyn Transaction,
         spans: bool,
     ) -> Answer {
-        let direction = self.scene.direction;
+        let direction = self.scene.facts.direction;
         let BufferRef::Tx(buffer) = check.buffer else { return self.value_on_packet(check) };
         let rules = self.rules;
         let Some(spec) = rules.buffers.tx(buffer).and_then(|b| b.of(protocol)) else {
@@ -503,7 +503,7 @@ impl InspectionRun<'_, '_> {
         // inspect the stream that comes with it, or else the packet's own payload.
         let holds = match check.buffer {
             BufferRef::Packet(buffer) => {
-                let data = packet_buffer(buffer, &self.scene);
+                let data = packet_buffer(buffer, self.scene);
                 data.is_some_and(|data| self.run(check, &data, true) == ProgramOutcome::Match)
             }
             // Payload that goes into the stream is inspected as stream data, and positions count in that
@@ -515,7 +515,7 @@ impl InspectionRun<'_, '_> {
                 // Once the session is encrypted, Suricata keeps no earlier bytes: negated contents are
                 // evaluated on the packet alone. Other contents may still begin before it.
                 let alone = self.prevention
-                    && self.flow.is_veiled(self.scene.direction)
+                    && self.flow.is_veiled(self.scene.facts.direction)
                     && !self.scene.payload.is_empty();
                 holds || alone && self.run(check, self.scene.payload, true) == ProgramOutcome::Match
             }
