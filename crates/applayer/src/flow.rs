@@ -212,6 +212,19 @@ impl AppLayer {
         self.parser.as_deref().is_some_and(Parser::is_encrypted)
     }
 
+    /// Whether rules do not see later data passively: it is encrypted, and the settings do not ask to inspect
+    /// it (`encryption-handling`).
+    #[must_use]
+    pub fn hides_payload(&self) -> bool {
+        let Some(parser) = self.parser.as_deref().filter(|parser| parser.is_encrypted()) else {
+            return false;
+        };
+        let protocol = self.protocol.protocol().or(self.original);
+        let number = protocol.and_then(protocols::spec).and_then(|spec| spec.encrypted);
+        let transaction = parser.tx_range().find_map(|id| parser.tx(id));
+        number.zip(transaction).is_some_and(|(number, tx)| tx.number(number, Direction::ToServer) == Some(1))
+    }
+
     /// Results of detection by direction (EVE's `app_proto_ts`, `app_proto_tc` where they differ).
     #[must_use]
     pub fn by_direction(&self) -> PerDirection<DetectedProtocol> {

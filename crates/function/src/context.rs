@@ -88,6 +88,8 @@ pub struct PacketFacts<'a> {
     /// The stream engine refuses the packet: functions inspect its headers and stream events, not its
     /// payload, which belongs to no stream. Payload functions only.
     pub headers_only: bool,
+    /// Passively: the session is encrypted, so rules do not see the packet's payload. Payload functions only.
+    pub payload_hidden: bool,
     /// Events of the stream engine for this packet.
     pub stream_events: &'a [StreamEvent],
     /// Events of protocol detection that this packet raised. Payload functions only.
@@ -118,6 +120,7 @@ impl<'a> PacketFacts<'a> {
             stream: None,
             payload_in_stream: false,
             headers_only: false,
+            payload_hidden: false,
             stream_events: &[],
             app_events: &[],
             again: false,

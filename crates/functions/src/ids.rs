@@ -202,11 +202,16 @@ impl Function for Ids {
         let scene = self.scene(context);
         let Some(state) = context.worker.downcast_mut::<IdsState>() else { return Decision::CONTINUE };
         let packet_bytes = facts.packet.map(|p| u64::from(p.decoded().wire_len));
-        let slot = facts.flow.and_then(|_| state_in::<FlowDetect>(context.slot));
-        let mut flow = slot.map(|(flow, replaced)| {
-            state.replaced += u64::from(replaced);
-            flow
-        });
+        let brings_nothing = context.slot.is_none() && self.brings_nothing(&scene);
+        let mut unkept = FlowDetect::default();
+        let mut flow = match facts.flow {
+            None => None,
+            Some(_) if brings_nothing => Some(&mut unkept),
+            Some(_) => state_in::<FlowDetect>(context.slot).map(|(flow, replaced)| {
+                state.replaced += u64::from(replaced);
+                flow
+            }),
+        };
         let refused = flow.as_deref_mut().filter(|_| facts.prevention && !facts.flow_ends);
         let refused = refused.and_then(|flow| self.refused_before(flow, facts.packet, facts.direction));
         // No packet of a flow that rules pass or refuse as a whole is inspected or marked.
@@ -245,6 +250,9 @@ impl Function for Ids {
                 self.host_tagged(tenant, source, destination, bytes, now, again)
             })
         });
+        if brings_nothing && state.worker.has_acted() {
+            *context.slot = Some(Box::new(unkept));
+        }
         let edits = state.worker.edits.drain(..).map(|(offset, bytes)| Edit { offset, bytes });
         context.edits.extend(edits);
         let (prevention, again) = (facts.prevention, facts.again);
@@ -298,6 +306,17 @@ impl Function for Ids {
 }
 
 impl Ids {
+    /// Whether a packet of a flow without a state of detection leaves none unless a rule matches: a segment of
+    /// a handshake without data. In a flood of such flows their states would be most of the memory.
+    fn brings_nothing(&self, scene: &ConditionContext<'_>) -> bool {
+        let facts = scene.facts;
+        facts.flow.is_some_and(|flow| flow.tcp.is_some() && !flow.established)
+            && scene.payload.is_empty()
+            && facts.stream.is_none()
+            && !facts.flow_ends
+            && self.seen.rules.firewall.is_none()
+    }
+
     /// The earlier decision of a rule on all of a flow, or on retransmitted bytes, if it still applies with
     /// these rules.
     fn refused_before(
@@ -408,7 +427,7 @@ impl Ids {
         let facts = context.facts;
         ConditionContext {
             facts,
-            payload: shown_payload(facts.packet.filter(|_| !facts.headers_only), facts.prevention),
+            payload: shown_payload(facts),
             state: None,
             left: &[],
             function: self.id,

@@ -24,7 +24,7 @@ impl Set {
 }
 
 /// Literals of at most this many bytes may be searched for apart from longer ones.
-const BRIEF: usize = 2;
+pub(crate) const BRIEF: usize = 2;
 /// A set of fewer literals is searched one by one or by an automaton, byte by byte
 /// ([`bartizan_pattern::Config`]).
 const APART_MIN: usize = 8;
@@ -32,7 +32,7 @@ const APART_MIN: usize = 8;
 const FEW: usize = 4;
 
 /// A rule's number and the number of its head.
-type RuleAndHead = (u32, u32);
+pub(crate) type RuleAndHead = (u32, u32);
 
 /// Collects the literals of one buffer.
 #[derive(Default)]

@@ -21,6 +21,7 @@ pub mod known;
 mod literals;
 pub mod magic;
 mod payloads;
+mod places;
 pub mod prefilter;
 pub mod protocol;
 pub mod refusal;

@@ -109,6 +109,8 @@ pub struct DetectWorker {
     pub decides_flow: bool,
     /// Rules that have already matched on the current packet.
     matched: Vec<u32>,
+    /// The effects of a rule were applied for the current packet.
+    acted: bool,
     /// The flow was refused before the current packet.
     refused_before: bool,
     /// Rules on payloads that read flowbits and whose packet conditions did not hold for the current packet.
@@ -141,6 +143,13 @@ impl DetectWorker {
         self.candidates.reserve(rules.signatures.len());
     }
 
+    /// Whether the conditions of a rule held for the current packet, so that its effects may have changed the
+    /// flow's state.
+    #[must_use]
+    pub const fn has_acted(&self) -> bool {
+        self.acted
+    }
+
     /// Drops the results of the packet before. `again`: the same packet comes once more, with its next piece
     /// of the stream.
     fn begin(&mut self, again: bool) {
@@ -151,6 +160,7 @@ impl DetectWorker {
         self.asked.clear();
         self.asking.clear();
         if !again {
+            self.acted = false;
             self.matched.clear();
         }
     }
@@ -374,8 +384,8 @@ impl InspectionRun<'_, '_> {
         if let Some(window) = stream {
             filters.stream_always[direction].add_to(self.group, &mut candidates);
             let StreamSets { head, whole } = &filters.stream[direction];
-            if let Some(set) = head.as_ref().filter(|set| set.is_met(self.group)) {
-                set.scan(&mut self.worker.scratch, window.data, &mut candidates);
+            if let Some(head) = head {
+                head.scan(&mut self.worker.scratch, window.data, self.group, &mut candidates);
             }
             if let Some(set) = whole.as_ref().filter(|set| set.is_met(self.group)) {
                 if window.whole {
@@ -619,6 +629,7 @@ impl InspectionRun<'_, '_> {
     /// known.
     fn hit(&mut self, index: u32, signature: &Member, tx: Option<TxId>, stream: bool) {
         let scene = *self.scene;
+        self.worker.acted = true;
         self.take_captured(index, tx);
         for effect in &signature.effects {
             let state = self.has_flow.then_some(&mut self.flow.state);

@@ -12,7 +12,7 @@ use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, RuleId};
 use bartizan_function::PacketFacts;
-use bartizan_packet::{PacketFlags, PacketView};
+use bartizan_packet::PacketFlags;
 
 /// Data that a condition may inspect.
 #[derive(Clone, Copy)]
@@ -61,9 +61,10 @@ impl ConditionContext<'_> {
 /// another one in a tunnel, since the inner packet is inspected by itself (as in Suricata). In prevention it
 /// is the whole payload, since a receiver may not decode the tunnel and read the payload as it is.
 #[must_use]
-pub fn shown_payload<'a>(packet: Option<&PacketView<'a>>, prevention: bool) -> &'a [u8] {
-    let Some(packet) = packet else { return &[] };
-    if !prevention && packet.decoded().flags.contains(PacketFlags::HAS_INNER) {
+pub fn shown_payload<'a>(facts: &PacketFacts<'a>) -> &'a [u8] {
+    let hidden = facts.headers_only || facts.payload_hidden;
+    let Some(packet) = facts.packet.filter(|_| !hidden) else { return &[] };
+    if !facts.prevention && packet.decoded().flags.contains(PacketFlags::HAS_INNER) {
         &[]
     } else {
         packet.payload()

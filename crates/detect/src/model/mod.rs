@@ -18,6 +18,7 @@ pub mod heads;
 pub mod hook;
 pub mod left;
 pub mod ordering;
+pub mod places;
 pub mod prefilter;
 pub mod request;
 pub mod signature;

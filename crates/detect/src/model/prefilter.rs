@@ -8,6 +8,7 @@
 use crate::model::addresses::ByAddress;
 use crate::model::condition::{PrefilterKey, Transform};
 use crate::model::guards::Guard;
+use crate::model::places::FixedPlaces;
 use crate::model::signature::{FlowNeeds, Signature, ValueCheck};
 use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
 use bartizan_base::{Direction, PerDirection};
@@ -277,11 +278,43 @@ pub struct StreamSets {
     pub whole: Option<Set>,
 }
 
+/// Payloads of up to this many bytes are also searched for the literals of rules that match no longer ones.
+pub(crate) const TINY_MAX: usize = 64;
+
 /// Literals near the beginning of the data.
 pub struct HeadSet {
-    pub(crate) set: Set,
+    /// Brief literals at one offset.
+    pub(crate) fixed: FixedPlaces,
+    /// Other literals.
+    pub(crate) set: Option<Set>,
     /// Number of bytes from the beginning that are scanned.
     pub(crate) within: usize,
+}
+
+impl HeadSet {
+    /// Whether there are no literals.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.fixed.is_empty() && self.set.is_none()
+    }
+}
+
+/// The literals of rules on short payloads.
+#[derive(Default)]
+pub struct ShortSets {
+    /// Brief literals near the beginning.
+    pub(crate) head: Option<HeadSet>,
+    /// Payloads of up to [`TINY_MAX`] bytes: brief literals of rules that match no longer ones.
+    pub(crate) tiny: Option<Set>,
+    /// All other literals.
+    pub(crate) all: Vec<Set>,
+}
+
+impl ShortSets {
+    /// Whether there are no literals.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.head.is_none() && self.tiny.is_none() && self.all.is_empty()
+    }
 }
 
 /// The literals of rules on the payloads of packets, by their place. A payload is searched either for one of
@@ -289,10 +322,10 @@ pub struct HeadSet {
 #[derive(Default)]
 pub struct PayloadSets {
     /// Payloads of up to [`SHORT_MAX`] bytes: all literals of rules on each packet.
-    pub(crate) short: Vec<Set>,
+    pub(crate) short: ShortSets,
     /// Literals of `short`, and of rules that inspect a packet only where its payload is no part of the
-    /// stream; empty if there are no such rules.
-    pub(crate) short_outside: Vec<Set>,
+    /// stream, if there are such rules.
+    pub(crate) short_outside: Option<ShortSets>,
     /// Longer payloads: literals near the beginning.
     pub(crate) head: Option<HeadSet>,
     /// Longer payloads: literals elsewhere.

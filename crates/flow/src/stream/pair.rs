@@ -135,6 +135,20 @@ impl StreamPair {
         self.to_client.release(budget);
     }
 
+    /// Ends raw inspection of both directions, since what follows is encrypted. The bytes that have arrived
+    /// are still inspected: those of `direction` with the packet in hand, others with the next of their side.
+    pub fn raw_finish(&mut self, direction: Direction) {
+        self.stream_mut(direction).raw_finish();
+        let other = self.stream_mut(direction.flip());
+        if other.is_raw_at_end() { other.raw_stop() } else { other.raw_finish() }
+    }
+
+    /// Whether raw inspection of both directions has ended, or ends with bytes that have arrived.
+    #[must_use]
+    pub fn is_raw_finished(&self) -> bool {
+        Direction::BOTH.into_iter().all(|direction| self.stream(direction).is_raw_finished())
+    }
+
     /// Swaps both directions, for a flow that is reversed after the fact.
     pub fn reverse(&mut self) {
         core::mem::swap(&mut self.to_server, &mut self.to_client);

@@ -314,6 +314,16 @@ impl Stream {
         self.flags |= StreamFlags::RAW_OFF;
     }
 
+    /// Whether the raw reader has ended, or ends with the available bytes.
+    pub(crate) const fn is_raw_finished(&self) -> bool {
+        self.flags.intersects(StreamFlags::RAW_LAST.union(StreamFlags::RAW_OFF))
+    }
+
+    /// Whether the raw reader has read all bytes that arrived.
+    pub(crate) const fn is_raw_at_end(&self) -> bool {
+        self.raw >= self.right
+    }
+
     /// Sets the number of bytes before the fresh ones that the raw reader sees again; it never decreases.
     pub fn raw_set_overlap(&mut self, bytes: u32) {
         self.raw_overlap = self.raw_overlap.max(bytes);

@@ -11,6 +11,7 @@ use super::lifecycle::{Checkpoint, FailedFunction, clear, fate_without, would_be
 use super::reading::StreamReading;
 use crate::chain::Enforcement;
 use crate::context::FrameContext;
+use crate::flow_ext::FlowExt;
 use crate::leaving::{has_multipath_to_clear, has_urgent_to_clear, restore};
 use crate::normaliser::{self, Resize};
 use crate::notice::QuotaKind;
@@ -136,6 +137,7 @@ impl Runner {
             reject: None,
             bypass: false,
             scope: PayloadScope::All,
+            payload_hidden: !cx.settings.prevention && is_raw_finished(entry),
             effects,
         }
     }
@@ -237,6 +239,9 @@ impl Runner {
         let unparsed_before = unparsed_policy(cx.settings, entry);
         let StreamReading { bypass, before_switch } = self.advance(cx, entry, hand.occasion, readable);
         hand.bypass = bypass || tcp.is_some_and(|o| o.bypass);
+        if !cx.settings.prevention {
+            end_raw_if_hidden(entry, hand.occasion.direction);
+        }
         hand.notes.decision = hand.notes.decision.strictest(before_switch.decision);
         hand.effects |= before_switch.effects;
         let hold = self.hold(cx.settings, entry, hand.occasion, handling);
@@ -616,6 +621,19 @@ fn unexplained<'o>(
 /// Whether a segment opens a connection, or answers one that does.
 fn opens(packet: &Decoded) -> bool {
     packet.transport.tcp().is_some_and(|tcp| tcp.flags.contains(TcpFlags::SYN))
+}
+
+/// Whether rules see no more bytes of a flow's streams.
+fn is_raw_finished(entry: &Entry) -> bool {
+    entry.ext.streams.as_deref().is_some_and(StreamPair::is_raw_finished)
+}
+
+/// Passively: ends raw inspection of a flow whose later data is hidden from rules (`encryption-handling`).
+fn end_raw_if_hidden(entry: &mut Entry, direction: Direction) {
+    let FlowExt { streams: Some(pair), app: Some(app), .. } = &mut entry.ext else { return };
+    if app.is_encrypted() && !pair.is_raw_finished() && app.hides_payload() {
+        pair.raw_finish(direction);
+    }
 }
 
 /// Whether the parser of a flow has failed.

@@ -26,6 +26,8 @@ pub(super) struct PacketInspection<'o, 'h> {
     /// The rest of the payload needs no inspection.
     pub bypass: bool,
     pub scope: PayloadScope,
+    /// Passively: rules do not see the packet's payload, since the session was encrypted before it.
+    pub payload_hidden: bool,
     pub effects: Effects,
 }
 

@@ -166,7 +166,7 @@ impl Runner {
             return functions;
         }
         let InspectionRound { app, transactions: showing, again, news } = *round;
-        let PacketInspection { occasion, events, notes, reject, scope, .. } = hand;
+        let PacketInspection { occasion, events, notes, reject, scope, payload_hidden, .. } = hand;
         let shown = app.filter(|_| scope.shows_stream());
         let (chains, mut path) = (&self.chains, *judged.path);
         let facts = PacketFacts {
@@ -174,6 +174,7 @@ impl Runner {
             stream: news,
             payload_in_stream: reading.stored,
             headers_only: *scope == PayloadScope::Headers,
+            payload_hidden: *payload_hidden,
             stream_events: if reading.first { events } else { &[] },
             app_events: if reading.first { detection.events.as_slice() } else { &[] },
             again: !reading.first,

@@ -29,7 +29,7 @@ use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_base::{Decision, Direction, FunctionId, RuleId};
 use bartizan_function::contain::{Panicked, contained};
-use bartizan_function::{AppView, Function, FunctionSpec, PacketContext, Together, slot_as};
+use bartizan_function::{AppView, Function, FunctionSpec, PacketContext, PacketFacts, Together, slot_as};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -293,10 +293,10 @@ impl Tracer {
         let own = context.findings.iter().skip(findings).filter(|f| f.rule.id == signature.id);
         self.outcome.alerts = own.count() as u64;
         let flow = slot_as::<FlowDetect>(context.slot);
-        let packet = context.facts.packet.filter(|_| !context.facts.headers_only);
+        let facts = PacketFacts { prevention: asked.prevention, ..*context.facts };
         let scene = ConditionContext {
-            facts: context.facts,
-            payload: shown_payload(packet, asked.prevention),
+            facts: &facts,
+            payload: shown_payload(&facts),
             state: flow.map(|f| &f.state),
             left: &[],
             function: context.app.as_ref().map(AppView::function).unwrap_or_default(),

@@ -208,6 +208,7 @@ impl InspectionRun<'_, '_> {
     fn gate_hit(&mut self, index: u32, signature: &Member, tx: Option<TxId>) -> Option<Decided> {
         let own = signature.firewall.as_deref()?;
         let scene = *self.scene;
+        self.worker.acted = true;
         self.take_captured(index, tx);
         for effect in &signature.effects {
             let state = self.has_flow.then_some(&mut self.flow.state);
