@@ -155,6 +155,47 @@ fn what_is_encrypted_is_not_inspected_and_the_session_is_recorded() {
 }
 
 #[test]
+fn rules_see_encrypted_bytes_in_prevention_or_where_the_settings_say_so() {
+    let folder = Folder::new("policy-hidden-tls");
+    let rules = [
+        // Application data: in a packet, in the stream, and by its length.
+        r#"alert tcp any any -> any any (msg:"packet"; content:"secret"; offset:5; depth:6; sid:1;)"#,
+        r#"alert tcp any any -> any any (msg:"stream"; content:"secret and"; sid:2;)"#,
+        r#"alert tcp any any -> any any (msg:"length"; dsize:20; sid:3;)"#,
+        // Not about the payload.
+        r#"alert tcp any any -> any any (msg:"flags"; flags:PA; sid:4;)"#,
+        r#"alert tcp any any -> any any (msg:"below"; dsize:<21; flags:PA; sid:5;)"#,
+        // Before encryption.
+        r#"alert tcp any any -> any any (msg:"hello"; content:"|16 03 03|"; depth:3; flow:to_server; sid:6;)"#,
+    ];
+    folder.write("x.rules", rules.join("\n"));
+    let full = "app-layer.protocols.tls.encryption-handling=full";
+    let inspect = |v6: bool, more: &[&str]| {
+        folder.write("x.pcap", tls(v6).pcap());
+        let mut line = vec!["inspect", "--rules", "x.rules", "--cache", "none", "--out", "out", "x.pcap"];
+        line.extend(more);
+        let ran = folder.run(&line);
+        assert_eq!(ran.code(), 0, "{}", ran.stderr());
+        let mut counts = [0; 6];
+        for alert in folder.events("out", "alert") {
+            counts[alert["alert"]["signature_id"].as_u64().unwrap() as usize - 1] += 1;
+        }
+        std::fs::remove_dir_all(folder.path().join("out")).unwrap();
+        counts
+    };
+    for v6 in [false, true] {
+        // The server's first record of data has come when the acknowledgement of the client's shows that the
+        // session is encrypted.
+        let hidden = inspect(v6, &[]);
+        assert_eq!(hidden, [1, 0, 1, 8, 4, 2], "IPv6 {v6}");
+        for shown in [inspect(v6, &["--set", full]), inspect(v6, &["--ips"])] {
+            assert!(shown[0] >= 4 && shown[1] >= 2 && shown[2] == 4, "IPv6 {v6}: {shown:?}");
+            assert_eq!(shown[3..5], hidden[3..5], "IPv6 {v6}");
+        }
+    }
+}
+
+#[test]
 fn wrong_values_are_refused_with_their_place() {
     let folder = Folder::new("policy-bypass-wrong");
     for (bypass, says) in [

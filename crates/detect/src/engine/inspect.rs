@@ -19,7 +19,7 @@ use crate::model::content::{Capture, VARIABLES_MAX};
 use crate::model::ends::Ends;
 use crate::model::firewall::Gate;
 use crate::model::left::{AlertContext, LeftKind};
-use crate::model::prefilter::{Always, ProtocolClass, StreamSets};
+use crate::model::prefilter::{Always, ProtocolClass};
 use crate::model::request::Request;
 use crate::model::signature::{Absent, Kind, Member, RuleAction, Signature, ValueCheck};
 use crate::model::visibility::Visibility;
@@ -383,11 +383,13 @@ impl InspectionRun<'_, '_> {
         }
         if let Some(window) = stream {
             filters.stream_always[direction].add_to(self.group, &mut candidates);
-            let StreamSets { head, whole } = &filters.stream[direction];
+            // As in Suricata, behind encryption only rules without a literal see what is left of the stream.
+            let sets = Some(&filters.stream[direction]).filter(|_| !self.scene.facts.payload_hidden);
+            let (head, whole) = sets.map_or((None, None), |sets| (sets.head.as_ref(), sets.whole.as_ref()));
             if let Some(head) = head {
                 head.scan(&mut self.worker.scratch, window.data, self.group, &mut candidates);
             }
-            if let Some(set) = whole.as_ref().filter(|set| set.is_met(self.group)) {
+            if let Some(set) = whole.filter(|set| set.is_met(self.group)) {
                 if window.whole {
                     let known = self.flow.window(direction);
                     known.scan(set, &mut self.worker.scratch, &window, &mut candidates);

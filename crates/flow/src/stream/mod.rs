@@ -452,7 +452,8 @@ impl Stream {
     /// Keeps the bytes of the current packet that are still needed and frees the rest.
     pub(crate) fn settle(&mut self, payload: &[u8], budget: &mut MemoryBudget) {
         self.flags.remove(StreamFlags::RAW_OPEN);
-        if self.is(StreamFlags::RAW_LAST) {
+        // Bytes that the raw reader has not had are left for the next packet of their own direction.
+        if self.is(StreamFlags::RAW_LAST) && (self.is_raw_at_end() || !payload.is_empty()) {
             self.flags |= StreamFlags::RAW_OFF;
         }
         if self.is(StreamFlags::DEPTH) {

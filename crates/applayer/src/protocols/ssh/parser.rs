@@ -86,6 +86,7 @@ impl Parser for SshParser {
         let Some(tx) = self.tx.as_mut() else { return Progress::Done };
         let reader = &mut self.readers[direction];
         self.work.changed(0);
+        tx.encrypted_seen |= tx.is_encrypted() && !input.data.is_empty();
         let mut rest = input.data;
         while !rest.is_empty() {
             let consumed = input.data.len().saturating_sub(rest.len());

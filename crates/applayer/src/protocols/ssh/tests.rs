@@ -186,10 +186,12 @@ fn settings_are_read() {
         for direction in Direction::BOTH {
             driver.send(direction, &[CLIENT, &packet(21, b"")].concat());
         }
-        driver.parser().tx(0).and_then(|tx| tx.number(ENCRYPTED, ToServer))
+        let before = driver.parser().tx(0).and_then(|tx| tx.number(ENCRYPTED, ToServer));
+        driver.send(ToServer, b"encrypted bytes");
+        (before, driver.parser().tx(0).and_then(|tx| tx.number(ENCRYPTED, ToServer)))
     };
-    assert_eq!(number(&[]), Some(1));
-    assert_eq!(number(&[("encryption-handling", "full")]), Some(0));
+    assert_eq!(number(&[]), (Some(0), Some(1)));
+    assert_eq!(number(&[("encryption-handling", "full")]), (Some(0), Some(0)));
     for (key, value) in [("hassh", "perhaps"), ("encryption-handling", "ignore")] {
         let error = SshConfig::read(&settings(&[(key, value)])).expect_err(value);
         assert_eq!(error.key, format!("app-layer.protocols.ssh.{key}"));

@@ -74,11 +74,18 @@ pub(super) struct SshTransaction {
     pub(super) common: TxCommon,
     pub(super) config: SshConfig,
     pub(super) sides: PerDirection<SshSide>,
+    /// Encrypted payload was seen after both sides had taken their keys into use.
+    pub(super) encrypted_seen: bool,
 }
 
 impl SshTransaction {
     pub(super) fn new(config: SshConfig) -> Self {
-        SshTransaction { common: TxCommon::default(), config, sides: PerDirection::default() }
+        SshTransaction {
+            common: TxCommon::default(),
+            config,
+            sides: PerDirection::default(),
+            encrypted_seen: false,
+        }
     }
 
     /// Whether both sides have reached a state.
@@ -130,7 +137,7 @@ impl Transaction for SshTransaction {
     }
 
     fn number(&self, id: NumberId, _direction: Direction) -> Option<u64> {
-        (id == ENCRYPTED).then(|| u64::from(self.is_encrypted() && !self.config.full))
+        (id == ENCRYPTED).then(|| u64::from(self.encrypted_seen && !self.config.full))
     }
 
     fn held(&self) -> usize {
