@@ -16,8 +16,8 @@ use bartizan_events::JsonWriter;
 use bartizan_flow::host::HostKey;
 use bartizan_function::{
     AppView, Edit, Finding, FindingAction, Function, FunctionCounter, FunctionModel, FunctionSpec,
-    HeaderRules, HostKeeper, PacketContext, RejectTo, RuleInfo, Together, VariableNames, WorkerState,
-    state_in,
+    HeaderRules, HostKeeper, PacketContext, PacketFacts, RejectTo, RuleInfo, Together, VariableNames,
+    WorkerState, state_in,
 };
 use bartizan_packet::PacketView;
 use core::any::Any;
@@ -201,7 +201,6 @@ impl Function for Ids {
         let facts = context.facts;
         let scene = self.scene(context);
         let Some(state) = context.worker.downcast_mut::<IdsState>() else { return Decision::CONTINUE };
-        let packet_bytes = facts.packet.map(|p| u64::from(p.decoded().wire_len));
         let brings_nothing = context.slot.is_none() && self.brings_nothing(&scene);
         let mut unkept = FlowDetect::default();
         let mut flow = match facts.flow {
@@ -232,7 +231,8 @@ impl Function for Ids {
                 .and_then(|(number, flow)| groups.find(number, *set, flow.client.1, facts.direction)),
             app: context.app.as_mut().map(AppView::reborrow),
         };
-        let tagging = packet_bytes.filter(|_| self.seen.rules.tags && !stood);
+        let bytes = facts.packet.map(|packet| u64::from(packet.decoded().wire_len));
+        let tagging = bytes.filter(|_| self.seen.rules.tags && !stood);
         let hosts = scene.addresses().filter(|_| tagging.is_some());
         inspect(&self.seen.rules, &mut state.worker, flow.as_deref_mut(), &scene, work);
         // Rules may have passed the flow in another generation: they are not evaluated again, and a bypassed
@@ -255,13 +255,12 @@ impl Function for Ids {
         }
         let edits = state.worker.edits.drain(..).map(|(offset, bytes)| Edit { offset, bytes });
         context.edits.extend(edits);
-        let (prevention, again) = (facts.prevention, facts.again);
-        let decision = self.conclude(state, prevention, again, context.reject, context.findings);
+        let decision = self.conclude(state, facts, context.reject, context.findings);
         if recorded {
             context.findings.push(Finding::new(Arc::clone(&self.tag), FindingAction::Tagged));
         }
         match refused {
-            Some((rule, reason)) if !again => decision.strictest(Decision {
+            Some((rule, reason)) if !facts.again => decision.strictest(Decision {
                 rule: NonZeroU32::new(rule.sid),
                 rule_id: Some(rule),
                 done: reason == Reason::IdsFlow,
@@ -306,8 +305,8 @@ impl Function for Ids {
 }
 
 impl Ids {
-    /// Whether a packet of a flow without a state of detection leaves none unless a rule matches: a segment of
-    /// a handshake without data. In a flood of such flows their states would be most of the memory.
+    /// Whether a packet of a flow without a state of detection leaves none unless a rule matches: a segment
+    /// of a handshake without data. In a flood of such flows their states would be most of the memory.
     fn brings_nothing(&self, scene: &ConditionContext<'_>) -> bool {
         let facts = scene.facts;
         facts.flow.is_some_and(|flow| flow.tcp.is_some() && !flow.established)
@@ -440,12 +439,12 @@ impl Ids {
     fn conclude(
         &self,
         state: &mut IdsState,
-        prevention: bool,
-        again: bool,
+        facts: &PacketFacts<'_>,
         reject: &mut Option<RejectTo>,
         findings: &mut Vec<Finding>,
     ) -> Decision {
-        if !again {
+        let prevention = facts.prevention;
+        if !facts.again {
             state.reported = 0;
         }
         let gate = self.of_gate(state.worker.gate, prevention, reject);

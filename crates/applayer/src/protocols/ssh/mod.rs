@@ -62,8 +62,8 @@ const fn hassh_buffer(id: u16, name: &'static str, direction: Direction) -> Buff
         .computed_by(HASSH_SETTING)
 }
 
-/// 1 once encrypted payload was seen after both sides had taken their keys into use, and `encryption-handling`
-/// is not `full`.
+/// 1 once encrypted payload was seen after both sides had taken their keys into use, and
+/// `encryption-handling` is not `full`.
 const ENCRYPTED: NumberId = 0;
 
 const NUMBERS: &[NumberSpec] = &[NumberSpec { id: ENCRYPTED, name: "ssh.encrypted" }];
