@@ -472,6 +472,7 @@ fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
             let decision = function.packet(&mut PacketContext {
                 now: Timestamp::ZERO,
                 packet: Some(&view),
+                bytes: None,
                 flow_ends: false,
                 direction: Direction::ToServer,
                 flow: None,

@@ -225,6 +225,14 @@ impl Arrivals<'_> {
         self.station.worker_mut().bytes(flow, arrival, self.recorder)
     }
 
+    /// The bytes that leave in the place of those handled last, if rules replaced some
+    /// ([`Worker::take_replaced`]).
+    pub fn take_replaced(&mut self) -> Option<Vec<u8>> {
+        let replaced = self.station.worker_mut().take_replaced()?;
+        self.counters.normaliser.replaced += 1;
+        Some(replaced)
+    }
+
     /// Ends a connection that the source is done with ([`Worker::close_bytes`]).
     pub fn close_bytes(&mut self, flow: &mut ByteFlow, now: Timestamp) {
         self.station.worker_mut().close_bytes(flow, now, self.recorder);

@@ -45,7 +45,7 @@ use std::sync::Arc;
 
 pub use bartizan_stages::counts::{ExceptionCounters, RefusalCounters, StreamEventCounters, WorkerCounters};
 pub use bartizan_stages::frame::Frame;
-pub use bytes::{ByteArrival, ByteFlow};
+pub use bytes::{ByteArrival, ByteFlow, ByteFlowState, holds_bytes};
 
 /// The worker; see the module.
 pub struct Worker {

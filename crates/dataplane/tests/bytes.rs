@@ -5,7 +5,7 @@
 use bartizan_base::{Decision, Direction, LinkId, Reason, Timestamp};
 use bartizan_dataplane::driver::{Control, Driver, LiveOptions};
 use bartizan_dataplane::source::{Arrivals, Source, Taken};
-use bartizan_dataplane::worker::{ByteArrival, ByteFlow, Frame, Worker};
+use bartizan_dataplane::worker::{ByteArrival, ByteFlow, ByteFlowState, Frame, Worker, holds_bytes};
 use bartizan_packet::LinkType;
 use bartizan_ports::{PortError, PortStats, Waker, Woke};
 use bartizan_stages::settings::EngineSettings;
@@ -34,7 +34,11 @@ struct Run {
 
 impl Run {
     fn new(name: &str, policy: &'static str) -> Self {
-        let stack = Stack::new(&Made { name, policy, set: &[], tune: live, rules: RULES, thresholds: "" });
+        Run::of(name, policy, RULES)
+    }
+
+    fn of(name: &str, policy: &'static str, rules: &str) -> Self {
+        let stack = Stack::new(&Made { name, policy, set: &[], tune: live, rules, thresholds: "" });
         Run { stack, nanos: 1_000_000_000 }
     }
 
@@ -230,6 +234,104 @@ fn flows_of(run: &mut Run) -> usize {
     run.stack.worker.flows().ids().len()
 }
 
+/// Rules on addresses, on headers that a connection has, and on the payload of segments apply to bytes;
+/// conditions on a packet's headers do not hold.
+#[test]
+fn rules_on_packets_apply_to_bytes_as_far_as_they_have_what_packets_have() {
+    for v6 in [false, true] {
+        let [client, server] = ends(v6, 1_024);
+        for (rule, refused) in [
+            (format!("drop ip any any -> [{}] any (msg:\"a\"; sid:1;)", server.ip()), true),
+            ("drop tcp any any -> any 80 (msg:\"p\"; sid:1;)".to_owned(), true),
+            ("drop tcp-pkt any any -> any any (msg:\"k\"; content:\"hello\"; sid:1;)".to_owned(), true),
+            ("drop tcp any any -> any any (msg:\"w\"; content:\"w\"; startswith; sid:1;)".to_owned(), true),
+            (
+                "drop tcp any any -> any any (msg:\"d\"; dsize:>3; content:\"hello\"; sid:1;)".to_owned(),
+                false,
+            ),
+            ("drop tcp any any -> any any (msg:\"f\"; flags:A; content:\"hello\"; sid:1;)".to_owned(), false),
+            ("drop ip any any -> any any (msg:\"t\"; ttl:0; sid:1;)".to_owned(), false),
+            ("drop tcp any any -> any 81 (msg:\"o\"; sid:1;)".to_owned(), false),
+        ] {
+            let mut run = Run::of("on-packets", OPEN, &rule);
+            let reasons = run.bytes([client, server], &[(false, b"hello\r\n"), (false, b"world\r\n")]);
+            assert_eq!(reasons.iter().any(Option::is_some), refused, "{rule}, IPv6 {v6}: {reasons:?}");
+        }
+    }
+}
+
+/// Bytes that rules replace leave in their place, with the same length.
+#[test]
+fn rules_replace_bytes() {
+    let rule = "alert tcp any any -> any any (msg:\"r\"; content:\"secret\"; replace:\"******\"; sid:1;)";
+    let mut run = Run::of("replaced", OPEN, rule);
+    let [client, server] = ends(false, 1_024);
+    let mut flow = ByteFlow::new(client, server, LinkId(0));
+    let now = run.now();
+    let Stack { worker, recorder, .. } = &mut run.stack;
+    worker.open_bytes(&mut flow, now, recorder);
+    for (bytes, expected) in [
+        (&b"a secret, no secret\r\n"[..], Some(&b"a ******, no secret\r\n"[..])),
+        (b"nothing of it\r\n", None),
+        (b"the last secret", Some(b"the last ******")),
+    ] {
+        let arrival = ByteArrival { now, direction: Direction::ToServer, bytes, end: false };
+        assert_eq!(reason(worker.bytes(&mut flow, &arrival, recorder)), None);
+        assert_eq!(worker.take_replaced().as_deref(), expected);
+    }
+}
+
+/// Bytes are held while the protocol that a rule needs is open, and no longer than the time of holding.
+#[test]
+fn bytes_that_are_held_are_handed_in_again() {
+    let rule = "drop tcp any any -> any any (msg:\"n\"; app-layer-protocol:!tls; sid:1;)";
+    let start = b"\x16\x03\x01\0\x50\x01\0\0\x4c\x03\x03";
+    let hello = [&start[..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0, 0, 0]].concat();
+    for more in [false, true] {
+        let mut run = Run::of("held", OPEN, rule);
+        let [client, server] = ends(false, 1_024);
+        let mut flow = ByteFlow::new(client, server, LinkId(0));
+        let begin = run.now();
+        let Stack { worker, recorder, .. } = &mut run.stack;
+        worker.open_bytes(&mut flow, begin, recorder);
+        let mut arrive = |bytes: &[u8], later: u64| {
+            let now = Timestamp::from_nanos(begin.as_nanos() + later);
+            let arrival = ByteArrival { now, direction: Direction::ToServer, bytes, end: false };
+            worker.bytes(&mut flow, &arrival, recorder)
+        };
+        let first = arrive(&start[..2], 0);
+        assert!(holds_bytes(&first), "{first:?}");
+        let second = if more { arrive(&hello, 1_000) } else { arrive(&start[..2], 151_000_000) };
+        assert!(!holds_bytes(&second), "{second:?}");
+        let refused = if more { None } else { Some(Reason::IdsRule) };
+        assert_eq!(reason(second), refused, "more: {more}");
+    }
+}
+
+/// A bypassed connection's bytes pass without a function, are counted, and are judged by the next policy.
+#[test]
+fn a_bypassed_connection_is_known_as_such() {
+    let rules = "pass tcp any any -> any 80 (msg:\"k\"; content:\"known\"; bypass; sid:1;)\n\
+        drop tcp any any -> any any (msg:\"w\"; content:\"words\"; sid:2;)";
+    let mut run = Run::of("bypassed", OPEN, rules);
+    let [client, server] = ends(true, 1_024);
+    let mut flow = ByteFlow::new(client, server, LinkId(0));
+    let now = run.now();
+    let Stack { worker, recorder, .. } = &mut run.stack;
+    worker.open_bytes(&mut flow, now, recorder);
+    for bytes in [&b"well known\r\n"[..], b"bad words\r\n"] {
+        let arrival = ByteArrival { now, direction: Direction::ToServer, bytes, end: false };
+        assert_eq!(reason(worker.bytes(&mut flow, &arrival, recorder)), None);
+        assert_eq!(worker.bytes_flow_state(&flow, now), ByteFlowState::Bypassed);
+    }
+    worker.close_bytes(&mut flow, now, recorder);
+    assert_eq!(worker.bytes_flow_state(&flow, now), ByteFlowState::Bypassed);
+    let all = run.stack.finish().1;
+    let record = events::first(&all, "flow");
+    assert_eq!(record["flow"]["state"], "bypassed", "{record}");
+    assert_eq!(record["flow"]["bytes_toserver"], 23, "{record}");
+}
+
 /// A source that is done with a connection says so: its flow ends at once, in order or as by a reset.
 #[test]
 fn a_connection_that_its_source_is_done_with_ends() {
@@ -242,7 +344,7 @@ fn a_connection_that_its_source_is_done_with_ends() {
         let now = run.now();
         let Stack { worker, recorder, .. } = &mut run.stack;
         assert_eq!(reason(worker.open_bytes(&mut flow, now, recorder)), None);
-        assert!(worker.has_bytes_flow(&flow, now));
+        assert_eq!(worker.bytes_flow_state(&flow, now), ByteFlowState::Judged);
         if let Some(direction) = ended {
             worker.bytes(
                 &mut flow,

@@ -177,6 +177,7 @@ fn alerts_of_seen(
                 whole: prevention,
             }),
             payload_in_stream: !data.is_empty(),
+            bytes: false,
             app: Some(showing.view(&app, IDS, &mut marks)),
             again: false,
             prevention,

@@ -225,6 +225,7 @@ impl Function for Ids {
             scene,
             stream,
             payload_in_stream: context.payload_in_stream,
+            bytes: context.bytes.is_some(),
             again: context.again,
             generation: self.generation,
             visible: self.seen.visible.as_deref(),
@@ -419,7 +420,10 @@ impl Ids {
         ConditionContext {
             now: context.now,
             packet: context.packet,
-            payload: shown_payload(context.packet.filter(|_| !context.headers_only), context.prevention),
+            payload: shown_payload(
+                context.packet.or(context.bytes).filter(|_| !context.headers_only),
+                context.prevention,
+            ),
             direction: context.direction,
             flow: context.flow,
             state: None,

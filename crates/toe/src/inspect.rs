@@ -4,6 +4,7 @@
 use bartizan_base::TenantId;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::time::Duration;
 
 /// Number of a stream: unique while the engine runs, so that logs name one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,9 +70,12 @@ pub struct PayloadWindow<'p> {
 pub enum PayloadVerdict {
     /// The first bytes may leave; the rest waits for more. More than the window has means all of it.
     Pass(usize),
-    /// Nothing leaves until more bytes, the end or the time-out of holding. An end cannot be held: the
-    /// bytes before it go by the policy of the time-out.
-    Hold,
+    /// Nothing leaves until more bytes, the end or the time-out of holding.
+    Hold {
+        /// The inspector is asked again after this time, with the same bytes if no others came. Without it
+        /// an end cannot be held: the bytes before it go by the policy of the time-out.
+        retry_after: Option<Duration>,
+    },
     /// The stream is blocked in both directions.
     Drop,
     /// Bytes of the window are replaced, which then leaves up to the end of the replacement.

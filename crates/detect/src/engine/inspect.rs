@@ -53,6 +53,9 @@ pub struct InspectionInput<'a> {
     pub stream: Option<StreamWindow<'a>>,
     /// The packet's payload went into the stream (rules on streams inspect it there, not here).
     pub payload_in_stream: bool,
+    /// The payload arrived in order and without a packet: rules inspect it as a packet's, and conditions on
+    /// headers do not hold.
+    pub bytes: bool,
     /// The packet was inspected before and only `stream` is new: rules that matched do not match again.
     pub again: bool,
     /// The heads that packets of the flow in this direction can meet, from the flow's lookup; `None`:
@@ -191,6 +194,7 @@ pub fn inspect(
     if !work.again {
         flow.forget_over();
     }
+    let InspectionInput { bytes, .. } = work;
     let InspectionInput { scene, stream, payload_in_stream, again, prevention, waits, stray, app, .. } = work;
     let group = work.group.filter(|_| is_of_flow(&scene));
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
@@ -212,6 +216,7 @@ pub fn inspect(
         stream: stream.map(|w| w.data),
         new_bytes: stream.map_or(0, |window| window.fresh),
         stored: payload_in_stream,
+        bytes,
         scene,
         passes: false,
     };
@@ -279,6 +284,8 @@ struct InspectionRun<'p, 'a> {
     new_bytes: usize,
     /// The packet's payload went into the stream.
     stored: bool,
+    /// The payload arrived without a packet.
+    bytes: bool,
     scene: ConditionContext<'a>,
     /// The firewall exempts the packet from detection.
     passes: bool,
@@ -408,7 +415,7 @@ impl InspectionRun<'_, '_> {
     /// which see the marks that they set, as in Suricata.
     fn rules_on_addresses(&mut self, candidates: &mut Candidates, payload: &[u8]) {
         let done = self.has_flow && self.worker.decides_flow && self.flow.ip_only_done(self.scene.direction);
-        if done || self.scene.packet.is_none() {
+        if done || self.scene.packet.is_none() && !self.bytes {
             return;
         }
         let (due, rules) = (self.due(), self.rules);
@@ -460,7 +467,7 @@ impl InspectionRun<'_, '_> {
     ) {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
-        let rest = self.scene.packet.is_none();
+        let rest = self.scene.packet.is_none() && !self.bytes;
         if signature.is_ip_only() || self.again && self.worker.matched.contains(&index) {
             return;
         }

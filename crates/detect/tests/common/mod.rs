@@ -257,6 +257,7 @@ impl Lab {
             scene,
             stream: piece.map(|(data, _)| StreamWindow { data, offset: 0, fresh: data.len(), whole: false }),
             payload_in_stream: false,
+            bytes: false,
             again: piece.is_some_and(|(_, again)| again),
             prevention: false,
             generation: self.generation,

@@ -5,10 +5,10 @@ use crate::view::lock;
 use bartizan_base::{Decision, FunctionId, Timestamp};
 use bartizan_events::time_text;
 use bartizan_toe::engine::{EngineControl, GuestReport, StreamReport};
-use bartizan_toe::inspect::StreamInfo;
+use bartizan_toe::inspect::{StreamId, StreamInfo};
 use bartizan_toe::reason::StreamRefusal;
 use serde_json::{Map, Value, json};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -52,16 +52,28 @@ pub struct GuestView {
     functions: Vec<&'static str>,
     /// The newest is last.
     blocked: Mutex<VecDeque<BlockedStream>>,
+    /// Streams whose flows are bypassed. Bounded as the streams themselves.
+    bypassed: Mutex<HashSet<StreamId>>,
 }
 
 impl GuestView {
     pub(super) fn new(engine: EngineControl, doors: Vec<GuestDoor>, functions: Vec<&'static str>) -> Self {
-        GuestView { engine, doors, functions, blocked: Mutex::default() }
+        GuestView { engine, doors, functions, blocked: Mutex::default(), bypassed: Mutex::default() }
     }
 
     /// The name of a guest.
     pub(super) fn name(&self, guest: u16) -> Arc<str> {
         self.doors.get(usize::from(guest)).map(|door| Arc::clone(&door.name)).unwrap_or_default()
+    }
+
+    /// Notes whether a stream's flow is bypassed.
+    pub(super) fn note_bypassed(&self, stream: StreamId, is_bypassed: bool) {
+        let mut bypassed = lock(&self.bypassed);
+        if is_bypassed {
+            bypassed.insert(stream);
+        } else if !bypassed.is_empty() {
+            bypassed.remove(&stream);
+        }
     }
 
     /// Keeps a blocked stream for queries.
@@ -123,7 +135,13 @@ impl GuestView {
 
     fn stream(&self, report: &StreamReport) -> Value {
         let mut told = self.properties(&report.info);
-        told.insert("verdict".to_owned(), if report.refused.is_some() { "drop" } else { "pass" }.into());
+        let verdict = match report.refused {
+            Some(_) => "drop",
+            None if report.held > 0 => "hold",
+            None if lock(&self.bypassed).contains(&report.info.id) => "bypass",
+            None => "pass",
+        };
+        told.insert("verdict".to_owned(), verdict.into());
         if let Some(reason) = report.refused {
             told.insert("reason".to_owned(), reason.name().into());
         }

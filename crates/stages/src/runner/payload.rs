@@ -186,6 +186,7 @@ impl Runner {
             let sight = FunctionInputs {
                 occasion,
                 packet: occasion.packet(),
+                bytes: occasion.bytes(),
                 flow: Some(&flow),
                 app: shown.map(|layer| match again {
                     true => showing.view_again(layer, bit, &mut self.marks),

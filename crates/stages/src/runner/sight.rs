@@ -17,6 +17,8 @@ pub struct FunctionInputs<'a> {
     pub occasion: &'a EventContext<'a>,
     /// The packet. Header halves also get the addresses and ports of bytes that arrived without one.
     pub packet: Option<&'a PacketView<'a>>,
+    /// Bytes that arrived without a packet.
+    pub bytes: Option<&'a PacketView<'a>>,
     /// Its flow.
     pub flow: Option<&'a FlowView<'a>>,
     /// The flow's application layer.
@@ -47,6 +49,7 @@ impl<'a> FunctionInputs<'a> {
         FunctionInputs {
             occasion,
             packet: occasion.packet(),
+            bytes: occasion.bytes(),
             flow,
             app: None,
             stream: None,
@@ -99,6 +102,7 @@ pub fn context<'a>(
     let FunctionInputs {
         occasion,
         packet,
+        bytes,
         flow,
         app,
         stream,
@@ -113,6 +117,7 @@ pub fn context<'a>(
     PacketContext {
         now: occasion.now,
         packet,
+        bytes,
         flow_ends: matches!(occasion.cause, Cause::FlowEnd),
         direction: occasion.direction,
         flow,

@@ -94,7 +94,14 @@ pub(crate) struct EngineStream {
     pub(crate) listener: Option<StreamKey>,
     pub(crate) info: Option<StreamInfo>,
     pub(crate) is_queued: bool,
+    /// When the engine looks at the stream again: the first of the next three.
     pub(crate) deadline: Option<Instant>,
+    /// End of the time for which functions may hold bytes.
+    pub(crate) held_until: Option<Instant>,
+    /// When functions are asked again about bytes that they hold.
+    pub(crate) retry_at: Option<Instant>,
+    /// End of the time for which the last bytes of a closed stream are sent on.
+    pub(crate) lingers_until: Option<Instant>,
     /// Bytes of the guest's account that are this stream's.
     pub(crate) accounted: usize,
     /// Bytes that the program got.
@@ -283,7 +290,7 @@ impl EngineStream {
         self.show(state::DEAD | bits, state::CONNECTING);
         self.out.clear();
         self.inward.clear();
-        self.deadline = None;
+        (self.held_until, self.retry_at) = (None, None);
         if self.is_reset() {
             self.reset_on_close();
         }
