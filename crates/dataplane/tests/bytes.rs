@@ -2,10 +2,10 @@
 //! Connections whose bytes arrive in order, without packets: the same conversations as packets give the same
 //! records, alerts and refusals, and leave nothing behind.
 
-use bartizan_base::{Decision, Direction, LinkId, Reason, Timestamp};
+use bartizan_base::{Decision, Direction, LinkId, PacketDuration, Reason, Timestamp};
 use bartizan_dataplane::driver::{Control, Driver, LiveOptions};
 use bartizan_dataplane::source::{Arrivals, Source, Taken};
-use bartizan_dataplane::worker::{ByteArrival, ByteFlow, ByteFlowState, Frame, Worker, holds_bytes};
+use bartizan_dataplane::worker::{ByteArrival, ByteFlow, ByteFlowState, DatagramArrival, Frame, Worker};
 use bartizan_packet::LinkType;
 use bartizan_ports::{PortError, PortStats, Waker, Woke};
 use bartizan_stages::settings::EngineSettings;
@@ -294,15 +294,17 @@ fn bytes_that_are_held_are_handed_in_again() {
         let begin = run.now();
         let Stack { worker, recorder, .. } = &mut run.stack;
         worker.open_bytes(&mut flow, begin, recorder);
-        let mut arrive = |bytes: &[u8], later: u64| {
+        let mut arrive = |worker: &mut Worker, flow: &mut ByteFlow, bytes: &[u8], later: u64| {
             let now = Timestamp::from_nanos(begin.as_nanos() + later);
             let arrival = ByteArrival { now, direction: Direction::ToServer, bytes, end: false };
-            worker.bytes(&mut flow, &arrival, recorder)
+            worker.bytes(flow, &arrival, recorder)
         };
-        let first = arrive(&start[..2], 0);
-        assert!(holds_bytes(&first), "{first:?}");
-        let second = if more { arrive(&hello, 1_000) } else { arrive(&start[..2], 151_000_000) };
-        assert!(!holds_bytes(&second), "{second:?}");
+        let first = arrive(worker, &mut flow, &start[..2], 0);
+        let wait = worker.bytes_wait(&flow, &first, begin);
+        assert_eq!(wait, Some(PacketDuration::from_millis(150)), "{first:?}");
+        let (again, later) = if more { (&hello[..], 1_000) } else { (&start[..2], 151_000_000) };
+        let second = arrive(worker, &mut flow, again, later);
+        assert_eq!(worker.bytes_wait(&flow, &second, begin), None, "{second:?}");
         let refused = if more { None } else { Some(Reason::IdsRule) };
         assert_eq!(reason(second), refused, "more: {more}");
     }
@@ -364,6 +366,62 @@ fn a_connection_that_its_source_is_done_with_ends() {
             "{record}"
         );
         assert_eq!(record["tcp"]["rst"].as_bool().unwrap_or(false), flag == "rst", "{record}");
+    }
+}
+
+/// Datagrams without headers are packets for rules, parsers and records, and leave with what rules replace.
+#[test]
+fn datagrams_without_headers_are_judged_as_packets() {
+    let rules = "drop dns any any -> any 53 (msg:\"q\"; dns.query; content:\"evil.example\"; sid:1;)\n\
+        drop udp any any -> any any (msg:\"t\"; ttl:1; sid:2;)\n\
+        drop udp any any -> any any (msg:\"d\"; dsize:7; sid:3;)\n\
+        alert udp any any -> any any (msg:\"r\"; content:\"secret\"; replace:\"******\"; sid:4;)";
+    let query = |name: &str| {
+        let mut message = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        for label in name.split('.') {
+            message.push(label.len() as u8);
+            message.extend_from_slice(label.as_bytes());
+        }
+        message.extend_from_slice(&[0, 0, 1, 0, 1]);
+        message
+    };
+    let origin = std::sync::Arc::new(bartizan_stages::flow_ext::StreamOrigin {
+        guest: "web".into(),
+        peer_guest: None,
+        process: 77,
+        executable: Some("/usr/bin/dig".to_owned()),
+        cgroup: None,
+    });
+    for v6 in [false, true] {
+        let mut run = Run::of("datagrams", OPEN, rules);
+        let [client, server] = ends(v6, 1_024);
+        let dns = SocketAddr::new(server.ip(), 53);
+        for (to, bytes, refused, replaced) in [
+            (dns, query("good.example"), None, None),
+            (dns, query("evil.example"), Some(Reason::IdsRule), None),
+            (server, b"seven..".to_vec(), Some(Reason::IdsRule), None),
+            (server, b"a secret word".to_vec(), None, Some(b"a ****** word".to_vec())),
+            (SocketAddr::new(server.ip(), 9), b"nothing".repeat(9_000), None, None),
+        ] {
+            let arrival = DatagramArrival {
+                now: run.now(),
+                link: LinkId(0),
+                from: SocketAddr::new(client.ip(), 1_000 + bytes.len() as u16 % 100),
+                to,
+                bytes: &bytes,
+                origin: &origin,
+            };
+            let Stack { worker, recorder, .. } = &mut run.stack;
+            assert_eq!(reason(worker.datagram(&arrival, recorder)), refused, "{to} {v6}");
+            assert_eq!(worker.take_replaced(), replaced);
+        }
+        let all = run.stack.finish().1;
+        let alert = all.iter().find(|event| event["alert"]["signature_id"] == 1).expect("an alert");
+        assert_eq!(alert["alert"]["action"], "blocked");
+        assert_eq!(alert["bartizan"]["stream_path"], json!({"pid": 77, "executable": "/usr/bin/dig"}));
+        assert_eq!(alert["bartizan"]["link"], "web", "{alert}");
+        let queries: Vec<_> = all.iter().filter(|event| event["event_type"] == "dns").collect();
+        assert_eq!(queries.len(), 2, "{queries:?}");
     }
 }
 

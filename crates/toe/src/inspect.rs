@@ -36,6 +36,8 @@ pub struct StreamInfo {
     pub peer: SocketAddr,
     /// The guest accepted the connection (its program is the server).
     pub accepted: bool,
+    /// It is a socket of datagrams; the ends are those of the last one.
+    pub is_datagram: bool,
     /// The peer is a stream of a guest of this engine: no TCP is in between. The client's end is the first
     /// that an inspector hears of.
     pub partner: Option<StreamPartner>,
@@ -89,6 +91,19 @@ pub enum PayloadVerdict {
     Bypass,
 }
 
+/// The verdict on a datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DatagramVerdict {
+    /// It goes on.
+    Pass,
+    /// It is dropped. A connected socket that sent it gets `EACCES` with the next call.
+    Drop,
+    /// It is dropped. A connected socket that sent it gets `ECONNREFUSED` with the next call.
+    Reject,
+    /// It goes on with these bytes, as many as it has.
+    Replace(Vec<u8>),
+}
+
 /// Decision on a new stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
@@ -109,6 +124,17 @@ pub trait PayloadInspector {
 
     /// Inspects payload of a stream. Called when there are new bytes or the direction ends.
     fn inspect(&mut self, stream: &StreamInfo, window: PayloadWindow<'_>) -> PayloadVerdict;
+
+    /// Judges a datagram before it leaves or is delivered; one that nobody judges is dropped.
+    fn datagram(
+        &mut self,
+        socket: &StreamInfo,
+        direction: PayloadDirection,
+        bytes: &[u8],
+    ) -> DatagramVerdict {
+        let _ = (socket, direction, bytes);
+        DatagramVerdict::Drop
+    }
 
     /// The stream is gone.
     fn close(&mut self, stream: &StreamInfo) {

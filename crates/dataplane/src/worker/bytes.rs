@@ -8,8 +8,8 @@
 //! no comparison with retransmitted data. Rules inspect the bytes of a call as the payload of one segment;
 //! conditions on headers do not hold for them.
 //!
-//! Bytes that are refused with the reason [`Reason::ProtocolOpen`] are held: their source hands them in
-//! again, with those that came meanwhile, after [`Worker::hold_time`] at the latest.
+//! Bytes that are refused for the time being are held ([`Worker::bytes_wait`]): their source hands them in
+//! again, with those that came meanwhile, as a sender of segments sends again what was dropped.
 
 use super::{Frame, Worker};
 use bartizan_base::{Decision, Direction, LinkId, PacketDuration, PerDirection, Reason, TenantId, Timestamp};
@@ -29,6 +29,8 @@ const TCP: u8 = 6;
 /// Window of both sides, scaled by 14.
 const WINDOW: u16 = u16::MAX;
 const WINDOW_SCALE: u8 = 14;
+/// Time after which bytes are handed in again that were refused for the time being.
+const RETRY: PacketDuration = PacketDuration::from_millis(200);
 /// Most bytes that are inspected at a time.
 const PIECE: usize = 16 << 20;
 
@@ -67,12 +69,8 @@ pub enum ByteFlowState {
     Judged,
     /// No function is left on its path: its bytes pass, and are counted.
     Bypassed,
-}
-
-/// Whether a decision holds bytes, which their source hands in again, and refuses nothing for good.
-#[must_use]
-pub fn holds_bytes(decision: &Decision) -> bool {
-    !decision.verdict.forwards() && decision.reason == Some(Reason::ProtocolOpen)
+    /// Its bytes are refused.
+    Refused,
 }
 
 impl ByteFlow {
@@ -219,14 +217,31 @@ impl Worker {
         let Some(entry) = entry.and_then(|id| self.flows.get(id)) else { return ByteFlowState::Gone };
         match entry.ext.standing.course(entry.state()) {
             PacketDisposition::Bypassed => ByteFlowState::Bypassed,
+            PacketDisposition::Refused(_) => ByteFlowState::Refused,
             _ => ByteFlowState::Judged,
         }
     }
 
-    /// The longest time for which bytes are held ([`holds_bytes`]).
+    /// The time after which bytes with this decision are handed in again; `None`: they pass, or are refused
+    /// for good.
     #[must_use]
-    pub const fn hold_time(&self) -> PacketDuration {
-        self.settings.hold.time
+    pub fn bytes_wait(&self, flow: &ByteFlow, decision: &Decision, now: Timestamp) -> Option<PacketDuration> {
+        if decision.verdict.forwards() {
+            return None;
+        }
+        match decision.reason? {
+            Reason::ProtocolOpen => Some(self.settings.hold.time),
+            // A function is away, or there is no room now. A flow that is refused as a whole stays so.
+            Reason::FunctionFailed
+            | Reason::FunctionStopped
+            | Reason::StreamMemory
+            | Reason::StreamReassembly
+            | Reason::FlowMemory
+            | Reason::Overload => {
+                (self.bytes_flow_state(flow, now) != ByteFlowState::Refused).then_some(RETRY)
+            }
+            _ => None,
+        }
     }
 
     /// The bytes of the last call with those that rules replaced (keyword `replace`), which leave in their

@@ -9,14 +9,15 @@
 
 use super::origin;
 use super::view::{BlockedStream, GuestView};
-use bartizan_base::{Decision, Direction, LinkId, Timestamp};
+use bartizan_base::{Decision, Direction, LinkId, Timestamp, Verdict};
 use bartizan_dataplane::source::{Arrivals, Source, Taken};
-use bartizan_dataplane::worker::{ByteArrival, ByteFlow, ByteFlowState, Worker, holds_bytes};
+use bartizan_dataplane::worker::{ByteArrival, ByteFlow, ByteFlowState, DatagramArrival, Worker};
 use bartizan_ports::{PortError, PortStats, Waker, Woke, packet_clock, wait_for};
 use bartizan_stages::flow_ext::StreamOrigin;
 use bartizan_toe::engine::Engine;
 use bartizan_toe::inspect::{
-    Admission, PayloadDirection, PayloadInspector, PayloadVerdict, PayloadWindow, StreamId, StreamInfo,
+    Admission, DatagramVerdict, PayloadDirection, PayloadInspector, PayloadVerdict, PayloadWindow, StreamId,
+    StreamInfo,
 };
 use std::collections::HashMap;
 use std::io;
@@ -36,6 +37,8 @@ enum StreamFlow {
     Own(Box<ByteFlow>),
     /// That of the other end.
     Partner,
+    /// None: a socket of datagrams, whose flows are those of its packets. The program behind it.
+    Datagrams(Arc<StreamOrigin>),
 }
 
 /// The source; see the module.
@@ -155,7 +158,8 @@ impl PayloadInspector for ChainInspector<'_, '_> {
         }
         let mut flow = flow.of_program(Arc::new(self.origin(stream)));
         let decision = self.arrivals.open_bytes(&mut flow, self.now);
-        if !decision.verdict.forwards() {
+        // A port of the host by which a rule would have packets leave is no way for a connection.
+        if !decision.verdict.forwards() || decision.egress.is_some() {
             self.note_blocked(stream, &decision);
             return Admission::Refuse;
         }
@@ -169,7 +173,7 @@ impl PayloadInspector for ChainInspector<'_, '_> {
             Some(StreamFlow::Own(flow)) => flow,
             Some(StreamFlow::Partner) => return PayloadVerdict::Bypass,
             // No stream is inspected that was not admitted.
-            None => return PayloadVerdict::Drop,
+            Some(StreamFlow::Datagrams(_)) | None => return PayloadVerdict::Drop,
         };
         let state = self.arrivals.worker_mut().bytes_flow_state(flow, self.now);
         self.view.note_bypassed(stream.id, state == ByteFlowState::Bypassed);
@@ -191,8 +195,7 @@ impl PayloadInspector for ChainInspector<'_, '_> {
             let arrival = ByteArrival { now: self.now, direction, bytes: window.bytes, end: window.end };
             decision = self.arrivals.bytes(flow, &arrival);
         }
-        if holds_bytes(&decision) {
-            let time = self.arrivals.worker_mut().hold_time();
+        if let Some(time) = self.arrivals.worker_mut().bytes_wait(flow, &decision, self.now) {
             return PayloadVerdict::Hold { retry_after: Some(Duration::from_nanos(time.as_nanos())) };
         }
         if !decision.verdict.forwards() {
@@ -202,6 +205,43 @@ impl PayloadInspector for ChainInspector<'_, '_> {
         match self.arrivals.take_replaced() {
             Some(with) => PayloadVerdict::Replace { range: 0..window.bytes.len(), with },
             None => PayloadVerdict::Pass(usize::MAX),
+        }
+    }
+
+    fn datagram(
+        &mut self,
+        socket: &StreamInfo,
+        direction: PayloadDirection,
+        bytes: &[u8],
+    ) -> DatagramVerdict {
+        self.now = packet_clock();
+        let Some(link) = self.links.get(usize::from(socket.guest)).copied() else {
+            return DatagramVerdict::Drop;
+        };
+        let origin = match self.flows.0.get(&socket.id) {
+            Some(StreamFlow::Datagrams(origin)) => Arc::clone(origin),
+            _ => {
+                let origin = Arc::new(self.origin(socket));
+                self.flows.0.insert(socket.id, StreamFlow::Datagrams(Arc::clone(&origin)));
+                origin
+            }
+        };
+        let (from, to) = match direction {
+            PayloadDirection::Outgoing => (socket.local, socket.peer),
+            PayloadDirection::Incoming => (socket.peer, socket.local),
+        };
+        let arrival = DatagramArrival { now: self.now, link, from, to, bytes, origin: &origin };
+        let decision = self.arrivals.datagram(&arrival);
+        if !decision.verdict.forwards() || decision.egress.is_some() {
+            self.note_blocked(socket, &decision);
+            return match decision.verdict {
+                Verdict::Reject => DatagramVerdict::Reject,
+                _ => DatagramVerdict::Drop,
+            };
+        }
+        match self.arrivals.take_replaced() {
+            Some(with) => DatagramVerdict::Replace(with),
+            None => DatagramVerdict::Pass,
         }
     }
 

@@ -3,6 +3,8 @@
 
 use crate::view::lock;
 use bartizan_base::{Decision, FunctionId, Timestamp};
+use bartizan_events::metrics as m;
+use bartizan_events::metrics::Exposition;
 use bartizan_events::time_text;
 use bartizan_toe::engine::{EngineControl, GuestReport, StreamReport};
 use bartizan_toe::inspect::{StreamId, StreamInfo};
@@ -95,6 +97,26 @@ impl GuestView {
         Ok(Map::from_iter([("count".to_owned(), guests.len().into()), ("guests".to_owned(), guests.into())]))
     }
 
+    /// Adds the counters of all guests to a page of metrics; none once the engine has ended.
+    pub fn add_metrics(&self, page: &mut Exposition) {
+        let Ok(report) = self.engine.report() else { return };
+        for guest in &report.guests {
+            let name = self.name(guest.guest);
+            let now = [("streams", guest.streams), ("processes", guest.processes), ("bytes", guest.bytes)];
+            for (what, count) in now {
+                page.add(&m::GUEST_NOW, &[&name, what], count as u64);
+            }
+            let by_tcp = guest.connections.saturating_sub(guest.local_connections);
+            page.add(&m::GUEST_CONNECTIONS, &[&name, "tcp"], by_tcp);
+            page.add(&m::GUEST_CONNECTIONS, &[&name, "local"], guest.local_connections);
+            page.add(&m::GUEST_BYTES, &[&name, "out"], guest.sent);
+            page.add(&m::GUEST_BYTES, &[&name, "in"], guest.received);
+            for reason in StreamRefusal::ALL {
+                page.add(&m::GUEST_REFUSED, &[&name, reason.name()], guest.refused.of(*reason));
+            }
+        }
+    }
+
     fn guest(&self, report: &GuestReport) -> Value {
         let refused: Map<String, Value> = StreamRefusal::ALL
             .iter()
@@ -176,6 +198,9 @@ impl GuestView {
         told.insert("pid".to_owned(), stream.process.into());
         told.insert("client".to_owned(), client.to_string().into());
         told.insert("server".to_owned(), server.to_string().into());
+        if stream.is_datagram {
+            told.insert("protocol".to_owned(), "udp".into());
+        }
         told.insert("side".to_owned(), if stream.accepted { "server" } else { "client" }.into());
         if let Some(partner) = stream.partner {
             told.insert("peer_guest".to_owned(), (*self.name(partner.guest)).into());

@@ -289,6 +289,7 @@ mod tests {
             local: address,
             peer: address,
             accepted: false,
+            is_datagram: false,
             partner: None,
         }
     }

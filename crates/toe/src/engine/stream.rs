@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A stream in the engine: its own record of the shared buffers' indices, and what it shows to the guest.
 
+use super::datagrams::Datagram;
 use super::guest::GuestSegments;
 use super::pipe::Pipe;
 use super::slab::StreamKey;
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::thread::futex;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -61,6 +62,14 @@ pub(crate) struct EngineStream {
     /// The engine chose address and port of the kernel's socket.
     pub(crate) has_source: bool,
     pub(crate) accepted: bool,
+    /// UDP.
+    pub(crate) is_datagram: bool,
+    /// The peer of a connected socket of datagrams.
+    pub(crate) datagram_peer: Option<SocketAddr>,
+    /// A datagram that has passed and waits for room in the kernel's socket.
+    pub(crate) unsent: Option<Datagram>,
+    /// The last peer of a socket without a local address, and the address from which the kernel sends there.
+    pub(crate) route: Option<(IpAddr, IpAddr)>,
     pub(crate) out: Pipe,
     pub(crate) inward: Pipe,
     /// Bytes taken from the transmit buffer.
@@ -290,6 +299,7 @@ impl EngineStream {
         self.show(state::DEAD | bits, state::CONNECTING);
         self.out.clear();
         self.inward.clear();
+        self.unsent = None;
         (self.held_until, self.retry_at) = (None, None);
         if self.is_reset() {
             self.reset_on_close();

@@ -16,7 +16,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// Bytes of one direction that wait in the engine for room at the sink, at most.
-pub(super) const PENDING_MOST: usize = 64 << 10;
+pub(crate) const PENDING_MOST: usize = 64 << 10;
 /// Bytes that a direction without any may always take in.
 const LEAST: usize = 4096;
 /// Times that a direction is served before other streams have their turn.
@@ -69,7 +69,7 @@ impl EngineTurn<'_> {
         let Some(mut stream) = self.streams.take(key) else { return };
         stream.closed = true;
         let aborts = stream.slot().is_some_and(|slot| slot.guest.linger.load(SeqCst) == 1);
-        let unread = stream.has_unread() || stream.inward.len() > 0;
+        let unread = !stream.is_datagram && (stream.has_unread() || stream.inward.len() > 0);
         if stream.state == ConnectionState::Open && !aborts && !unread {
             stream.finish = true;
             let linger = self.guest(stream.guest).map(|guest| guest.spec.limits.linger).unwrap_or_default();
@@ -90,9 +90,13 @@ impl EngineTurn<'_> {
     /// Moves the payload of a stream in both directions as far as it goes now.
     pub(super) fn pump(&mut self, key: StreamKey) {
         let Some(mut stream) = self.streams.take(key) else { return };
-        if stream.state == ConnectionState::Listening {
+        if stream.state == ConnectionState::Listening || stream.is_datagram {
+            let is_datagram = stream.is_datagram;
             self.streams.put(key, stream);
-            self.accept_connections(key);
+            match is_datagram {
+                true => self.pump_datagrams(key),
+                false => self.accept_connections(key),
+            }
             return;
         }
         let mut more = false;
@@ -379,7 +383,8 @@ impl EngineTurn<'_> {
 
     /// Brings the guest's account up to date, and lets streams go on that waited for room in it.
     pub(super) fn account(&mut self, stream: &mut EngineStream) {
-        let bytes = stream.out.len() + stream.inward.len();
+        let unsent = stream.unsent.as_ref().map_or(0, |datagram| datagram.bytes.len());
+        let bytes = stream.out.len() + stream.inward.len() + unsent;
         if bytes == stream.accounted {
             return;
         }
@@ -401,7 +406,7 @@ impl EngineTurn<'_> {
 
     /// Starts or ends the times at which a stream is looked at again: of holding, of asking functions again,
     /// of lingering.
-    fn watch_times(&mut self, stream: &mut EngineStream) {
+    pub(super) fn watch_times(&mut self, stream: &mut EngineStream) {
         let stages = if stream.is_local { 2 } else { 1 };
         let holds = stream.state == ConnectionState::Open
             && (stream.out.held(stages) > 0 || stream.inward.held(1) > 0);
