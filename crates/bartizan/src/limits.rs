@@ -40,6 +40,8 @@ fn declared() -> impl Iterator<Item = &'static LimitSpec> {
         bartizan_functions::limits::LIMITS,
         bartizan_detect::limits::LIMITS,
         bartizan_ports::limits::LIMITS,
+        bartizan_toe::limits::LIMITS,
+        bartizan_boundary::limits::LIMITS,
         bartizan_config::limits::LIMITS,
         bartizan_classify::limits::LIMITS,
         bartizan_agent::limits::LIMITS,

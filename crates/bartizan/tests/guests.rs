@@ -274,10 +274,11 @@ import os, socket, sys
 def attempt(name, work):
     try: print(name, 'OK', work() or '', flush=True)
     except OSError as error: print(name, error.errno, flush=True)
-def exchange(family, address, request):
+def exchange(family, address, request, connect=None):
     with socket.socket(family, socket.SOCK_STREAM) as s:
+        if connect: connect(s)
         s.settimeout(60)
-        s.connect((address, 8000))
+        if not connect: s.connect((address, 8000))
         assert s.getpeername()[:2] == (address, 8000), s.getpeername()
         s.sendall(request)
         text = b''
@@ -285,6 +286,27 @@ def exchange(family, address, request):
             part = s.recv(65536)
             if not part: return text.split(b' ')[1].decode()
             text += part
+import ctypes, mmap, struct
+libc = ctypes.CDLL(None, use_errno=True)
+to = ctypes.create_string_buffer(struct.pack('=H', socket.AF_INET) + struct.pack('!H4s8x', 8000, bytes([192, 0, 2, 3])))
+def called(result):
+    if result < 0: raise OSError(ctypes.get_errno(), 'a call')
+    return result
+# connect by io_uring: setup, two maps, one entry, enter.
+def uring(s):
+    parameters = ctypes.create_string_buffer(120)
+    ring = called(libc.syscall(425, 4, parameters))
+    entries, done = struct.unpack_from('2I', parameters.raw)
+    asked, answered = struct.unpack_from('8I', parameters.raw, 40), struct.unpack_from('8I', parameters.raw, 80)
+    rings = mmap.mmap(ring, max(asked[6] + entries * 4, answered[5] + done * 16))
+    table = mmap.mmap(ring, entries * 64, offset=0x10000000)
+    table[:64] = struct.pack('=BBHiQQI36x', 16, 0, 0, s.fileno(), 16, ctypes.addressof(to), 0)
+    rings[asked[6]:asked[6] + 4] = struct.pack('=I', 0)
+    rings[asked[1]:asked[1] + 4] = struct.pack('=I', 1)
+    called(libc.syscall(426, ring, 1, 1, 1, 0, 0))
+    result = struct.unpack_from('=Qi', rings, answered[5])[1]
+    if result < 0: raise OSError(-result, 'io_uring')
+call = lambda s: called(libc.syscall(42, s.fileno(), to, 16))
 good = b'GET /good.txt HTTP/1.0\\r\\n\\r\\n'
 bad = b'GET /attack.txt HTTP/1.0\\r\\n\\r\\n'
 four, six = socket.AF_INET, socket.AF_INET6
@@ -293,6 +315,11 @@ attempt('good6', lambda: exchange(six, '2001:db8::3', good))
 attempt('mapped', lambda: exchange(six, '::ffff:192.0.2.3', good))
 attempt('attack', lambda: exchange(four, '192.0.2.3', bad))
 attempt('attack6', lambda: exchange(six, '2001:db8::3', bad))
+attempt('call', lambda: exchange(four, '192.0.2.3', good, call))
+attempt('call-attack', lambda: exchange(four, '192.0.2.3', bad, call))
+attempt('uring', lambda: exchange(four, '192.0.2.3', good, uring))
+attempt('uring-attack', lambda: exchange(four, '192.0.2.3', bad, uring))
+attempt('uring-udp', lambda: uring(socket.socket(four, socket.SOCK_DGRAM)))
 attempt('udp', lambda: socket.socket(four, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.3', 9)) and None)
 attempt('udp6', lambda: socket.socket(six, socket.SOCK_DGRAM).sendto(b'x', ('2001:db8::3', 9)) and None)
 attempt('udp-connect', lambda: socket.socket(four, socket.SOCK_DGRAM).connect(('192.0.2.3', 9)))
@@ -346,6 +373,11 @@ fn programs_that_go_round_the_library_reach_nothing_but_the_engine() {
             "mapped OK 200",
             "attack 104",
             "attack6 104",
+            "call OK 200",
+            "call-attack 104",
+            "uring OK 200",
+            "uring-attack 104",
+            "uring-udp 1",
             "udp 1",
             "udp6 1",
             "udp-connect 1",
@@ -358,7 +390,7 @@ fn programs_that_go_round_the_library_reach_nothing_but_the_engine() {
         assert!(["leave 101", "leave 13", "leave 1"].contains(&lines[expected.len()]), "{ended:?}");
         assert!(["namespace 1", "namespace 13"].contains(&lines[expected.len() + 1]), "{ended:?}");
         assert!(
-            ended.stderr.contains("5 connects were relayed, 1 connects and 2 datagrams were refused"),
+            ended.stderr.contains("9 connects were relayed, 2 connects and 2 datagrams were refused"),
             "{ended:?}"
         );
         drop(outer);
@@ -420,4 +452,354 @@ fn an_engine_that_is_killed_resets_its_streams_and_new_ones_flow() {
         });
         assert_eq!(running.stop().code, Some(0));
     });
+}
+
+/// Sends a part, waits for a file, sends another part, and prints what becomes of it.
+const TWO_PARTS: &str = "\
+import os, socket, sys, time
+address, port, go, one, two = sys.argv[1:6]
+s = socket.create_connection((address, int(port)), 60)
+try:
+    s.sendall(one.encode('latin-1').decode('unicode_escape').encode('latin-1'))
+    print('sent', flush=True)
+    while not os.path.exists(go): time.sleep(0.01)
+    s.sendall(two.encode('latin-1').decode('unicode_escape').encode('latin-1'))
+    print('got', s.recv(100).decode(), flush=True)
+except OSError as error: print('error', error.errno, flush=True)
+";
+
+const VERDICT_RULES: &str = "\
+alert tcp any any -> any 7001 (msg:\"r\"; content:\"secret\"; replace:\"******\"; sid:11;)
+drop tcp any any -> any 7002 (msg:\"n\"; app-layer-protocol:!tls; sid:12;)
+pass tcp any any -> any 7003 (msg:\"k\"; content:\"well known\"; flow:established; bypass; sid:13;)
+drop tcp any any -> any 7003 (msg:\"f\"; content:\"forbidden\"; sid:14;)
+alert tcp any any -> any any (msg:\"p\"; ttl:1; content:\"x\"; sid:15;)
+";
+
+/// A start of a client's hello, in two parts.
+const HELLO: [&str; 2] = [
+    "\\x16\\x03",
+    "\\x01\\x00\\x2d\\x01\\x00\\x00\\x29\\x03\\x03................................\\x00\\x00\\x02\\x13\\x01\\x01\\x00",
+];
+
+/// Starts a client of two parts, and returns it with the connection that it made.
+fn two_parts(
+    folder: &Folder,
+    listener: &std::net::TcpListener,
+    parts: [&str; 2],
+) -> (Running, std::net::TcpStream) {
+    let at = listener.local_addr().unwrap();
+    let port = at.port().to_string();
+    let (host, go) = (at.ip().to_string(), folder.path(&format!("go-{port}")));
+    let words = ["python3", "-c", TWO_PARTS, &host, &port, &go.to_string_lossy(), parts[0], parts[1]];
+    let client = Running::start(&mut guest(folder, "client", &words));
+    let (connection, _) = listener.accept().unwrap();
+    client.until_on_stdout("sent");
+    (client, connection)
+}
+
+fn go_on(folder: &Folder, port: u16) {
+    folder.write(&format!("go-{port}"), "");
+}
+
+/// The verdict on the only stream that is open to a port.
+fn verdict(folder: &Folder, port: u16) -> String {
+    let status = query(folder, &["status", "client"]);
+    let all = status["message"]["streams"].as_array().unwrap().clone();
+    let to = format!(":{port}");
+    let of_port = all.iter().find(|stream| stream["server"].as_str().unwrap().ends_with(&to));
+    of_port.map(|stream| stream["verdict"].as_str().unwrap().to_owned()).unwrap_or_default()
+}
+
+fn read_exactly(connection: &mut std::net::TcpStream, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    connection.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn streams_are_held_replaced_and_bypassed_as_policies_say() {
+    use std::io::Write as _;
+    in_namespace(|| {
+        network();
+        let folder = Folder::new();
+        for (v6, host) in [(false, "192.0.2.3"), (true, "[2001:db8::3]")] {
+            let out = format!("out-{v6}");
+            folder.write("policy.yaml", POLICY);
+            folder.write("web.rules", VERDICT_RULES);
+            folder.write("bartizan.yaml", HOST.replace("dir: out", &format!("dir: {out}")));
+            let mut command = Command::new(PROGRAM);
+            command.args(["run", "-c", "bartizan.yaml", "--set", "app-layer.hold.milliseconds=60000"]);
+            let running = Running::start(command.current_dir(&folder.0));
+            running.until("1 rule has a condition on packets' headers or sizes (sid 15)");
+            running.until("running on client, server");
+            let listen = |port: u16| std::net::TcpListener::bind(format!("{host}:{port}")).unwrap();
+            // Replaced: as many bytes, in their place.
+            let listener = listen(7001);
+            let (client, mut connection) = two_parts(&folder, &listener, ["a secret, ", "and no secret"]);
+            go_on(&folder, 7001);
+            assert_eq!(read_exactly(&mut connection, 23), b"a ******, and no ******");
+            connection.write_all(b"thanks").unwrap();
+            assert!(client.wait().stdout.contains("got thanks"));
+            // Held while they may begin what the rule wants, then passed in one piece.
+            let listener = listen(7002);
+            let (client, mut connection) = two_parts(&folder, &listener, HELLO);
+            until("the beginning is held", || verdict(&folder, 7002) == "hold");
+            connection.set_nonblocking(true).unwrap();
+            assert!(connection.read(&mut [0; 8]).is_err(), "nothing has left");
+            connection.set_nonblocking(false).unwrap();
+            go_on(&folder, 7002);
+            assert_eq!(read_exactly(&mut connection, 50)[..4], *b"\x16\x03\x01\0");
+            connection.write_all(b"hello").unwrap();
+            assert!(client.wait().stdout.contains("got hello"));
+            // Bypassed, until a policy without that rule is loaded.
+            let listener = listen(7003);
+            let (client, mut connection) = two_parts(&folder, &listener, ["well known\\n", "forbidden\\n"]);
+            assert_eq!(read_exactly(&mut connection, 11), b"well known\n");
+            connection.write_all(b"forbidden too\n").unwrap();
+            until("it is bypassed", || verdict(&folder, 7003) == "bypass");
+            folder.write("web.rules", VERDICT_RULES.replace("pass tcp", "alert tcp").replace("; bypass", ""));
+            running.signal("USR2");
+            running.until("generation 2: ");
+            go_on(&folder, 7003);
+            let ended = client.wait();
+            assert!(ended.stdout.contains("got forbidden") || ended.stdout.contains("error 13"), "{ended:?}");
+            let mut rest = Vec::new();
+            assert!(connection.read_to_end(&mut rest).is_err() && rest.is_empty(), "{rest:?}");
+            assert_eq!(running.stop().code, Some(0));
+            let all = events::parse(&folder.read(&format!("{out}/eve.json")));
+            let signatures: Vec<_> = of_type(&all, "alert")
+                .iter()
+                .filter_map(|alert| alert["alert"]["signature_id"].as_u64())
+                .collect();
+            assert!(signatures.contains(&11) && signatures.contains(&14), "{signatures:?}");
+            for port in [7001, 7002, 7003] {
+                std::fs::remove_file(folder.path(&format!("go-{port}"))).unwrap();
+            }
+        }
+    });
+}
+
+const TENANT_POLICY: &str = "\
+tenants:
+  - {name: red, select: {link: client}}
+  - {name: blue, select: {link: server}}
+policies:
+  - {name: reds, tenant: red, from: any, to: any, chain: [ids], ids: {rules: [red.rules]}}
+  - {name: blues, tenant: blue, from: any, to: any, chain: [ids], ids: {rules: [blue.rules]}}
+default: {action: drop}
+";
+
+#[test]
+fn a_tenants_policy_sees_its_own_guests_streams_alone() {
+    in_namespace(|| {
+        network();
+        let folder = Folder::new();
+        let rule = |sid: u32| {
+            format!(
+                "alert http any any -> any any (msg:\"s\"; http.uri; content:\"/good\"; sid:{sid};)\n\
+                 drop http any any -> any any (msg:\"d\"; http.uri; content:\"/{}\"; sid:{};)\n",
+                if sid == 21 { "not-of-red" } else { "not-to-blue" },
+                sid + 10
+            )
+        };
+        folder.write("red.rules", rule(21));
+        folder.write("blue.rules", rule(22));
+        folder.write("policy.yaml", TENANT_POLICY);
+        folder.write("bartizan.yaml", HOST);
+        folder.write("good.txt", "good words\n");
+        let mut command = Command::new(PROGRAM);
+        let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+        running.until("running on client, server");
+        for (address, host) in [("192.0.2.2", "192.0.2.2"), ("2001:db8::2", "[2001:db8::2]")] {
+            let server = web_server(&folder, Some("server"), address);
+            let urls =
+                ["good.txt", "not-of-red", "not-to-blue"].map(|path| format!("http://{host}:8000/{path}"));
+            let ended = get(&folder, &urls.each_ref().map(String::as_str));
+            // 13: the client's own policy; 104: the server's, of which the client learns nothing else.
+            assert_eq!(
+                ended.stdout.lines().collect::<Vec<_>>(),
+                ["200 11", "error 13", "error 104"],
+                "{ended:?}"
+            );
+            let server = server.stop();
+            assert!(!server.stderr.contains("/not"), "{server:?}");
+        }
+        let of = |name: &str| query(&folder, &["status", name])["message"]["blocked"].clone();
+        for (name, sid) in [("client", 31), ("server", 32)] {
+            let blocked = of(name);
+            let rules: Vec<_> =
+                blocked.as_array().unwrap().iter().map(|stream| stream["rule"].clone()).collect();
+            assert_eq!(rules, [sid, sid], "{blocked}");
+        }
+        assert_eq!(running.stop().code, Some(0));
+        let all = eve(&folder);
+        for alert in of_type(&all, "alert") {
+            let tenant = match alert["alert"]["signature_id"].as_u64() {
+                Some(21 | 31) => ("client", "red"),
+                Some(22 | 32) => ("server", "blue"),
+                other => panic!("{other:?}"),
+            };
+            let own = &alert["bartizan"];
+            assert_eq!(
+                (own["link"].as_str(), own["tenant"].as_str()),
+                (Some(tenant.0), Some(tenant.1)),
+                "{alert}"
+            );
+        }
+        assert_eq!(of_type(&all, "alert").len(), 8, "{all:?}");
+    });
+}
+
+const NAME_RULES: &str = "\
+drop dns any any -> any 53 (msg:\"n\"; dns.query; content:\"evil.example\"; sid:41;)
+";
+
+/// Asks for names without a connection and with one; prints the last byte of each answer.
+const ASKER: &str = "\
+import socket, sys
+def query(name):
+    labels = b''.join(bytes([len(part)]) + part.encode() for part in name.split('.'))
+    return b'\\0\\7\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0' + labels + b'\\0\\0\\1\\0\\1'
+address, port, time = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+family = socket.AF_INET6 if ':' in address else socket.AF_INET
+for connected in [False, True]:
+    for name in sys.argv[4:]:
+        with socket.socket(family, socket.SOCK_DGRAM) as s:
+            s.settimeout(time if name.startswith('evil') else 60)
+            try:
+                if connected:
+                    s.connect((address, port))
+                    s.send(query(name))
+                    assert s.getpeername()[:2] == (address, port)
+                    answer = s.recv(600)
+                else:
+                    s.sendto(query(name), (address, port))
+                    answer, sender = s.recvfrom(600)
+                    assert sender[:2] == (address, port), sender
+                print(name, answer[-1], flush=True)
+            except OSError as error: print(name, 'error', error.errno, flush=True)
+";
+
+/// Answers each query with one address, until it is ended; prints the queries.
+const NAME_SERVER: &str = "\
+import socket, sys
+address = sys.argv[1]
+s = socket.socket(socket.AF_INET6 if ':' in address else socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((address, 53))
+print('ready', flush=True)
+while True:
+    query, sender = s.recvfrom(600)
+    print(query, flush=True)
+    head = query[:2] + b'\\x81\\x80\\0\\1\\0\\1\\0\\0\\0\\0'
+    s.sendto(head + query[12:] + b'\\xc0\\x0c\\0\\1\\0\\1\\0\\0\\0\\5\\0\\4' + bytes([192, 0, 2, 88]), sender)
+";
+
+fn begin_names(folder: &Folder, out: &str) -> Running {
+    folder.write("policy.yaml", POLICY);
+    folder.write("web.rules", NAME_RULES);
+    folder.write("bartizan.yaml", HOST.replace("dir: out", &format!("dir: {out}")));
+    let mut command = Command::new(PROGRAM);
+    let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+    running.until("running on client, server");
+    running
+}
+
+fn ask(folder: &Folder, address: &str, names: &[&str]) -> Vec<String> {
+    let words = [&["python3", "-c", ASKER, address, "53", "1"], names].concat();
+    let ended = Running::start(&mut guest(folder, "client", &words)).wait();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended.stdout.lines().map(str::to_owned).collect()
+}
+
+/// What is expected of [`ASKER`]: a socket without a connection hears nothing, one with a connection EACCES.
+fn answers(last: u8) -> [String; 4] {
+    let good = format!("good.example {last}");
+    [good.clone(), "evil.example error None".to_owned(), good, "evil.example error 13".to_owned()]
+}
+
+#[test]
+fn names_are_asked_of_a_server_outside_and_a_bad_one_does_not_get_there() {
+    if Command::new("dnsmasq").arg("--version").output().is_err() {
+        println!("dnsmasq is not installed: skipped");
+        return;
+    }
+    in_namespace(|| {
+        network();
+        let folder = Folder::new();
+        let running = begin_names(&folder, "out");
+        let mut command = Command::new("dnsmasq");
+        command.args([
+            "--keep-in-foreground",
+            "--no-resolv",
+            "--no-hosts",
+            "--conf-file=/dev/null",
+            "--pid-file=",
+        ]);
+        command.args(["--user=root", "--listen-address=192.0.2.3,2001:db8::3", "--bind-interfaces"]);
+        command.args(["--log-queries", "--log-facility=-", "--address=/example/192.0.2.77"]);
+        let server = Running::start(command.current_dir(&folder.0));
+        server.until("started");
+        for address in ["192.0.2.3", "2001:db8::3"] {
+            assert_eq!(ask(&folder, address, &["good.example", "evil.example"]), answers(77));
+            if Command::new("dig").arg("-v").output().is_err() {
+                println!("dig is not installed: left out");
+                continue;
+            }
+            let at = format!("@{address}");
+            for (name, expected) in [("good.example", "192.0.2.77"), ("evil.example", "")] {
+                let words = ["dig", "+short", "+tries=1", "+time=2", &at, name];
+                let ended = Running::start(&mut guest(&folder, "client", &words)).wait();
+                let found = ended.stdout.lines().filter(|line| !line.starts_with(';')).collect::<String>();
+                assert_eq!(found, expected, "{name}: {ended:?}");
+            }
+        }
+        let server = server.stop();
+        assert!(server.stderr.contains("good.example") && !server.stderr.contains("evil"), "{server:?}");
+        assert_eq!(running.stop().code, Some(0));
+        check_names(&eve(&folder), &["client"]);
+    });
+}
+
+#[test]
+fn names_are_asked_of_a_guest() {
+    in_namespace(|| {
+        network();
+        let folder = Folder::new();
+        for (number, address) in ["192.0.2.2", "2001:db8::2"].into_iter().enumerate() {
+            let out = format!("out-{number}");
+            let running = begin_names(&folder, &out);
+            let words = ["python3", "-c", NAME_SERVER, address];
+            let server = Running::start(&mut guest(&folder, "server", &words));
+            server.until_on_stdout("ready");
+            assert_eq!(ask(&folder, address, &["good.example", "evil.example"]), answers(88));
+            let server = server.stop();
+            assert!(server.stdout.contains("good") && !server.stdout.contains("evil"), "{server:?}");
+            let listed = query(&folder, &["list"]);
+            let client = &listed["message"]["guests"][0];
+            assert_eq!(client["refused"], serde_json::json!({"function": 2}), "{listed}");
+            assert_eq!(running.stop().code, Some(0));
+            // Both guests' policies judge what leaves by one and comes in by the other.
+            check_names(&events::parse(&folder.read(&format!("{out}/eve.json"))), &["client", "server"]);
+        }
+    });
+}
+
+fn check_names(all: &[Value], links: &[&str]) {
+    let alerts = of_type(all, "alert");
+    assert!(alerts.len() >= 2, "{alerts:?}");
+    for alert in alerts {
+        assert_eq!(
+            (&alert["alert"]["action"], &alert["bartizan"]["link"]),
+            (&"blocked".into(), &"client".into())
+        );
+        assert_eq!(alert["proto"], "UDP", "{alert}");
+        let program = alert["bartizan"]["stream_path"]["executable"].as_str().unwrap_or_default();
+        assert!(program.contains("python") || program.contains("dig"), "{alert}");
+    }
+    for link in links {
+        let dns = of_type(all, "dns");
+        let own = dns.iter().filter(|event| event["bartizan"]["link"] == **link);
+        assert!(own.count() >= 4, "{link}: {dns:?}");
+    }
 }

@@ -36,6 +36,8 @@ pub struct BoundaryCounts {
     pub refused_connects: u64,
     /// Datagrams that were refused.
     pub refused_datagrams: u64,
+    /// Relayed connections that were reset, since there were [`crate::relay::RELAYED_MOST`] at that time.
+    pub reset_relays: u64,
 }
 
 /// Destinations of connects that were led to the relay.
@@ -118,7 +120,7 @@ impl Hooks {
     pub(crate) fn counts(&self) -> BoundaryCounts {
         let counters = self.bpf.map("counters").and_then(|map| Array::<_, u64>::try_from(map).ok());
         let of = |index| counters.as_ref().and_then(|counters| counters.get(&index, 0).ok()).unwrap_or(0);
-        BoundaryCounts { relayed: of(0), refused_connects: of(1), refused_datagrams: of(2) }
+        BoundaryCounts { relayed: of(0), refused_connects: of(1), refused_datagrams: of(2), reset_relays: 0 }
     }
 }
 

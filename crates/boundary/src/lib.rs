@@ -18,6 +18,7 @@
 mod descriptors;
 mod error;
 mod hooks;
+pub mod limits;
 // The system call that makes a namespace; the argument is beside it.
 #[allow(unsafe_code)]
 mod namespace;
@@ -31,11 +32,15 @@ use hooks::Hooks;
 use relay::Relay;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The boundary around this process and all that it starts.
 #[derive(Debug)]
 pub struct Boundary {
     hooks: Hooks,
+    /// Relayed connections for which there was no room.
+    reset: Arc<AtomicU64>,
     group: PathBuf,
     outside: PathBuf,
 }
@@ -54,13 +59,13 @@ impl Boundary {
             namespace::enter_new()?;
             let relay = Relay::listen()?;
             hooks.lead_to(relay.ports())?;
-            relay.start(guest.as_fd(), hooks.destinations()?)?;
+            let reset = relay.start(guest.as_fd(), hooks.destinations()?)?;
             hooks::join(&group)?;
             rights::drop_those_that_leave()?;
-            Ok(hooks)
+            Ok((hooks, reset))
         });
         match made {
-            Ok(hooks) => Ok(Boundary { hooks, group, outside }),
+            Ok((hooks, reset)) => Ok(Boundary { hooks, reset, group, outside }),
             Err(error) => {
                 let _ = std::fs::remove_dir(&group);
                 Err(error)
@@ -71,7 +76,7 @@ impl Boundary {
     /// Connects that were relayed, and attempts that were refused.
     #[must_use]
     pub fn counts(&self) -> BoundaryCounts {
-        self.hooks.counts()
+        BoundaryCounts { reset_relays: self.reset.load(Ordering::Relaxed), ..self.hooks.counts() }
     }
 }
 

@@ -14,7 +14,7 @@ use rustix::net::{Shutdown, sockopt};
 use std::io::{IoSlice, IoSliceMut, Read as _, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -46,6 +46,8 @@ struct RelayState {
     process: GuestProcess,
     destinations: Mutex<Destinations>,
     connections: AtomicUsize,
+    /// Connections that were reset since there were as many as may be.
+    reset: Arc<AtomicU64>,
 }
 
 impl Relay {
@@ -67,22 +69,24 @@ impl Relay {
         self.ports
     }
 
-    /// Joins the guest, and serves connections from now on, until this process ends.
+    /// Joins the guest, and serves connections from now on, until this process ends. Returns the number of
+    /// connections that were reset for want of room.
     pub(crate) fn start(
         self,
         guest: BorrowedFd<'_>,
         destinations: Destinations,
-    ) -> Result<(), BoundaryError> {
+    ) -> Result<Arc<AtomicU64>, BoundaryError> {
         let process = GuestProcess::join(guest).map_err(BoundaryError::Join)?;
         let (destinations, connections) = (Mutex::new(destinations), AtomicUsize::new(0));
-        let state = Arc::new(RelayState { process, destinations, connections });
+        let reset = Arc::new(AtomicU64::new(0));
+        let state = Arc::new(RelayState { process, destinations, connections, reset: Arc::clone(&reset) });
         for listener in self.listeners {
             let state = Arc::clone(&state);
             let thread = thread::Builder::new().name("relay".to_owned()).stack_size(STACK);
             let started = thread.spawn(move || state.serve(&listener));
             started.map_err(|source| BoundaryError::System { what: "start its relay", source })?;
         }
-        Ok(())
+        Ok(reset)
     }
 }
 
@@ -112,6 +116,7 @@ impl RelayState {
             };
             if started.is_err() {
                 self.connections.fetch_sub(1, Ordering::Relaxed);
+                self.reset.fetch_add(u64::from(before >= RELAYED_MOST), Ordering::Relaxed);
                 reset(&connection);
             }
         }

@@ -31,7 +31,7 @@ mod tap;
 
 use crate::counters::LiveCounters;
 use crate::handover::{Handled, Station};
-use crate::worker::{ByteArrival, ByteFlow, Frame, Worker};
+use crate::worker::{ByteArrival, ByteFlow, DatagramArrival, Frame, Worker};
 use bartizan_base::{Decision, Generation, LinkId, PacketDuration, Timestamp};
 use bartizan_offload::level::FramePath;
 use bartizan_packet::Checksums;
@@ -223,6 +223,19 @@ impl Arrivals<'_> {
     /// delivered.
     pub fn bytes(&mut self, flow: &mut ByteFlow, arrival: &ByteArrival<'_>) -> Decision {
         self.station.worker_mut().bytes(flow, arrival, self.recorder)
+    }
+
+    /// Handles a datagram that arrived without its headers ([`Worker::datagram`]).
+    pub fn datagram(&mut self, arrival: &DatagramArrival<'_>) -> Decision {
+        self.station.worker_mut().datagram(arrival, self.recorder)
+    }
+
+    /// The bytes that leave in the place of those handled last, if rules replaced some
+    /// ([`Worker::take_replaced`]).
+    pub fn take_replaced(&mut self) -> Option<Vec<u8>> {
+        let replaced = self.station.worker_mut().take_replaced()?;
+        self.counters.normaliser.replaced += 1;
+        Some(replaced)
     }
 
     /// Ends a connection that the source is done with ([`Worker::close_bytes`]).

@@ -3,6 +3,7 @@
 //! frame; this one holds the state of the stages, and the worker's interface.
 
 mod bytes;
+mod datagrams;
 mod moving;
 mod shown;
 
@@ -45,7 +46,8 @@ use std::sync::Arc;
 
 pub use bartizan_stages::counts::{ExceptionCounters, RefusalCounters, StreamEventCounters, WorkerCounters};
 pub use bartizan_stages::frame::Frame;
-pub use bytes::{ByteArrival, ByteFlow};
+pub use bytes::{ByteArrival, ByteFlow, ByteFlowState};
+pub use datagrams::DatagramArrival;
 
 /// The worker; see the module.
 pub struct Worker {
@@ -64,6 +66,8 @@ pub struct Worker {
     walk: Walk,
     /// The query about flows that the worker is answering.
     pub(crate) inquiry: Option<Box<Inquiry>>,
+    /// The packet that a datagram without headers becomes.
+    datagram: Vec<u8>,
     /// Memory held at the end of the run, before the flows were freed.
     held_at_end: Option<TrafficMemory>,
 }
@@ -91,6 +95,7 @@ impl Worker {
             presenter: None,
             walk: Walk::default(),
             inquiry: None,
+            datagram: Vec::new(),
             held_at_end: None,
             settings,
         })

@@ -2,10 +2,10 @@
 //! Connections whose bytes arrive in order, without packets: the same conversations as packets give the same
 //! records, alerts and refusals, and leave nothing behind.
 
-use bartizan_base::{Decision, Direction, LinkId, Reason, Timestamp};
+use bartizan_base::{Decision, Direction, LinkId, PacketDuration, Reason, Timestamp};
 use bartizan_dataplane::driver::{Control, Driver, LiveOptions};
 use bartizan_dataplane::source::{Arrivals, Source, Taken};
-use bartizan_dataplane::worker::{ByteArrival, ByteFlow, Frame, Worker};
+use bartizan_dataplane::worker::{ByteArrival, ByteFlow, ByteFlowState, DatagramArrival, Frame, Worker};
 use bartizan_packet::LinkType;
 use bartizan_ports::{PortError, PortStats, Waker, Woke};
 use bartizan_stages::settings::EngineSettings;
@@ -34,7 +34,11 @@ struct Run {
 
 impl Run {
     fn new(name: &str, policy: &'static str) -> Self {
-        let stack = Stack::new(&Made { name, policy, set: &[], tune: live, rules: RULES, thresholds: "" });
+        Run::of(name, policy, RULES)
+    }
+
+    fn of(name: &str, policy: &'static str, rules: &str) -> Self {
+        let stack = Stack::new(&Made { name, policy, set: &[], tune: live, rules, thresholds: "" });
         Run { stack, nanos: 1_000_000_000 }
     }
 
@@ -230,6 +234,106 @@ fn flows_of(run: &mut Run) -> usize {
     run.stack.worker.flows().ids().len()
 }
 
+/// Rules on addresses, on headers that a connection has, and on the payload of segments apply to bytes;
+/// conditions on a packet's headers do not hold.
+#[test]
+fn rules_on_packets_apply_to_bytes_as_far_as_they_have_what_packets_have() {
+    for v6 in [false, true] {
+        let [client, server] = ends(v6, 1_024);
+        for (rule, refused) in [
+            (format!("drop ip any any -> [{}] any (msg:\"a\"; sid:1;)", server.ip()), true),
+            ("drop tcp any any -> any 80 (msg:\"p\"; sid:1;)".to_owned(), true),
+            ("drop tcp-pkt any any -> any any (msg:\"k\"; content:\"hello\"; sid:1;)".to_owned(), true),
+            ("drop tcp any any -> any any (msg:\"w\"; content:\"w\"; startswith; sid:1;)".to_owned(), true),
+            (
+                "drop tcp any any -> any any (msg:\"d\"; dsize:>3; content:\"hello\"; sid:1;)".to_owned(),
+                false,
+            ),
+            ("drop tcp any any -> any any (msg:\"f\"; flags:A; content:\"hello\"; sid:1;)".to_owned(), false),
+            ("drop ip any any -> any any (msg:\"t\"; ttl:0; sid:1;)".to_owned(), false),
+            ("drop tcp any any -> any 81 (msg:\"o\"; sid:1;)".to_owned(), false),
+        ] {
+            let mut run = Run::of("on-packets", OPEN, &rule);
+            let reasons = run.bytes([client, server], &[(false, b"hello\r\n"), (false, b"world\r\n")]);
+            assert_eq!(reasons.iter().any(Option::is_some), refused, "{rule}, IPv6 {v6}: {reasons:?}");
+        }
+    }
+}
+
+/// Bytes that rules replace leave in their place, with the same length.
+#[test]
+fn rules_replace_bytes() {
+    let rule = "alert tcp any any -> any any (msg:\"r\"; content:\"secret\"; replace:\"******\"; sid:1;)";
+    let mut run = Run::of("replaced", OPEN, rule);
+    let [client, server] = ends(false, 1_024);
+    let mut flow = ByteFlow::new(client, server, LinkId(0));
+    let now = run.now();
+    let Stack { worker, recorder, .. } = &mut run.stack;
+    worker.open_bytes(&mut flow, now, recorder);
+    for (bytes, expected) in [
+        (&b"a secret, no secret\r\n"[..], Some(&b"a ******, no secret\r\n"[..])),
+        (b"nothing of it\r\n", None),
+        (b"the last secret", Some(b"the last ******")),
+    ] {
+        let arrival = ByteArrival { now, direction: Direction::ToServer, bytes, end: false };
+        assert_eq!(reason(worker.bytes(&mut flow, &arrival, recorder)), None);
+        assert_eq!(worker.take_replaced().as_deref(), expected);
+    }
+}
+
+/// Bytes are held while the protocol that a rule needs is open, and no longer than the time of holding.
+#[test]
+fn bytes_that_are_held_are_handed_in_again() {
+    let rule = "drop tcp any any -> any any (msg:\"n\"; app-layer-protocol:!tls; sid:1;)";
+    let start = b"\x16\x03\x01\0\x50\x01\0\0\x4c\x03\x03";
+    let hello = [&start[..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0, 0, 0]].concat();
+    for more in [false, true] {
+        let mut run = Run::of("held", OPEN, rule);
+        let [client, server] = ends(false, 1_024);
+        let mut flow = ByteFlow::new(client, server, LinkId(0));
+        let begin = run.now();
+        let Stack { worker, recorder, .. } = &mut run.stack;
+        worker.open_bytes(&mut flow, begin, recorder);
+        let mut arrive = |worker: &mut Worker, flow: &mut ByteFlow, bytes: &[u8], later: u64| {
+            let now = Timestamp::from_nanos(begin.as_nanos() + later);
+            let arrival = ByteArrival { now, direction: Direction::ToServer, bytes, end: false };
+            worker.bytes(flow, &arrival, recorder)
+        };
+        let first = arrive(worker, &mut flow, &start[..2], 0);
+        let wait = worker.bytes_wait(&flow, &first, begin);
+        assert_eq!(wait, Some(PacketDuration::from_millis(150)), "{first:?}");
+        let (again, later) = if more { (&hello[..], 1_000) } else { (&start[..2], 151_000_000) };
+        let second = arrive(worker, &mut flow, again, later);
+        assert_eq!(worker.bytes_wait(&flow, &second, begin), None, "{second:?}");
+        let refused = if more { None } else { Some(Reason::IdsRule) };
+        assert_eq!(reason(second), refused, "more: {more}");
+    }
+}
+
+/// A bypassed connection's bytes pass without a function, are counted, and are judged by the next policy.
+#[test]
+fn a_bypassed_connection_is_known_as_such() {
+    let rules = "pass tcp any any -> any 80 (msg:\"k\"; content:\"known\"; bypass; sid:1;)\n\
+        drop tcp any any -> any any (msg:\"w\"; content:\"words\"; sid:2;)";
+    let mut run = Run::of("bypassed", OPEN, rules);
+    let [client, server] = ends(true, 1_024);
+    let mut flow = ByteFlow::new(client, server, LinkId(0));
+    let now = run.now();
+    let Stack { worker, recorder, .. } = &mut run.stack;
+    worker.open_bytes(&mut flow, now, recorder);
+    for bytes in [&b"well known\r\n"[..], b"bad words\r\n"] {
+        let arrival = ByteArrival { now, direction: Direction::ToServer, bytes, end: false };
+        assert_eq!(reason(worker.bytes(&mut flow, &arrival, recorder)), None);
+        assert_eq!(worker.bytes_flow_state(&flow, now), ByteFlowState::Bypassed);
+    }
+    worker.close_bytes(&mut flow, now, recorder);
+    assert_eq!(worker.bytes_flow_state(&flow, now), ByteFlowState::Bypassed);
+    let all = run.stack.finish().1;
+    let record = events::first(&all, "flow");
+    assert_eq!(record["flow"]["state"], "bypassed", "{record}");
+    assert_eq!(record["flow"]["bytes_toserver"], 23, "{record}");
+}
+
 /// A source that is done with a connection says so: its flow ends at once, in order or as by a reset.
 #[test]
 fn a_connection_that_its_source_is_done_with_ends() {
@@ -242,7 +346,7 @@ fn a_connection_that_its_source_is_done_with_ends() {
         let now = run.now();
         let Stack { worker, recorder, .. } = &mut run.stack;
         assert_eq!(reason(worker.open_bytes(&mut flow, now, recorder)), None);
-        assert!(worker.has_bytes_flow(&flow, now));
+        assert_eq!(worker.bytes_flow_state(&flow, now), ByteFlowState::Judged);
         if let Some(direction) = ended {
             worker.bytes(
                 &mut flow,
@@ -262,6 +366,62 @@ fn a_connection_that_its_source_is_done_with_ends() {
             "{record}"
         );
         assert_eq!(record["tcp"]["rst"].as_bool().unwrap_or(false), flag == "rst", "{record}");
+    }
+}
+
+/// Datagrams without headers are packets for rules, parsers and records, and leave with what rules replace.
+#[test]
+fn datagrams_without_headers_are_judged_as_packets() {
+    let rules = "drop dns any any -> any 53 (msg:\"q\"; dns.query; content:\"evil.example\"; sid:1;)\n\
+        drop udp any any -> any any (msg:\"t\"; ttl:1; sid:2;)\n\
+        drop udp any any -> any any (msg:\"d\"; dsize:7; sid:3;)\n\
+        alert udp any any -> any any (msg:\"r\"; content:\"secret\"; replace:\"******\"; sid:4;)";
+    let query = |name: &str| {
+        let mut message = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        for label in name.split('.') {
+            message.push(label.len() as u8);
+            message.extend_from_slice(label.as_bytes());
+        }
+        message.extend_from_slice(&[0, 0, 1, 0, 1]);
+        message
+    };
+    let origin = std::sync::Arc::new(bartizan_stages::flow_ext::StreamOrigin {
+        guest: "web".into(),
+        peer_guest: None,
+        process: 77,
+        executable: Some("/usr/bin/dig".to_owned()),
+        cgroup: None,
+    });
+    for v6 in [false, true] {
+        let mut run = Run::of("datagrams", OPEN, rules);
+        let [client, server] = ends(v6, 1_024);
+        let dns = SocketAddr::new(server.ip(), 53);
+        for (to, bytes, refused, replaced) in [
+            (dns, query("good.example"), None, None),
+            (dns, query("evil.example"), Some(Reason::IdsRule), None),
+            (server, b"seven..".to_vec(), Some(Reason::IdsRule), None),
+            (server, b"a secret word".to_vec(), None, Some(b"a ****** word".to_vec())),
+            (SocketAddr::new(server.ip(), 9), b"nothing".repeat(9_000), None, None),
+        ] {
+            let arrival = DatagramArrival {
+                now: run.now(),
+                link: LinkId(0),
+                from: SocketAddr::new(client.ip(), 1_000 + bytes.len() as u16 % 100),
+                to,
+                bytes: &bytes,
+                origin: &origin,
+            };
+            let Stack { worker, recorder, .. } = &mut run.stack;
+            assert_eq!(reason(worker.datagram(&arrival, recorder)), refused, "{to} {v6}");
+            assert_eq!(worker.take_replaced(), replaced);
+        }
+        let all = run.stack.finish().1;
+        let alert = all.iter().find(|event| event["alert"]["signature_id"] == 1).expect("an alert");
+        assert_eq!(alert["alert"]["action"], "blocked");
+        assert_eq!(alert["bartizan"]["stream_path"], json!({"pid": 77, "executable": "/usr/bin/dig"}));
+        assert_eq!(alert["bartizan"]["link"], "web", "{alert}");
+        let queries: Vec<_> = all.iter().filter(|event| event["event_type"] == "dns").collect();
+        assert_eq!(queries.len(), 2, "{queries:?}");
     }
 }
 

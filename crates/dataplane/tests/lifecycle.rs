@@ -2,8 +2,8 @@
 //! Functions that panic, are stopped and started under traffic: packets go on or are refused as policies say,
 //! the others notice nothing.
 
-use bartizan_base::{Decision, Fid, FunctionId, LinkId, PacketDuration, Reason, Timestamp};
-use bartizan_dataplane::worker::Frame;
+use bartizan_base::{Decision, Direction, Fid, FunctionId, LinkId, PacketDuration, Reason, Timestamp};
+use bartizan_dataplane::worker::{ByteArrival, ByteFlow, Frame, Worker};
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::{
     FlowView, Function, FunctionKind, FunctionModel, FunctionSpec, OffloadRequirement, PacketContext,
@@ -21,6 +21,7 @@ use bartizan_testkit_device::{Habits, MockDevice, MockPacket, MockWire};
 use bartizan_testkit_worker::{Made, Stack};
 use serde_json::Value;
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 const FIN: u8 = 1;
@@ -94,7 +95,8 @@ impl FunctionKind for FragileKind {
 
 impl Fragile {
     fn look(&self, context: &mut PacketContext<'_>) -> Decision {
-        let Some(packet) = context.facts.packet else { return Decision::CONTINUE };
+        let facts = context.facts;
+        let Some(packet) = facts.packet.or(facts.bytes) else { return Decision::CONTINUE };
         if let Some(count) = context.worker.downcast_mut::<[u64; 2]>() {
             count[0] += 1;
         }
@@ -267,6 +269,40 @@ fn a_function_that_panics_is_away_until_its_time_and_its_flow_is_refused() {
             assert_eq!(*wait, PacketDuration::from_secs(1));
             assert!(panicked.message.contains("made by the test"), "{panicked}");
             assert!(panicked.place.contains("tests/lifecycle.rs:"), "{panicked}");
+        }
+    }
+}
+
+/// A function that panics with a connection's bytes: the policy decides as for packets. The connection that
+/// has led to it is over; the bytes of others wait while it is away.
+#[test]
+fn bytes_without_packets_wait_while_a_function_is_away() {
+    for (policy, is_open) in [(CLOSED, false), (BRITTLE, false), (OPEN, true), (BRITTLE_OPEN, true)] {
+        for v6 in [false, true] {
+            let mut bench = Bench::new("bytes", policy, SEES, |_| ());
+            let server = SocketAddr::new(address(v6, 2), 80);
+            let mut flows = [1, 2].map(|port| {
+                let client = SocketAddr::new(address(v6, 1), port);
+                ByteFlow::new(client, server, LinkId(0))
+            });
+            let Stack { worker, recorder, .. } = &mut bench.stack;
+            let at = |seconds: u64| Timestamp::from_parts(1_000 + seconds, 0);
+            for flow in &mut flows {
+                assert!(worker.open_bytes(flow, at(0), recorder).verdict.forwards());
+            }
+            let [guilty, other] = &mut flows;
+            let mut send = |worker: &mut Worker, flow: &mut ByteFlow, seconds, bytes: &[u8]| {
+                let (now, direction) = (at(seconds), Direction::ToServer);
+                let arrival = ByteArrival { now, direction, bytes, end: false };
+                let decision = worker.bytes(flow, &arrival, recorder);
+                let reason = decision.reason.filter(|_| !decision.verdict.forwards());
+                (reason, worker.bytes_wait(flow, &decision, now).is_some())
+            };
+            let failed = if is_open { None } else { Some(Reason::FunctionFailed) };
+            assert_eq!(send(worker, guilty, 0, b"panic"), (failed, false), "{policy}");
+            assert_eq!(send(worker, other, 0, b"words"), (failed, !is_open), "{policy}");
+            assert_eq!(send(worker, other, 2, b"words and more"), (None, false), "{policy}");
+            assert_eq!(send(worker, guilty, 2, b"harmless").0, failed, "{policy}");
         }
     }
 }

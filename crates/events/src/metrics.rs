@@ -160,6 +160,14 @@ metrics! {
         "Bytes that streams, application layers and functions keep of flows of a tenant with a quota, of all workers.";
     TENANT_QUOTA Counter Count "bartizan_tenant_quota_total" ["tenant", "what"]
         "Effects of a tenant's quota: flows that were evicted for its new ones, packets that opened no flow (flows_refused), flows whose state was released (closed), alerts that were not written (alerts_left_out).";
+    GUEST_NOW Gauge Count "bartizan_guest_now" ["guest", "what"]
+        "What a guest of the stream path has now: streams, processes, and bytes in this program's memory.";
+    GUEST_CONNECTIONS Counter Count "bartizan_guest_connections_total" ["guest", "way"]
+        "Connections that a guest opened or accepted: by TCP, or without it (local: the other end is a guest).";
+    GUEST_BYTES Counter Bytes "bartizan_guest_bytes_total" ["guest", "direction"]
+        "Payload that left a guest (out), and that it got (in).";
+    GUEST_REFUSED Counter Count "bartizan_guest_refused_total" ["guest", "reason"]
+        "Refusals of the stream path, by reason: verdicts (function, admission), limits, and what a guest broke.";
     STATS Gauge Count "bartizan_stats" ["name", "worker", "link"]
         "Counters of EVE's `stats` event, by their names there.";
     RULES Gauge Rules "bartizan_rules" ["state", "reason"]

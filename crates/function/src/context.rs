@@ -75,6 +75,9 @@ pub struct PacketFacts<'a> {
     /// The packet; absent when the remaining or queued data of a flow is inspected without a packet: then
     /// flow and application layer are the only inputs, and conditions on headers do not match.
     pub packet: Option<&'a PacketView<'a>>,
+    /// Bytes of a connection that arrived in order and without a packet. Payload functions only; header
+    /// functions get them as `packet`.
+    pub bytes: Option<&'a PacketView<'a>>,
     /// The flow ends, and this is its remaining data, of which nothing can be refused any more.
     pub flow_ends: bool,
     /// Direction within the flow.
@@ -114,6 +117,7 @@ impl<'a> PacketFacts<'a> {
         PacketFacts {
             now,
             packet,
+            bytes: None,
             flow_ends: false,
             direction,
             flow: None,

@@ -11,7 +11,7 @@ use crate::reload::Inventory;
 use crate::{findings, load};
 use bartizan_agent::joined::{JoinedPolicy, Library};
 use bartizan_api::content::{ContentKind, Contents};
-use bartizan_base::{SettingsMap, TenantId};
+use bartizan_base::{RuleId, SettingsMap, TenantId};
 use bartizan_detect::groups::Groups;
 use bartizan_detect::needs::Needs;
 use bartizan_detect::ruleset::{RuleSet, VisibleRules};
@@ -167,6 +167,11 @@ impl RuleSetCompiler {
             needs = needs.and(set.needs);
         }
         (total, needs)
+    }
+
+    /// See [`RuleSet::of_packets_alone`], of all rule sets.
+    pub fn rules_of_packets_alone(&self) -> Vec<RuleId> {
+        self.sets().iter().flat_map(|set| set.rules.of_packets_alone().collect::<Vec<_>>()).collect()
     }
 
     /// The rule sets, each once.

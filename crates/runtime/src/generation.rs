@@ -5,6 +5,7 @@ use crate::allocator;
 use crate::compiling::{LibraryRuleCache, RuleSetCompiler, Texts};
 use crate::error::Failure;
 use crate::firewall::{self, FirewallOptions};
+use crate::guests;
 use crate::log::{Note, Report};
 use crate::outputs::OutputSelection;
 use crate::reload::Inventory;
@@ -73,6 +74,8 @@ pub struct BuildOptions {
     pub controlled: bool,
     /// Some link is inline, and prevents.
     pub inline: bool,
+    /// Some link is a guest, whose connections have no packets.
+    pub guests: bool,
     /// A level below refuses packets without a flow on some link.
     pub early: bool,
     /// Names of the ports that packets may be redirected to, by number; `None`: any port that the policy
@@ -568,6 +571,9 @@ impl Builder {
         self.note_unused_thresholds(&inventory);
         let (needs, inventory) = (Needs::of(&loaded.rules), Arc::new(inventory));
         self.notes.extend(http2_note(&self.settings, &needs));
+        if self.options.guests {
+            self.notes.extend(guests::packet_rules_note(loaded.rules.of_packets_alone()));
+        }
         let ids = Ids::new(FunctionId(0), number, Arc::new(loaded.rules), self.alerts_max()?);
         let chains = Arc::new(one_chain(number, vec![Box::new(ids)]).map_err(Failure::input)?);
         Ok(Built { chains, report, inventory, function_names: vec!["ids"], needs, policy: None, contents })
@@ -740,6 +746,7 @@ impl Builder {
             }
         }
         let (report, needs) = compiler.totals();
+        let of_packets = compiler.rules_of_packets_alone();
         with_options.accepts(&report, &compiler.malformed_thresholds(), compiler.skipped_entries())?;
         let inventory = compiler.inventory();
         contents.absorb(&compiler.contents());
@@ -758,6 +765,15 @@ impl Builder {
             self.known = Arc::new(compiler.known());
         }
         notes.extend(http2_note(&self.settings, &needs));
+        if with_options.guests && with_options.ports.as_ref().is_some_and(|ports| !ports.is_empty()) {
+            notes.push(Note::Line(
+                "warning: a guest's connections do not leave by the host file's `ports`: those that a rule would redirect are blocked"
+                    .to_owned(),
+            ));
+        }
+        if with_options.guests {
+            notes.extend(guests::packet_rules_note(of_packets.into_iter()));
+        }
         Ok(Built { chains, report, inventory, function_names: names, needs, policy: Some(policy), contents })
     }
 }

@@ -4,6 +4,7 @@
 pub mod control;
 
 use crate::client::diff::PAIRS_MAX;
+use crate::guests::BLOCKED_KEPT;
 use crate::input::TEXT_MAX;
 use crate::load::WRONG_SHOWN;
 use crate::metrics::{collect, http};
@@ -22,6 +23,8 @@ fn span(of: Duration) -> String {
 pub const LIMITS: &[LimitSpec] = limits! {
     File "lines of two documents that are compared, one's times the other's" = "{}" [count(PAIRS_MAX)]
         in ["runtime/client/diff.rs"], "all of both is shown", [NotNeeded];
+    File "blocked streams that are kept for `guest status`" = "{}" [count(BLOCKED_KEPT)] in ["runtime/guests/view.rs"],
+        "the oldest is forgotten", [Metric("bartizan_guest_refused_total")];
     File "text file (rules, policies), unpacked" = "{}" [bytes(TEXT_MAX)] in ["runtime/input.rs"], "refused",
         [Told("the message")];
     File "values of settings that cannot be understood, listed" = "{}" [count(WRONG_SHOWN)] in ["runtime/load.rs"],

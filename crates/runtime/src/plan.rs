@@ -296,6 +296,7 @@ pub fn plan(given: &RunOptions) -> Result<RunPlan, Failure> {
     options.links = links.iter().map(|link| link.name.clone()).collect();
     let exits = file.as_ref().map(|file| file.ports.clone()).unwrap_or_default();
     options.ports = Some(exits.iter().map(|port| port.name.clone()).collect());
+    options.guests = links.iter().any(|link| matches!(link.ports, LinkPorts::Guest(_)));
     options.inline = links.iter().any(|link| link.prevention && link.is_inline());
     options.early = links.iter().any(|link| link.levels.iter().any(|level| link.knows_refusals(level)));
     let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));

@@ -101,6 +101,9 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let statistics = Arc::new(Mutex::new(statistics.with_levels(below.counters())));
     let (channel, inbox) = channel::open(requests);
     let in_force = in_force_of(&builder, &inventory, &contents);
+    if let Some(guests) = links.guests() {
+        source.set_guests(guests);
+    }
     let view = view_of(&plan, &control, &source, &statistics, &in_force).of_guests(links.guests());
     let (tap, alerts) = southbound::tap(plan.controller.as_ref());
     recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
@@ -255,6 +258,12 @@ fn fits_firewall(plan: &RunPlan, builder: &Builder) -> Result<(), Failure> {
     for link in &plan.links {
         let which = if plan.links.len() > 1 { format!("link `{}`: ", link.name) } else { String::new() };
         firewall::needs_prevention(builder.settings(), link.prevention, &which)?;
+        if matches!(link.ports, plan::LinkPorts::Guest(_)) && firewall::is_on(builder.settings())? {
+            return Err(Failure::input(format!(
+                "{which}firewall mode accepts packets, and a guest's connections have none: switch `firewall.enabled` off, or write \
+                 the firewall's rules as `pfw` rules of a policy"
+            )));
+        }
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The library that programs of a guest load (`LD_PRELOAD`, or linked): calls on TCP sockets go to the
+//! The library that programs of a guest load (`LD_PRELOAD`, or linked): calls on TCP and UDP sockets go to the
 //! engine by shared memory, all others to the C library.
 //!
 //! A stream is a kernel descriptor, one end of a socket pair, so that `poll`, `epoll`, `dup`, `fork`, `exec`

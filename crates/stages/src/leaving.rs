@@ -106,8 +106,8 @@ impl Leaving {
             return Replaced::Nothing;
         }
         let packet = view.decoded();
-        let made =
-            packet.recursion > 0 || packet.source != PacketSource::Wire || packet.is_in_several_frames();
+        let came = matches!(packet.source, PacketSource::Wire | PacketSource::Ordered);
+        let made = packet.recursion > 0 || !came || packet.is_in_several_frames();
         if made || !matches!(packet.proto(), Some(1 | 6 | 17 | 58)) {
             return Replaced::Refused;
         }

@@ -94,6 +94,15 @@ impl<'a> EventContext<'a> {
         }
     }
 
+    /// The bytes that arrived in order and without a packet, if that is what arrived.
+    #[must_use]
+    pub const fn bytes(&self) -> Option<&'a PacketView<'a>> {
+        match self.cause {
+            Cause::Bytes(view) => Some(view),
+            Cause::Packet(_) | Cause::Flush | Cause::FlowEnd => None,
+        }
+    }
+
     /// The packet, or the bytes that arrived without one.
     #[must_use]
     pub const fn arrived(&self) -> Option<&'a PacketView<'a>> {

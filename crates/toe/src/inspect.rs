@@ -4,6 +4,7 @@
 use bartizan_base::TenantId;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::time::Duration;
 
 /// Number of a stream: unique while the engine runs, so that logs name one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,6 +36,8 @@ pub struct StreamInfo {
     pub peer: SocketAddr,
     /// The guest accepted the connection (its program is the server).
     pub accepted: bool,
+    /// It is a socket of datagrams; the ends are those of the last one.
+    pub is_datagram: bool,
     /// The peer is a stream of a guest of this engine: no TCP is in between. The client's end is the first
     /// that an inspector hears of.
     pub partner: Option<StreamPartner>,
@@ -69,9 +72,12 @@ pub struct PayloadWindow<'p> {
 pub enum PayloadVerdict {
     /// The first bytes may leave; the rest waits for more. More than the window has means all of it.
     Pass(usize),
-    /// Nothing leaves until more bytes, the end or the time-out of holding. An end cannot be held: the
-    /// bytes before it go by the policy of the time-out.
-    Hold,
+    /// Nothing leaves until more bytes, the end or the time-out of holding.
+    Hold {
+        /// The inspector is asked again after this time, with the same bytes if no others came. Without it
+        /// an end cannot be held: the bytes before it go by the policy of the time-out.
+        retry_after: Option<Duration>,
+    },
     /// The stream is blocked in both directions.
     Drop,
     /// Bytes of the window are replaced, which then leaves up to the end of the replacement.
@@ -83,6 +89,19 @@ pub enum PayloadVerdict {
     },
     /// All of the window and the direction's rest leave without any further call.
     Bypass,
+}
+
+/// The verdict on a datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DatagramVerdict {
+    /// It goes on.
+    Pass,
+    /// It is dropped. A connected socket that sent it gets `EACCES` with the next call.
+    Drop,
+    /// It is dropped. A connected socket that sent it gets `ECONNREFUSED` with the next call.
+    Reject,
+    /// It goes on with these bytes, as many as it has.
+    Replace(Vec<u8>),
 }
 
 /// Decision on a new stream.
@@ -105,6 +124,17 @@ pub trait PayloadInspector {
 
     /// Inspects payload of a stream. Called when there are new bytes or the direction ends.
     fn inspect(&mut self, stream: &StreamInfo, window: PayloadWindow<'_>) -> PayloadVerdict;
+
+    /// Judges a datagram before it leaves or is delivered; one that nobody judges is dropped.
+    fn datagram(
+        &mut self,
+        socket: &StreamInfo,
+        direction: PayloadDirection,
+        bytes: &[u8],
+    ) -> DatagramVerdict {
+        let _ = (socket, direction, bytes);
+        DatagramVerdict::Drop
+    }
 
     /// The stream is gone.
     fn close(&mut self, stream: &StreamInfo) {

@@ -3,6 +3,7 @@
 //! stack in between, and security functions read them on the way (TOSEC, docs/stream.md).
 //!
 //! * [`descriptor`]: the 64-byte descriptors of control rings, and the messages of a process's channel.
+//! * [`datagram`]: records of datagrams in a stream's buffers.
 //! * [`layout`]: what stands where in a guest's shared segments, and who writes it.
 //! * [`memory`]: size-sealed memfds and access to memory that another process changes at any time.
 //! * [`ring`]: the control ring, one producer (a process of the guest) and one consumer (the engine).
@@ -15,11 +16,13 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod clock;
+pub mod datagram;
 pub mod descriptor;
 pub mod engine;
 pub mod guest;
 pub mod inspect;
 pub mod layout;
+pub mod limits;
 // Memory shared with other processes; the argument is at the top of the file.
 #[allow(unsafe_code)]
 pub mod memory;

@@ -52,6 +52,8 @@ reasons! {
     Address => "address",
     /// The socket option is not on the list.
     SocketOption => "socket-option",
+    /// A datagram is larger than the program's buffer.
+    DatagramSize => "datagram-size",
     /// The kernel refused what the engine did for the guest: descriptors or memory are used up.
     Resources => "resources",
 }

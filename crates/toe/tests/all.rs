@@ -2,6 +2,7 @@
 //! Tests of the stream path without the socket library: the engine in a thread, guests in others.
 
 mod common;
+mod datagrams;
 mod hostile;
 mod limits;
 mod rings;

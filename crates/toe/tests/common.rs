@@ -6,7 +6,7 @@ use bartizan_toe::descriptor::Transport;
 use bartizan_toe::engine::{Engine, EngineControl, GuestReport, GuestSpec};
 use bartizan_toe::guest::{GuestProcess, GuestStream, OpenedStream, ReceiveOptions};
 use bartizan_toe::inspect::{
-    Admission, PayloadDirection, PayloadInspector, PayloadVerdict, PayloadWindow, StreamInfo,
+    Admission, DatagramVerdict, PayloadDirection, PayloadInspector, PayloadVerdict, PayloadWindow, StreamInfo,
 };
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
@@ -54,10 +54,17 @@ impl<F: FnMut(&StreamInfo, &PayloadWindow<'_>) -> PayloadVerdict> PayloadInspect
         (self.answer)(stream, &window)
     }
 
+    fn datagram(&mut self, _: &StreamInfo, _: PayloadDirection, bytes: &[u8]) -> DatagramVerdict {
+        if bytes == DATAGRAM_ATTACK { DatagramVerdict::Drop } else { DatagramVerdict::Pass }
+    }
+
     fn close(&mut self, _: &StreamInfo) {
         self.record.lock().unwrap().closed += 1;
     }
 }
+
+/// A datagram that every inspector here drops.
+pub const DATAGRAM_ATTACK: &[u8] = b"an attack in a datagram";
 
 /// Streams to this port are refused.
 pub const REFUSED_PORT: u16 = 9;

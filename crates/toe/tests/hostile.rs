@@ -74,7 +74,11 @@ impl RawProcess {
     }
 
     fn open(&self) -> Option<(StreamHandle, OwnedFd)> {
-        let message = Message::Open { v6: false, transport: Transport::Tcp };
+        self.open_of(Transport::Tcp)
+    }
+
+    fn open_of(&self, transport: Transport) -> Option<(StreamHandle, OwnedFd)> {
+        let message = Message::Open { v6: false, transport };
         send(self.channel.as_fd(), &to_bytes(&message.words()), &[]);
         let (reply, mut descriptors) = receive(self.channel.as_fd())?;
         Some((reply.handle, descriptors.pop()?))
@@ -88,6 +92,15 @@ impl RawProcess {
         entry.0.iter().zip(words).for_each(|(place, word)| place.store(*word, Relaxed));
         self.control.at::<RingHead>(place).unwrap().producer.tail.store(tail, SeqCst);
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// Puts a request in, and waits until the engine has taken it.
+    fn ask(&self, handle: StreamHandle, operation: Operation) {
+        let head = self.head();
+        self.put(head, &Request { handle, sequence: 1, operation }.words(), head.wrapping_add(1));
+        while self.head() == head {
+            std::thread::yield_now();
+        }
     }
 
     fn head(&self) -> u32 {
@@ -308,4 +321,141 @@ fn a_handle_of_another_guest_names_nothing() {
         socket.send(b"still here").unwrap();
         assert_eq!(socket.receive_all(10).unwrap(), b"still here");
     }
+}
+
+/// Whatever a guest writes over a descriptor that the engine has read, or reads just then: the connection that
+/// is made is the one that was admitted.
+#[test]
+fn a_connection_is_the_admitted_one_whatever_becomes_of_its_descriptor() {
+    let bench = Bench::passing();
+    let descriptor = bench.control.add_guest(spec(1)).unwrap();
+    let raw = RawProcess::join(descriptor.as_fd());
+    let servers = ["127.0.0.1:0", "127.0.0.2:0"].map(|address| TcpListener::bind(address).unwrap());
+    let at = servers.each_ref().map(|server| server.local_addr().unwrap());
+    let stop = AtomicBool::new(false);
+    let accepted = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let words = at.map(|at| {
+                let handle = StreamHandle::default();
+                Request { handle, sequence: 1, operation: Operation::Connect(at) }.words()
+            });
+            let mut dice = Dice(21);
+            while !stop.load(Relaxed) {
+                let entry = raw.layout.ring(raw.ring) + 4096 + dice.below(64) * DESCRIPTOR_BYTES;
+                let entry: &RingEntry = raw.control.at(entry).unwrap();
+                let which = &words[dice.below(2)];
+                for index in 3..6 {
+                    entry.0[index].store(which[index], Relaxed);
+                }
+            }
+        });
+        for (server, at) in servers.iter().zip(at) {
+            let (stop, accepted) = (&stop, &accepted);
+            scope.spawn(move || {
+                for connection in server.incoming() {
+                    if stop.load(Relaxed) {
+                        return;
+                    }
+                    let from = connection.and_then(|connection| connection.peer_addr());
+                    accepted.lock().unwrap().extend(from.map(|from| (from, at)));
+                }
+            });
+        }
+        let (end, mut dice) = (Instant::now() + time(), Dice(22));
+        while Instant::now() < end {
+            let Some((handle, _descriptor)) = raw.open() else { break };
+            raw.ask(handle, Operation::Connect(at[dice.below(2)]));
+        }
+        stop.store(true, Relaxed);
+        for at in at {
+            let _ = std::net::TcpStream::connect(at);
+        }
+    });
+    let accepted = accepted.into_inner().unwrap();
+    let record = bench.record.lock().unwrap();
+    for (from, to) in &accepted {
+        let is_admitted = record.admitted.iter().any(|info| (info.local, info.peer) == (*from, *to));
+        assert!(is_admitted, "{from} to {to} was not admitted");
+    }
+    let to_both = at.iter().all(|at| accepted.iter().filter(|(_, to)| to == at).count() > 10);
+    assert!(to_both, "{} connections", accepted.len());
+}
+
+/// A handle of a stream that is gone, and of one that is not made yet, names nothing, also where its slot is in
+/// use again.
+#[test]
+fn forged_handles_name_nothing() {
+    let bench = Bench::passing();
+    let descriptor = bench.control.add_guest(spec(1)).unwrap();
+    let raw = RawProcess::join(descriptor.as_fd());
+    let (gone, closed) = raw.open().unwrap();
+    drop(closed);
+    bench.wait_for(0, "it is gone", |report| report.streams == 0);
+    let (live, _descriptor) = raw.open().unwrap();
+    let mut forged = vec![gone, StreamHandle { slot: raw.layout.slots, ..live }, StreamHandle::default()];
+    for by in [1, 2, 3, u32::MAX] {
+        forged.push(StreamHandle { generation: live.generation.wrapping_add(by), ..live });
+        forged.push(StreamHandle { slot: live.slot.wrapping_add(by), ..live });
+    }
+    for handle in &forged {
+        raw.ask(*handle, Operation::Listen(1));
+    }
+    let report = bench.report(0);
+    assert_eq!(report.refused.of(StreamRefusal::StaleHandle), forged.len() as u64);
+    assert_eq!((report.streams, report.refused.total()), (1, forged.len() as u64));
+}
+
+/// Records of datagrams whose heads lie: the socket ends, nothing else does, and nothing is sent of them.
+#[test]
+fn forged_records_of_datagrams_end_their_socket() {
+    use bartizan_toe::datagram::{RECORD_HEAD, RecordHead};
+    let bench = Bench::passing();
+    let descriptor = bench.control.add_guest(spec(1)).unwrap();
+    let raw = RawProcess::join(descriptor.as_fd());
+    let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_nonblocking(true).unwrap();
+    let good = RecordHead { length: 4, address: Some(receiver.local_addr().unwrap()) }.bytes();
+    let with = |at: usize, byte: u8| {
+        let mut head = good;
+        head[at] = byte;
+        head
+    };
+    let forged = [
+        (with(0, 5), 36),    // longer than what is there
+        (with(2, 1), 36),    // longer than the ring
+        (with(3, 0xFF), 36), // longer than a datagram
+        (with(7, 1), 36),    // a length of more than 32 bits
+        (with(8, 99), 36),   // a family that there is none of
+        (with(20, 1), 36),   // an IPv4 address of more than 32 bits
+        (good, 31),          // half a head
+        (good, 35),          // all but the last byte
+        (good, 1 << 20),     // more than the buffer has
+    ];
+    for (number, (head, tail)) in forged.into_iter().enumerate() {
+        let (handle, _descriptor) = raw.open_of(Transport::Udp).unwrap();
+        let place = raw.layout.tx(handle.slot);
+        for (index, word) in head.chunks_exact(8).enumerate() {
+            let word = u64::from_le_bytes(word.try_into().unwrap());
+            raw.data.at::<AtomicU64>(place + index * 8).unwrap().store(word, Relaxed);
+        }
+        let slot: &bartizan_toe::layout::SlotState = raw.control.at(raw.layout.slot(handle.slot)).unwrap();
+        slot.guest.tx_tail.store(tail, SeqCst);
+        raw.ask(handle, Operation::Transmit);
+        let broken = bench.report(0).refused.of(StreamRefusal::IndexBounds);
+        assert_eq!(broken, number as u64 + 1, "record {number}");
+    }
+    assert!(receiver.recv(&mut [0; 64]).is_err());
+    // A true record goes on.
+    let (handle, _descriptor) = raw.open_of(Transport::Udp).unwrap();
+    let place = raw.layout.tx(handle.slot);
+    for (index, word) in good.chunks_exact(8).enumerate() {
+        let word = u64::from_le_bytes(word.try_into().unwrap());
+        raw.data.at::<AtomicU64>(place + index * 8).unwrap().store(word, Relaxed);
+    }
+    let slot: &bartizan_toe::layout::SlotState = raw.control.at(raw.layout.slot(handle.slot)).unwrap();
+    slot.guest.tx_tail.store(u32::try_from(RECORD_HEAD).unwrap() + 4, SeqCst);
+    raw.ask(handle, Operation::Transmit);
+    receiver.set_nonblocking(false).unwrap();
+    assert_eq!(receiver.recv(&mut [0; 64]).unwrap(), 4);
 }

@@ -147,7 +147,7 @@ fn bytes_in_the_engine_are_bounded_and_all_arrive() {
 
 #[test]
 fn held_bytes_are_bounded() {
-    let bench = Bench::with(|_, _| PayloadVerdict::Hold);
+    let bench = Bench::with(|_, _| PayloadVerdict::Hold { retry_after: None });
     let mut small = spec(1);
     small.limits.held_bytes = 10_000;
     let guest = bench.guest(small);

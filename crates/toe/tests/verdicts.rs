@@ -62,7 +62,7 @@ fn held_bytes_leave_once_they_are_whole_and_replacements_arrive() {
         match window.bytes.iter().rposition(|byte| *byte == b'\n') {
             Some(line) => PayloadVerdict::Pass(line + 1),
             None if window.end => PayloadVerdict::Pass(usize::MAX),
-            None => PayloadVerdict::Hold,
+            None => PayloadVerdict::Hold { retry_after: None },
         }
     });
     let guest = bench.guest(spec(1));
@@ -78,7 +78,7 @@ fn held_bytes_leave_once_they_are_whole_and_replacements_arrive() {
 #[test]
 fn holding_ends_with_its_time_by_policy() {
     for fails_open in [false, true] {
-        let bench = Bench::with(|_, _| PayloadVerdict::Hold);
+        let bench = Bench::with(|_, _| PayloadVerdict::Hold { retry_after: None });
         let mut spec = spec(1);
         spec.limits.held_time = Duration::from_millis(50);
         spec.limits.hold_fails_open = fails_open;

@@ -162,6 +162,13 @@ fn supervise(prepared: PreparedGuest, args: &GuestRunArgs) -> Result<ExitCode, F
             "bartizan: past the socket library: {} connects were relayed, {} connects and {} datagrams were refused",
             counts.relayed, counts.refused_connects, counts.refused_datagrams
         );
+        if counts.reset_relays > 0 {
+            eprintln!(
+                "bartizan: {} relayed connections were reset, as {} were open then: use the library in programs with more",
+                counts.reset_relays,
+                bartizan_boundary::relay::RELAYED_MOST
+            );
+        }
     }
     Ok(code)
 }

@@ -361,9 +361,7 @@ impl Passage<'_> {
                 FlowAdmission::Flow(id) => {
                     if let Some(entry) = self.flows.get_mut(id) {
                         self.cx.account.tally.flow(entry.fid);
-                        if let Some(origin) = &self.cx.position.origin
-                            && packet.source == PacketSource::Ordered
-                        {
+                        if let Some(origin) = &self.cx.position.origin {
                             entry.ext.rare_mut().origin = Some(Arc::clone(origin));
                         }
                     }

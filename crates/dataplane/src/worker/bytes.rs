@@ -5,11 +5,14 @@
 //! Such a connection is a flow like any other: policies, functions, application layer, limits, moves, records
 //! and explanations see no difference. Its bytes are accepted as a TCP segment would be that follows the last
 //! one and whose predecessors are all acknowledged, without what only packets need: no decoding, no checksum,
-//! no comparison with retransmitted data. Rules that need a packet's header do not match its bytes, as at the
-//! end of a flow.
+//! no comparison with retransmitted data. Rules inspect the bytes of a call as the payload of one segment;
+//! conditions on headers do not hold for them.
+//!
+//! Bytes that are refused for the time being are held ([`Worker::bytes_wait`]): their source hands them in
+//! again, with those that came meanwhile, as a sender of segments sends again what was dropped.
 
 use super::{Frame, Worker};
-use bartizan_base::{Decision, Direction, LinkId, PerDirection, TenantId, Timestamp};
+use bartizan_base::{Decision, Direction, LinkId, PacketDuration, PerDirection, Reason, TenantId, Timestamp};
 use bartizan_packet::{
     Decoded, Ipv4, Ipv6, LinkType, Network, PacketFlags, PacketSource, Tcp, TcpFlags, TcpOptions,
     TransportLayer,
@@ -17,6 +20,7 @@ use bartizan_packet::{
 use bartizan_stages::flow_ext::StreamOrigin;
 use bartizan_stages::frame::PacketPosition;
 use bartizan_stages::record::Recorder;
+use bartizan_stages::standing::PacketDisposition;
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -25,6 +29,8 @@ const TCP: u8 = 6;
 /// Window of both sides, scaled by 14.
 const WINDOW: u16 = u16::MAX;
 const WINDOW_SCALE: u8 = 14;
+/// Time after which bytes are handed in again that were refused for the time being.
+const RETRY: PacketDuration = PacketDuration::from_millis(200);
 /// Most bytes that are inspected at a time.
 const PIECE: usize = 16 << 20;
 
@@ -52,6 +58,19 @@ pub struct ByteArrival<'b> {
     pub bytes: &'b [u8],
     /// The sender has finished: no bytes follow in this direction.
     pub end: bool,
+}
+
+/// The flow of a connection, as it is in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteFlowState {
+    /// It is not in the table: it timed out, or gave way.
+    Gone,
+    /// Functions judge its bytes.
+    Judged,
+    /// No function is left on its path: its bytes pass, and are counted.
+    Bypassed,
+    /// Its bytes are refused.
+    Refused,
 }
 
 impl ByteFlow {
@@ -148,6 +167,7 @@ impl Worker {
             (Direction::ToServer, TcpFlags::ACK, TcpOptions::default()),
         ];
         let mut decision = Decision::CONTINUE;
+        self.leaving.change = None;
         self.position.origin.clone_from(&flow.origin);
         for (direction, flags, options) in steps {
             let segment = flow.segment(direction, flags, 0, options);
@@ -188,12 +208,49 @@ impl Worker {
         self.chains().classifier.tenant_of(&segment, flow.link)
     }
 
-    /// Whether a connection's flow is still in the table: it may have timed out, or have given way.
+    /// The state of a connection's flow.
     #[must_use]
-    pub fn has_bytes_flow(&self, flow: &ByteFlow, now: Timestamp) -> bool {
+    pub fn bytes_flow_state(&self, flow: &ByteFlow, now: Timestamp) -> ByteFlowState {
         let segment = flow.segment(Direction::ToServer, TcpFlags::ACK, 0, TcpOptions::default());
         let frame = frame_of(flow.link, now, &[]);
-        self.own_key(&frame, &segment).is_some_and(|key| self.flow_of_key(&key).is_some())
+        let entry = self.own_key(&frame, &segment).and_then(|key| self.flow_of_key(&key));
+        let Some(entry) = entry.and_then(|id| self.flows.get(id)) else { return ByteFlowState::Gone };
+        match entry.ext.standing.course(entry.state()) {
+            PacketDisposition::Bypassed => ByteFlowState::Bypassed,
+            PacketDisposition::Refused(_) => ByteFlowState::Refused,
+            _ => ByteFlowState::Judged,
+        }
+    }
+
+    /// The time after which bytes with this decision are handed in again; `None`: they pass, or are refused
+    /// for good.
+    #[must_use]
+    pub fn bytes_wait(&self, flow: &ByteFlow, decision: &Decision, now: Timestamp) -> Option<PacketDuration> {
+        if decision.verdict.forwards() {
+            return None;
+        }
+        match decision.reason? {
+            Reason::ProtocolOpen => Some(self.settings.hold.time),
+            // A function is away, or there is no room now. A flow that is refused as a whole stays so.
+            Reason::FunctionFailed
+            | Reason::FunctionStopped
+            | Reason::StreamMemory
+            | Reason::StreamReassembly
+            | Reason::FlowMemory
+            | Reason::Overload => {
+                (self.bytes_flow_state(flow, now) != ByteFlowState::Refused).then_some(RETRY)
+            }
+            _ => None,
+        }
+    }
+
+    /// The bytes of the last call with those that rules replaced (keyword `replace`), which leave in their
+    /// place; `None`: they leave as they came.
+    pub fn take_replaced(&mut self) -> Option<Vec<u8>> {
+        let mut change = self.take_rewrite()?;
+        let bytes = change.replaced.then(|| core::mem::take(&mut change.bytes));
+        self.reuse_rewrite(change);
+        bytes
     }
 
     /// Handles bytes of a connection. The decision says whether they may be delivered; refused bytes count as
@@ -207,6 +264,7 @@ impl Worker {
         let ByteArrival { now, direction, bytes, end } = *arrival;
         let mut decision = Decision::CONTINUE;
         let mut rest = bytes;
+        self.leaving.change = None;
         loop {
             let (piece, after) = rest.split_at_checked(PIECE).unwrap_or((rest, &[]));
             rest = after;

@@ -418,7 +418,7 @@ impl InspectionRun<'_, '_> {
     fn rules_on_addresses(&mut self, candidates: &mut Candidates, payload: &[u8]) {
         let done =
             self.has_flow && self.worker.decides_flow && self.flow.ip_only_done(self.scene.facts.direction);
-        if done || self.scene.facts.packet.is_none() {
+        if done || !self.has_own_payload() {
             return;
         }
         let (due, rules) = (self.due(), self.rules);
@@ -429,6 +429,12 @@ impl InspectionRun<'_, '_> {
                 self.hit(rule, signature, None, false);
             }
         }
+    }
+
+    /// Whether a packet is inspected, or bytes that arrived in order and without one: rules inspect these as a
+    /// packet's payload, and conditions on headers do not hold.
+    const fn has_own_payload(&self) -> bool {
+        self.scene.facts.packet.is_some() || self.scene.facts.bytes.is_some()
     }
 
     /// Adds rules that name an address of the packet. Most flows have no address that any rule names; the
@@ -470,7 +476,7 @@ impl InspectionRun<'_, '_> {
     ) {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
-        let rest = self.scene.facts.packet.is_none();
+        let rest = !self.has_own_payload();
         if signature.is_ip_only() || self.again && self.worker.matched.contains(&index) {
             return;
         }

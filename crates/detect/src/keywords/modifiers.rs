@@ -121,7 +121,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Effect,
         syntax: r#"replace:"BYTES""#,
         example: r#"alert tcp any any -> any any (msg:"replace"; content:"abc"; replace:"xyz"; sid:1;)"#,
-        note: "Acts inline, on packets as they came: what was put together from fragments or found in a tunnel is not rewritten, and counted in `normaliser.not_replaced`. The stream engine and other rules see the original bytes.",
+        note: "Acts inline, on packets as they came and on chunks of the stream path: what was put together from fragments or found in a tunnel is not rewritten, and counted in `normaliser.not_replaced`. The stream engine and other rules see the original bytes.",
         parse: replace,
     },
 ];
@@ -290,6 +290,11 @@ impl PacketCondition for InPacket {
 
     fn needs_packet(&self) -> bool {
         true
+    }
+
+    /// Bytes that arrive in order and without a packet are replaced as well.
+    fn needs_real_packet(&self) -> bool {
+        false
     }
 }
 

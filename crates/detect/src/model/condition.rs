@@ -63,7 +63,7 @@ impl ConditionContext<'_> {
 #[must_use]
 pub fn shown_payload<'a>(facts: &PacketFacts<'a>) -> &'a [u8] {
     let hidden = facts.headers_only || facts.payload_hidden;
-    let Some(packet) = facts.packet.filter(|_| !hidden) else { return &[] };
+    let Some(packet) = facts.packet.or(facts.bytes).filter(|_| !hidden) else { return &[] };
     if !facts.prevention && packet.decoded().flags.contains(PacketFlags::HAS_INNER) {
         &[]
     } else {

@@ -177,6 +177,17 @@ impl RuleSet {
         }
     }
 
+    /// Rules that no connection of the stream path can meet, whose bytes come without packets: they have a
+    /// condition on a packet's headers or size. Those for datagrams alone are not among them.
+    pub fn of_packets_alone(&self) -> impl Iterator<Item = RuleId> + '_ {
+        let on_tcp = |s: &Member| s.protocol.ip.is_empty() || s.protocol.ip.contains(&6);
+        let of_packet = |s: &Member| {
+            s.packet.iter().any(|c| c.needs_real_packet())
+                || s.values.iter().any(|v| v.buffer.is_of_one_packet())
+        };
+        self.signatures.iter().filter(move |s| on_tcp(s) && of_packet(s)).map(|s| s.id)
+    }
+
     fn looked(&self) -> Looked {
         let refuses = |s: &Member| matches!(s.action, RuleAction::Drop | RuleAction::Reject(_));
         let waits = |s: &Member| refuses(s) && s.packet.iter().any(|c| c.is_detection());

@@ -14,12 +14,13 @@ mod source;
 pub mod start;
 mod view;
 
-pub use view::GuestView;
+pub use view::{BLOCKED_KEPT, GuestView};
 
 use crate::error::Failure;
 use crate::lock;
+use crate::log::Note;
 use crate::plan::{LinkPlan, LinkPorts};
-use bartizan_base::LinkId;
+use bartizan_base::{LinkId, RuleId};
 use bartizan_config::host::GuestSection;
 use bartizan_dataplane::source::Source;
 use bartizan_events::output::Rights;
@@ -37,6 +38,8 @@ use view::GuestDoor;
 const MODE: u32 = 0o660;
 /// Most connections that wait to be accepted at a guest's socket.
 const BACKLOG: i32 = 64;
+/// Rules that a note names.
+const RULES_NAMED: usize = 5;
 /// Most bytes of a socket's path (`sun_path`, without its zero).
 const PATH_MAX: usize = 107;
 
@@ -44,6 +47,29 @@ const PATH_MAX: usize = 107;
 #[must_use]
 pub fn usual_socket(guest: &str) -> Option<PathBuf> {
     Some(lock::runtime_folder()?.join(format!("guest-{guest}.socket")))
+}
+
+/// The note about rules that no connection of a guest can meet; `None`: there are none.
+pub(crate) fn packet_rules_note(rules: impl Iterator<Item = RuleId>) -> Option<Note> {
+    let mut count = 0_usize;
+    let mut first = Vec::new();
+    for rule in rules {
+        count += 1;
+        if first.len() < RULES_NAMED {
+            first.push(rule.sid.to_string());
+        }
+    }
+    let named = first.join(", ");
+    let (rules, have, more) = match count {
+        0 => return None,
+        1 => ("rule has a condition", "is", ""),
+        n if n > RULES_NAMED => ("rules have conditions", "are", ", ..."),
+        _ => ("rules have conditions", "are", ""),
+    };
+    Some(Note::Line(format!(
+        "warning: {count} {rules} on packets' headers or sizes (sid {named}{more}) and {have} not evaluated on the TCP connections of \
+         guests, which have no packets; write them for streams, or give their traffic an inline link"
+    )))
 }
 
 /// The guests of a run, opened.

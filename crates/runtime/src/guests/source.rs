@@ -2,20 +2,22 @@
 //! The engine of the stream path as a source of connections in order.
 //!
 //! Each stream is a flow of its guest's link, and each chunk of payload is judged by the chain of the flow's
-//! policy before it leaves the engine: it passes, or the stream is blocked. A connection between
-//! two guests of one tenant is one flow, which enters by the client's link. Guests of two tenants have a flow
+//! policy before it leaves the engine: it passes, is held, leaves with bytes that rules replaced, or the
+//! stream is blocked. A bypassed flow's chunks are judged as well, by its disposition: they are counted, and a
+//! policy that is loaded later applies to them. A connection between two guests of one tenant is one flow, which enters by the client's link. Guests of two tenants have a flow
 //! each, since tenants never meet: the server's policy sees what the client's has passed.
 
 use super::origin;
 use super::view::{BlockedStream, GuestView};
-use bartizan_base::{Decision, Direction, LinkId, Timestamp};
+use bartizan_base::{Decision, Direction, LinkId, Timestamp, Verdict};
 use bartizan_dataplane::source::{Arrivals, Source, Taken};
-use bartizan_dataplane::worker::{ByteArrival, ByteFlow, Worker};
+use bartizan_dataplane::worker::{ByteArrival, ByteFlow, ByteFlowState, DatagramArrival, Worker};
 use bartizan_ports::{PortError, PortStats, Waker, Woke, packet_clock, wait_for};
 use bartizan_stages::flow_ext::StreamOrigin;
 use bartizan_toe::engine::Engine;
 use bartizan_toe::inspect::{
-    Admission, PayloadDirection, PayloadInspector, PayloadVerdict, PayloadWindow, StreamId, StreamInfo,
+    Admission, DatagramVerdict, PayloadDirection, PayloadInspector, PayloadVerdict, PayloadWindow, StreamId,
+    StreamInfo,
 };
 use std::collections::HashMap;
 use std::io;
@@ -35,6 +37,8 @@ enum StreamFlow {
     Own(Box<ByteFlow>),
     /// That of the other end.
     Partner,
+    /// None: a socket of datagrams, whose flows are those of its packets. The program behind it.
+    Datagrams(Arc<StreamOrigin>),
 }
 
 /// The source; see the module.
@@ -154,7 +158,8 @@ impl PayloadInspector for ChainInspector<'_, '_> {
         }
         let mut flow = flow.of_program(Arc::new(self.origin(stream)));
         let decision = self.arrivals.open_bytes(&mut flow, self.now);
-        if !decision.verdict.forwards() {
+        // A port of the host by which a rule would have packets leave is no way for a connection.
+        if !decision.verdict.forwards() || decision.egress.is_some() {
             self.note_blocked(stream, &decision);
             return Admission::Refuse;
         }
@@ -168,16 +173,17 @@ impl PayloadInspector for ChainInspector<'_, '_> {
             Some(StreamFlow::Own(flow)) => flow,
             Some(StreamFlow::Partner) => return PayloadVerdict::Bypass,
             // No stream is inspected that was not admitted.
-            None => return PayloadVerdict::Drop,
+            Some(StreamFlow::Datagrams(_)) | None => return PayloadVerdict::Drop,
         };
-        let is_gone = !self.arrivals.worker_mut().has_bytes_flow(flow, self.now);
+        let state = self.arrivals.worker_mut().bytes_flow_state(flow, self.now);
+        self.view.note_bypassed(stream.id, state == ByteFlowState::Bypassed);
         let mut decision = Decision::CONTINUE;
-        if is_gone {
+        if state == ByteFlowState::Gone {
             // It timed out, or gave way: the rest of the stream is a flow of its own.
             decision = self.arrivals.open_bytes(flow, self.now);
         }
         if decision.verdict.forwards() {
-            // Nothing is held here, so all of the window is new.
+            // The flow has not taken up bytes that were held, so all of the window follows its last ones.
             let direction = match (window.direction, stream.accepted) {
                 (PayloadDirection::Outgoing, false) | (PayloadDirection::Incoming, true) => {
                     Direction::ToServer
@@ -189,14 +195,58 @@ impl PayloadInspector for ChainInspector<'_, '_> {
             let arrival = ByteArrival { now: self.now, direction, bytes: window.bytes, end: window.end };
             decision = self.arrivals.bytes(flow, &arrival);
         }
+        if let Some(time) = self.arrivals.worker_mut().bytes_wait(flow, &decision, self.now) {
+            return PayloadVerdict::Hold { retry_after: Some(Duration::from_nanos(time.as_nanos())) };
+        }
         if !decision.verdict.forwards() {
             self.note_blocked(stream, &decision);
             return PayloadVerdict::Drop;
         }
-        PayloadVerdict::Pass(usize::MAX)
+        match self.arrivals.take_replaced() {
+            Some(with) => PayloadVerdict::Replace { range: 0..window.bytes.len(), with },
+            None => PayloadVerdict::Pass(usize::MAX),
+        }
+    }
+
+    fn datagram(
+        &mut self,
+        socket: &StreamInfo,
+        direction: PayloadDirection,
+        bytes: &[u8],
+    ) -> DatagramVerdict {
+        self.now = packet_clock();
+        let Some(link) = self.links.get(usize::from(socket.guest)).copied() else {
+            return DatagramVerdict::Drop;
+        };
+        let origin = match self.flows.0.get(&socket.id) {
+            Some(StreamFlow::Datagrams(origin)) => Arc::clone(origin),
+            _ => {
+                let origin = Arc::new(self.origin(socket));
+                self.flows.0.insert(socket.id, StreamFlow::Datagrams(Arc::clone(&origin)));
+                origin
+            }
+        };
+        let (from, to) = match direction {
+            PayloadDirection::Outgoing => (socket.local, socket.peer),
+            PayloadDirection::Incoming => (socket.peer, socket.local),
+        };
+        let arrival = DatagramArrival { now: self.now, link, from, to, bytes, origin: &origin };
+        let decision = self.arrivals.datagram(&arrival);
+        if !decision.verdict.forwards() || decision.egress.is_some() {
+            self.note_blocked(socket, &decision);
+            return match decision.verdict {
+                Verdict::Reject => DatagramVerdict::Reject,
+                _ => DatagramVerdict::Drop,
+            };
+        }
+        match self.arrivals.take_replaced() {
+            Some(with) => DatagramVerdict::Replace(with),
+            None => DatagramVerdict::Pass,
+        }
     }
 
     fn close(&mut self, stream: &StreamInfo) {
+        self.view.note_bypassed(stream.id, false);
         if let Some(StreamFlow::Own(mut flow)) = self.flows.0.remove(&stream.id) {
             self.arrivals.close_bytes(&mut flow, packet_clock());
         }

@@ -3,12 +3,14 @@
 
 use crate::view::lock;
 use bartizan_base::{Decision, FunctionId, Timestamp};
+use bartizan_events::metrics as m;
+use bartizan_events::metrics::Exposition;
 use bartizan_events::time_text;
 use bartizan_toe::engine::{EngineControl, GuestReport, StreamReport};
-use bartizan_toe::inspect::StreamInfo;
+use bartizan_toe::inspect::{StreamId, StreamInfo};
 use bartizan_toe::reason::StreamRefusal;
 use serde_json::{Map, Value, json};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -52,16 +54,28 @@ pub struct GuestView {
     functions: Vec<&'static str>,
     /// The newest is last.
     blocked: Mutex<VecDeque<BlockedStream>>,
+    /// Streams whose flows are bypassed. Bounded as the streams themselves.
+    bypassed: Mutex<HashSet<StreamId>>,
 }
 
 impl GuestView {
     pub(super) fn new(engine: EngineControl, doors: Vec<GuestDoor>, functions: Vec<&'static str>) -> Self {
-        GuestView { engine, doors, functions, blocked: Mutex::default() }
+        GuestView { engine, doors, functions, blocked: Mutex::default(), bypassed: Mutex::default() }
     }
 
     /// The name of a guest.
     pub(super) fn name(&self, guest: u16) -> Arc<str> {
         self.doors.get(usize::from(guest)).map(|door| Arc::clone(&door.name)).unwrap_or_default()
+    }
+
+    /// Notes whether a stream's flow is bypassed.
+    pub(super) fn note_bypassed(&self, stream: StreamId, is_bypassed: bool) {
+        let mut bypassed = lock(&self.bypassed);
+        if is_bypassed {
+            bypassed.insert(stream);
+        } else if !bypassed.is_empty() {
+            bypassed.remove(&stream);
+        }
     }
 
     /// Keeps a blocked stream for queries.
@@ -81,6 +95,26 @@ impl GuestView {
         let report = self.engine.report().map_err(|error| error.to_string())?;
         let guests: Vec<Value> = report.guests.iter().map(|guest| self.guest(guest)).collect();
         Ok(Map::from_iter([("count".to_owned(), guests.len().into()), ("guests".to_owned(), guests.into())]))
+    }
+
+    /// Adds the counters of all guests to a page of metrics; none once the engine has ended.
+    pub fn add_metrics(&self, page: &mut Exposition) {
+        let Ok(report) = self.engine.report() else { return };
+        for guest in &report.guests {
+            let name = self.name(guest.guest);
+            let now = [("streams", guest.streams), ("processes", guest.processes), ("bytes", guest.bytes)];
+            for (what, count) in now {
+                page.add(&m::GUEST_NOW, &[&name, what], count as u64);
+            }
+            let by_tcp = guest.connections.saturating_sub(guest.local_connections);
+            page.add(&m::GUEST_CONNECTIONS, &[&name, "tcp"], by_tcp);
+            page.add(&m::GUEST_CONNECTIONS, &[&name, "local"], guest.local_connections);
+            page.add(&m::GUEST_BYTES, &[&name, "out"], guest.sent);
+            page.add(&m::GUEST_BYTES, &[&name, "in"], guest.received);
+            for reason in StreamRefusal::ALL {
+                page.add(&m::GUEST_REFUSED, &[&name, reason.name()], guest.refused.of(*reason));
+            }
+        }
     }
 
     fn guest(&self, report: &GuestReport) -> Value {
@@ -123,7 +157,13 @@ impl GuestView {
 
     fn stream(&self, report: &StreamReport) -> Value {
         let mut told = self.properties(&report.info);
-        told.insert("verdict".to_owned(), if report.refused.is_some() { "drop" } else { "pass" }.into());
+        let verdict = match report.refused {
+            Some(_) => "drop",
+            None if report.held > 0 => "hold",
+            None if lock(&self.bypassed).contains(&report.info.id) => "bypass",
+            None => "pass",
+        };
+        told.insert("verdict".to_owned(), verdict.into());
         if let Some(reason) = report.refused {
             told.insert("reason".to_owned(), reason.name().into());
         }
@@ -158,6 +198,9 @@ impl GuestView {
         told.insert("pid".to_owned(), stream.process.into());
         told.insert("client".to_owned(), client.to_string().into());
         told.insert("server".to_owned(), server.to_string().into());
+        if stream.is_datagram {
+            told.insert("protocol".to_owned(), "udp".into());
+        }
         told.insert("side".to_owned(), if stream.accepted { "server" } else { "client" }.into());
         if let Some(partner) = stream.partner {
             told.insert("peer_guest".to_owned(), (*self.name(partner.guest)).into());

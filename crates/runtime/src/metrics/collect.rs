@@ -4,6 +4,7 @@
 //! A scrape requests the workers' counters, waits briefly for their answers and reads the board; no worker
 //! waits for it.
 
+use crate::guests::GuestView;
 use crate::offload::{LevelPort, LevelPortCounters};
 use crate::southbound::shown::Shown;
 use bartizan_base::{FunctionId, Timestamp};
@@ -43,6 +44,8 @@ pub struct MetricsSource {
     reloads: [AtomicU64; 2],
     /// The connection to a controller.
     controller: OnceLock<Shown>,
+    /// The guests of the run.
+    guests: OnceLock<Arc<GuestView>>,
     /// The series with a place of their own, for metrics with more series than are shown.
     places: Mutex<SeriesPlaces>,
 }
@@ -67,6 +70,7 @@ impl MetricsSource {
             cache: Mutex::new(None),
             reloads: [AtomicU64::new(0), AtomicU64::new(0)],
             controller: OnceLock::new(),
+            guests: OnceLock::new(),
             places: Mutex::default(),
         }
     }
@@ -74,6 +78,11 @@ impl MetricsSource {
     /// Sets the controller of the run.
     pub fn set_controller(&self, shown: Shown) {
         let _ = self.controller.set(shown);
+    }
+
+    /// Sets the guests of the run.
+    pub fn set_guests(&self, guests: Arc<GuestView>) {
+        let _ = self.guests.set(guests);
     }
 
     /// The connection to a controller, if there is one.
@@ -177,6 +186,9 @@ impl MetricsSource {
             add_hosts(&mut page, function, &counters);
         }
         self.add_level(&mut page);
+        if let Some(guests) = self.guests.get() {
+            guests.add_metrics(&mut page);
+        }
         self.add_own(&mut page);
         page.text_in(&mut places)
     }

@@ -27,7 +27,7 @@ const V6_LEAST: socklen_t = 24;
 ///
 /// # Safety
 /// The caller's pointer and length.
-unsafe fn address_for(
+pub(super) unsafe fn address_for(
     stream: &ProgramStream,
     at: *const sockaddr,
     length: socklen_t,
@@ -59,12 +59,15 @@ fn give(opened: OpenedStream, flags: c_int) -> Result<c_int, Errno> {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let is_internet = domain == libc::AF_INET || domain == libc::AF_INET6;
-    let is_tcp = kind & KIND == libc::SOCK_STREAM && (protocol == 0 || protocol == libc::IPPROTO_TCP);
-    if is_internet
-        && is_tcp
+    let transport = match kind & KIND {
+        libc::SOCK_STREAM if protocol == 0 || protocol == libc::IPPROTO_TCP => Some(Transport::Tcp),
+        libc::SOCK_DGRAM if protocol == 0 || protocol == libc::IPPROTO_UDP => Some(Transport::Udp),
+        _ => None,
+    };
+    if let Some(transport) = transport.filter(|_| is_internet)
         && let Some(process) = process()
     {
-        match process.open(domain == libc::AF_INET6, Transport::Tcp) {
+        match process.open(domain == libc::AF_INET6, transport) {
             Ok(opened) => return give(opened, kind).unwrap_or_else(fail),
             // The engine is gone: the namespace decides what a plain socket may.
             Err(PLAIN_SOCKET | Errno::NETDOWN) => {}
@@ -81,8 +84,9 @@ unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_in
 fn make_plain(fd: c_int, stream: &ProgramStream) -> Result<(), Errno> {
     let v6 = stream.has(state::V6);
     let family = if v6 { libc::AF_INET6 } else { libc::AF_INET };
+    let kind = if stream.is_datagram() { libc::SOCK_DGRAM } else { libc::SOCK_STREAM };
     // SAFETY: no pointers.
-    let plain = unsafe { real::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    let plain = unsafe { real::socket(family, kind | libc::SOCK_CLOEXEC, 0) };
     if plain < 0 {
         return Err(Errno::NOBUFS);
     }

@@ -134,6 +134,7 @@ unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_in
             return unsafe { real::ioctl(fd, request, argument) };
         }
         _ if stream.has(state::LISTENING) => return fail(Errno::INVAL),
+        libc::FIONREAD if stream.is_datagram() => stream.next_datagram(),
         libc::FIONREAD => stream.unread(),
         libc::TIOCOUTQ => stream.untaken(),
         _ => 0,

@@ -1,23 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading and writing.
 
+use super::connections::address_for;
 use crate::answer::{answer, fail};
-use crate::pointers::{bytes, room, rooms, slices};
+use crate::pointers::{bytes, give_address, room, rooms, slices};
 use crate::process::{ProgramStream, borrow, stream};
 use crate::real;
 use crate::table::forget;
-use bartizan_toe::guest::ReceiveOptions;
+use bartizan_toe::guest::{ReceiveOptions, ReceivedDatagram};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
 
 /// Bytes of a file or pipe copied at once.
 const COPIED: usize = 16 << 10;
 
 /// Sends, with the signal that a broken pipe has.
 fn transmit(stream: &ProgramStream, parts: &[IoSlice<'_>], flags: c_int) -> Result<usize, Errno> {
+    transmit_to(stream, parts, None, flags)
+}
+
+/// As [`transmit`]; a datagram may have a destination of its own.
+fn transmit_to(
+    stream: &ProgramStream,
+    parts: &[IoSlice<'_>],
+    to: Option<SocketAddr>,
+    flags: c_int,
+) -> Result<usize, Errno> {
     if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN | libc::MSG_ZEROCOPY) != 0 {
         return Err(Errno::OPNOTSUPP);
+    }
+    if stream.is_datagram() {
+        return stream.transmit_datagram(parts, to, flags & libc::MSG_DONTWAIT != 0);
     }
     let result = stream.transmit(parts, flags & libc::MSG_DONTWAIT != 0);
     if result == Err(Errno::PIPE) && flags & libc::MSG_NOSIGNAL == 0 {
@@ -28,6 +43,18 @@ fn transmit(stream: &ProgramStream, parts: &[IoSlice<'_>], flags: c_int) -> Resu
 }
 
 fn receive(stream: &ProgramStream, parts: &mut [IoSliceMut<'_>], flags: c_int) -> Result<usize, Errno> {
+    receive_from(stream, parts, flags).map(|received| match flags & libc::MSG_TRUNC {
+        0 => received.copied,
+        _ => received.length,
+    })
+}
+
+/// As [`receive`], with the sender of a datagram.
+fn receive_from(
+    stream: &ProgramStream,
+    parts: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> Result<ReceivedDatagram, Errno> {
     if flags & libc::MSG_OOB != 0 {
         return Err(Errno::INVAL);
     }
@@ -40,7 +67,11 @@ fn receive(stream: &ProgramStream, parts: &mut [IoSliceMut<'_>], flags: c_int) -
         dont_wait: flags & libc::MSG_DONTWAIT != 0,
         discard: flags & libc::MSG_TRUNC != 0,
     };
-    stream.receive(parts, options)
+    if stream.is_datagram() {
+        return stream.receive_datagram(parts, options);
+    }
+    let count = stream.receive(parts, options)?;
+    Ok(ReceivedDatagram { copied: count, length: count, from: None })
 }
 
 #[unsafe(no_mangle)]
@@ -66,6 +97,11 @@ unsafe extern "C" fn sendto(
     size: socklen_t,
 ) -> ssize_t {
     match stream(fd) {
+        Some(stream) if stream.is_datagram() && !to.is_null() => {
+            // SAFETY: the caller's pointers and lengths.
+            let (to, bytes) = unsafe { (address_for(&stream, to, size), bytes(from, length)) };
+            answer(to.and_then(|to| transmit_to(&stream, &[bytes?], to, flags)))
+        }
         // SAFETY: the caller's pointer and length. TCP does not look at the address.
         Some(_) => unsafe { send(fd, from, length, flags) },
         // SAFETY: the caller's call.
@@ -83,7 +119,13 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
     let Some(message) = (unsafe { message.as_ref() }) else { return fail(Errno::FAULT) };
     // SAFETY: the parts of the caller's message.
     let parts = unsafe { slices(message.msg_iov, message.msg_iovlen) };
-    answer(parts.and_then(|parts| transmit(&stream, &parts, flags)))
+    let to = if stream.is_datagram() && !message.msg_name.is_null() {
+        // SAFETY: the address of the caller's message, and its length.
+        unsafe { address_for(&stream, message.msg_name.cast_const().cast(), message.msg_namelen) }
+    } else {
+        Ok(None)
+    };
+    answer(to.and_then(|to| transmit_to(&stream, &parts?, to, flags)))
 }
 
 #[unsafe(no_mangle)]
@@ -127,9 +169,24 @@ unsafe extern "C" fn recvfrom(
     from: *mut sockaddr,
     size: *mut socklen_t,
 ) -> ssize_t {
-    if stream(fd).is_none() {
+    let Some(stream) = stream(fd) else {
         // SAFETY: the caller's call.
         return unsafe { real::recvfrom(fd, at, length, flags, from, size) };
+    };
+    if stream.is_datagram() {
+        // SAFETY: the caller's pointer and length.
+        let room = unsafe { room(at, length) };
+        let received = room.and_then(|room| receive_from(&stream, &mut [room], flags));
+        if let Ok(ReceivedDatagram { from: Some(sender), .. }) = &received
+            && !from.is_null()
+        {
+            // SAFETY: the caller's pointers, the first not null.
+            if let Err(error) = unsafe { give_address(*sender, from, size) } {
+                return fail(error);
+            }
+        }
+        let is_whole = flags & libc::MSG_TRUNC != 0;
+        return answer(received.map(|got| if is_whole { got.length } else { got.copied }));
     }
     // SAFETY: the caller's pointers. TCP gives no address.
     unsafe {
@@ -174,11 +231,26 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
     let Some(message) = (unsafe { message.as_mut() }) else { return fail(Errno::FAULT) };
     // SAFETY: the parts of the caller's message.
     let parts = unsafe { rooms(message.msg_iov, message.msg_iovlen) };
-    let received = parts.and_then(|mut parts| receive(&stream, &mut parts, flags));
-    if received.is_ok() {
-        (message.msg_namelen, message.msg_controllen, message.msg_flags) = (0, 0, 0);
+    let received = match parts.and_then(|mut parts| receive_from(&stream, &mut parts, flags)) {
+        Ok(received) => received,
+        Err(error) => return fail(error),
+    };
+    let room = message.msg_namelen;
+    (message.msg_namelen, message.msg_controllen, message.msg_flags) = (0, 0, 0);
+    if let Some(from) = received.from.filter(|_| !message.msg_name.is_null()) {
+        message.msg_namelen = room;
+        let length = &raw mut message.msg_namelen;
+        // SAFETY: the room for an address in the caller's message, and its length.
+        let given = unsafe { give_address(from, message.msg_name.cast(), length) };
+        if let Err(error) = given {
+            return fail(error);
+        }
     }
-    answer(received)
+    if received.length > received.copied {
+        message.msg_flags |= libc::MSG_TRUNC;
+    }
+    let is_whole = flags & libc::MSG_TRUNC != 0;
+    answer(Ok(if is_whole { received.length } else { received.copied }))
 }
 
 #[unsafe(no_mangle)]
@@ -189,10 +261,10 @@ unsafe extern "C" fn recvmmsg(
     flags: c_int,
     timeout: *mut libc::timespec,
 ) -> c_int {
-    if stream(fd).is_none() {
+    let Some(stream) = stream(fd) else {
         // SAFETY: the caller's call.
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
-    }
+    };
     let mut flags = flags & !libc::MSG_WAITFORONE;
     for index in 0..count.min(1024) as usize {
         // SAFETY: the caller has so many messages there.
@@ -203,7 +275,7 @@ unsafe extern "C" fn recvmmsg(
             return if index > 0 { i32::try_from(index).unwrap_or(-1) } else { -1 };
         };
         message.msg_len = received;
-        if received == 0 {
+        if received == 0 && !stream.is_datagram() {
             return i32::try_from(index + 1).unwrap_or(-1);
         }
         flags |= libc::MSG_DONTWAIT;

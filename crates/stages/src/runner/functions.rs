@@ -284,6 +284,10 @@ impl Runner {
         // A policy that does not enforce refusals changes no packet either.
         let enforces = self.chains.policies().enforcement(entry.fid) == Enforcement::Enforced;
         let PacketInspection { occasion, tcp, notes, .. } = hand;
+        if let Some(bytes) = occasion.bytes().filter(|_| enforces) {
+            // They come once and in order: rules may replace some, and nothing else is changed.
+            cx.note_edits(&self.edits, bytes, &notes.decision);
+        }
         let Some(packet) = occasion.packet() else { return };
         let goes_on = notes.decision.verdict.forwards();
         let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && goes_on;

@@ -170,6 +170,7 @@ impl Runner {
         let shown = app.filter(|_| scope.shows_stream());
         let (chains, mut path) = (&self.chains, *judged.path);
         let facts = PacketFacts {
+            bytes: occasion.bytes(),
             flow: Some(&judged.view),
             stream: news,
             payload_in_stream: reading.stored,

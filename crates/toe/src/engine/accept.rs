@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// Most connections that wait for `accept`, whatever a program asks for (`net.core.somaxconn`).
-const BACKLOG_MOST: usize = 4096;
+pub(crate) const BACKLOG_MOST: usize = 4096;
 /// Connections accepted at once.
 const ACCEPT_BATCH: usize = 64;
 
@@ -78,6 +78,10 @@ impl EngineTurn<'_> {
             is_bound: false,
             has_source: false,
             accepted: false,
+            is_datagram: false,
+            datagram_peer: None,
+            unsent: None,
+            route: None,
             out: Pipe::default(),
             inward: Pipe::default(),
             tx_head: 0,
@@ -99,6 +103,9 @@ impl EngineTurn<'_> {
             info: None,
             is_queued: false,
             deadline: None,
+            held_until: None,
+            retry_at: None,
+            lingers_until: None,
             accounted: 0,
             received: 0,
             refused: None,
@@ -133,6 +140,7 @@ impl EngineTurn<'_> {
         let used = stream.out.total + stream.inward.total + u64::from(stream.tx_head.max(stream.rx_tail));
         stream.out.clear();
         stream.inward.clear();
+        stream.unsent = None;
         self.account(&mut stream);
         if let Some(info) = &stream.info {
             self.inspector.close(info);
@@ -268,6 +276,7 @@ impl EngineTurn<'_> {
             local: canonical(local),
             peer: canonical(peer),
             accepted: stream.accepted,
+            is_datagram: false,
             partner,
         };
         match self.inspector.admit(&info) {

@@ -15,6 +15,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::SeqCst;
 
+/// A UDP socket of the kernel in the engine's namespace.
+pub(super) fn udp_socket(v6: bool) -> Result<OwnedFd, Errno> {
+    let family = if v6 { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))
+}
+
 /// A TCP socket of the kernel in the engine's namespace.
 pub(super) fn tcp_socket(v6: bool) -> Result<OwnedFd, Errno> {
     let family = if v6 { AddressFamily::INET6 } else { AddressFamily::INET };
@@ -23,7 +30,7 @@ pub(super) fn tcp_socket(v6: bool) -> Result<OwnedFd, Errno> {
 }
 
 /// The address from which the kernel would send to a peer.
-fn source_for(peer: SocketAddr) -> Result<IpAddr, Errno> {
+pub(super) fn source_for(peer: SocketAddr) -> Result<IpAddr, Errno> {
     let family = if peer.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let probe = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     // Connecting a datagram socket sends nothing; the port only must not be zero.
@@ -79,7 +86,12 @@ impl EngineTurn<'_> {
     fn call(&mut self, key: StreamKey, sequence: u32, operation: Operation) {
         let Some(mut stream) = self.streams.take(key) else { return };
         let result = match operation {
+            Operation::Connect(address) if stream.is_datagram => {
+                self.connect_datagrams(&mut stream, address).map(|()| 0)
+            }
             Operation::Connect(address) => self.connect(&mut stream, address).map(|()| 0),
+            Operation::Disconnect if stream.is_datagram => self.disconnect_datagrams(&mut stream).map(|()| 0),
+            Operation::Listen(_) if stream.is_datagram => Err(Errno::OPNOTSUPP),
             Operation::Disconnect => self.disconnect(&mut stream).map(|()| 0),
             Operation::Bind(address) => self.bind(&mut stream, address).map(|()| 0),
             Operation::Listen(backlog) => self.listen(&mut stream, backlog).map(|()| 0),
@@ -113,9 +125,7 @@ impl EngineTurn<'_> {
             return Err(Errno::NOBUFS);
         }
         let listener = self.local_listener(stream.guest, address);
-        let keeps = self.guest(stream.guest).is_some_and(|guest| {
-            guest.keeps(address.ip()) || (!guest.spec.shares_loopback && address.ip().is_unspecified())
-        });
+        let keeps = self.is_guests_own(stream.guest, address.ip());
         let by_tcp = self.guest(stream.guest).is_some_and(|guest| guest.spec.always_tcp);
         let has_room = |stream: &mut EngineStream| stream.pending.len() < stream.backlog;
         if let Some(listener) = listener
@@ -266,7 +276,8 @@ impl EngineTurn<'_> {
     }
 
     fn bind(&mut self, stream: &mut EngineStream, address: SocketAddr) -> Result<(), Errno> {
-        if stream.is_bound || stream.state != ConnectionState::Idle {
+        let is_fresh = stream.is_datagram || stream.state == ConnectionState::Idle;
+        if stream.is_bound || stream.is_datagram && stream.has_source || !is_fresh {
             return Err(Errno::INVAL);
         }
         if stream.v6 != address.is_ipv6() {

@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Connections accepted at a guest's socket at once.
-const STARTS: usize = 256;
+pub(crate) const STARTS: usize = 256;
 /// Messages taken from a descriptor at once.
 const MESSAGES: usize = 16;
 
@@ -222,16 +222,22 @@ impl EngineTurn<'_> {
         v6: bool,
         transport: Transport,
     ) -> Result<(StreamHandle, OwnedFd), Errno> {
-        if transport == Transport::Udp {
-            // Datagrams go to plain sockets.
-            return Err(crate::descriptor::PLAIN_SOCKET);
-        }
         let process = self
             .guest(key.guest)
             .and_then(|guest| guest.members.get(usize::from(key.ring))?.as_ref())
             .map_or(0, |member| member.process);
-        let socket = super::calls::tcp_socket(v6)?;
+        let socket = match transport {
+            Transport::Tcp => super::calls::tcp_socket(v6)?,
+            Transport::Udp => super::calls::udp_socket(v6)?,
+        };
         let stream = self.make_stream(key.guest, process, v6, socket)?;
+        if transport == Transport::Udp
+            && let Err(error) = self.open_datagrams(stream)
+        {
+            self.count(key.guest, StreamRefusal::Resources);
+            self.remove(stream);
+            return Err(error);
+        }
         let taken = self
             .streams
             .get_mut(stream)

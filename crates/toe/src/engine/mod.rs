@@ -8,6 +8,7 @@
 //! * `pipe`: one direction of a stream: private bytes, verdicts.
 //! * `transfer`: from the program's buffer to the socket, and back.
 //! * `calls`, `options`: what a program asks for by descriptors.
+//! * `datagrams`: UDP.
 //! * `accept`: listeners, and connections between guests of this engine.
 //! * `members`: processes that join, and their channels.
 //! * `turn`: the order of all this.
@@ -16,6 +17,7 @@ mod accept;
 mod calls;
 mod config;
 mod control;
+mod datagrams;
 mod guest;
 mod members;
 mod options;
@@ -25,8 +27,11 @@ mod stream;
 mod transfer;
 mod turn;
 
+pub(crate) use accept::BACKLOG_MOST;
 pub use config::{EngineError, EngineReport, GuestLimits, GuestReport, GuestSpec, StreamReport};
 pub use control::EngineControl;
+pub(crate) use members::STARTS;
+pub(crate) use transfer::PENDING_MOST;
 
 use crate::clock::now;
 use crate::inspect::{PayloadInspector, StreamId};

@@ -7,7 +7,7 @@
 
 use crate::inspect::{PayloadDirection, PayloadInspector, PayloadVerdict, PayloadWindow, StreamInfo};
 use crate::reason::StreamRefusal;
-use std::time::Instant;
+use std::time::Duration;
 
 /// Stages of a pipe at most.
 const STAGES: usize = 2;
@@ -40,6 +40,8 @@ struct StageState {
     bypassed: bool,
     /// The inspector was told of the end.
     end_seen: bool,
+    /// The inspector is asked again, also without new bytes.
+    is_due: bool,
 }
 
 /// One direction of a stream.
@@ -49,8 +51,8 @@ pub(crate) struct Pipe {
     stages: [StageState; STAGES],
     /// No bytes come any more.
     pub(crate) ended: bool,
-    /// Since when bytes are held.
-    pub(crate) held_since: Option<Instant>,
+    /// Time after which the inspector wants to be asked again about the bytes that it holds.
+    pub(crate) retry_after: Option<Duration>,
     /// Bytes that left.
     pub(crate) total: u64,
 }
@@ -113,7 +115,19 @@ impl Pipe {
     pub(crate) fn clear(&mut self) {
         self.bytes = Vec::new();
         self.stages = <[StageState; STAGES]>::default();
-        self.held_since = None;
+        self.retry_after = None;
+    }
+
+    /// Whether the inspector is to be asked again.
+    pub(crate) fn is_due(&self) -> bool {
+        self.stages.iter().any(|stage| stage.is_due)
+    }
+
+    /// Has the inspector asked again about bytes that it holds.
+    pub(crate) fn retry(&mut self) {
+        if self.retry_after.take().is_some() {
+            self.stages.iter_mut().for_each(|stage| stage.is_due = true);
+        }
     }
 
     /// Lets held bytes leave uninspected, after the time-out of holding.
@@ -124,7 +138,7 @@ impl Pipe {
             stage.passed = end;
             stage.seen = end;
         }
-        self.held_since = None;
+        self.retry_after = None;
     }
 
     /// Runs all stages over what they have not seen.
@@ -162,7 +176,9 @@ impl Pipe {
             }
             let window = self.bytes.get(own.passed..limit).unwrap_or_default();
             let fresh = own.seen.saturating_sub(own.passed).min(window.len());
-            if fresh == window.len() && (!end || own.end_seen) {
+            // Bytes that passed meanwhile need no second answer.
+            let is_due = std::mem::take(&mut own.is_due) && !window.is_empty();
+            if fresh == window.len() && (!end || own.end_seen) && !is_due {
                 return Ok(());
             }
             let (direction, position) = (stage.direction, own.position);
@@ -171,9 +187,13 @@ impl Pipe {
             let verdict = inspector.inspect(stage.info, payload);
             own.seen = limit;
             own.end_seen = end;
+            let mut waits = None;
             let passed = match verdict {
                 PayloadVerdict::Pass(count) => count.min(length),
-                PayloadVerdict::Hold => 0,
+                PayloadVerdict::Hold { retry_after } => {
+                    waits = retry_after.filter(|_| length > 0);
+                    0
+                }
                 PayloadVerdict::Drop => return Err(StreamRefusal::Function),
                 PayloadVerdict::Bypass => {
                     own.bypassed = true;
@@ -190,7 +210,10 @@ impl Pipe {
             };
             own.passed += passed;
             own.position += passed as u64;
-            return self.bound_held(index, limit, end, limits);
+            if let Some(time) = waits {
+                self.retry_after = Some(self.retry_after.map_or(time, |other| other.min(time)));
+            }
+            return self.bound_held(index, limit, end && waits.is_none(), limits);
         }
     }
 
@@ -240,6 +263,7 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
 
     const LIMITS: HoldLimits = HoldLimits { bytes: 8, fails_open: false };
+    const HOLD: PayloadVerdict = PayloadVerdict::Hold { retry_after: None };
 
     /// Answers with prepared verdicts and records what it saw.
     #[derive(Default)]
@@ -265,6 +289,7 @@ mod tests {
             local: address,
             peer: address,
             accepted: false,
+            is_datagram: false,
             partner: None,
         }
     }
@@ -277,7 +302,7 @@ mod tests {
 
     #[test]
     fn held_bytes_are_shown_again_with_the_new_ones() {
-        let mut script = Script { verdicts: vec![PayloadVerdict::Hold], ..Script::default() };
+        let mut script = Script { verdicts: vec![HOLD], ..Script::default() };
         let mut pipe = Pipe::default();
         pipe.tail().extend_from_slice(b"abc");
         run(&mut pipe, &mut script, LIMITS).unwrap();
@@ -349,12 +374,36 @@ mod tests {
             (3, true, false, Err(StreamRefusal::HeldTime)),
             (3, true, true, Ok(3)),
         ] {
-            let mut script = Script { verdicts: vec![PayloadVerdict::Hold], ..Script::default() };
+            let mut script = Script { verdicts: vec![HOLD], ..Script::default() };
             let mut pipe = Pipe { ended: end, ..Pipe::default() };
             pipe.tail().extend(std::iter::repeat_n(b'x', count));
             let result = run(&mut pipe, &mut script, HoldLimits { bytes: 8, fails_open });
             assert_eq!(result.map(|()| pipe.released(1).len()), expected, "{count} {end} {fails_open}");
         }
+    }
+
+    #[test]
+    fn an_inspector_is_asked_again_about_what_it_holds_also_at_the_end() {
+        let time = Duration::from_millis(5);
+        let hold = PayloadVerdict::Hold { retry_after: Some(time) };
+        let mut script = Script { verdicts: vec![hold.clone(), hold.clone(), hold], ..Script::default() };
+        let mut pipe = Pipe::default();
+        pipe.tail().extend_from_slice(b"abc");
+        run(&mut pipe, &mut script, LIMITS).unwrap();
+        assert_eq!(pipe.retry_after, Some(time));
+        // Nothing new, and it is not asked before its time.
+        run(&mut pipe, &mut script, LIMITS).unwrap();
+        assert_eq!(script.seen.len(), 1);
+        pipe.ended = true;
+        run(&mut pipe, &mut script, LIMITS).unwrap();
+        pipe.retry();
+        run(&mut pipe, &mut script, LIMITS).unwrap();
+        assert_eq!((script.seen.len(), pipe.released(1)), (3, &b""[..]));
+        pipe.retry();
+        run(&mut pipe, &mut script, LIMITS).unwrap();
+        assert_eq!((script.seen.len(), pipe.released(1), pipe.retry_after), (4, &b"abc"[..], None));
+        let last = (0, b"abc".to_vec(), 3, true);
+        assert_eq!(script.seen.last(), Some(&last));
     }
 
     #[test]

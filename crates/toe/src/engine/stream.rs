@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A stream in the engine: its own record of the shared buffers' indices, and what it shows to the guest.
 
+use super::datagrams::Datagram;
 use super::guest::GuestSegments;
 use super::pipe::Pipe;
 use super::slab::StreamKey;
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::thread::futex;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -61,6 +62,14 @@ pub(crate) struct EngineStream {
     /// The engine chose address and port of the kernel's socket.
     pub(crate) has_source: bool,
     pub(crate) accepted: bool,
+    /// UDP.
+    pub(crate) is_datagram: bool,
+    /// The peer of a connected socket of datagrams.
+    pub(crate) datagram_peer: Option<SocketAddr>,
+    /// A datagram that has passed and waits for room in the kernel's socket.
+    pub(crate) unsent: Option<Datagram>,
+    /// The last peer of a socket without a local address, and the address from which the kernel sends there.
+    pub(crate) route: Option<(IpAddr, IpAddr)>,
     pub(crate) out: Pipe,
     pub(crate) inward: Pipe,
     /// Bytes taken from the transmit buffer.
@@ -94,7 +103,14 @@ pub(crate) struct EngineStream {
     pub(crate) listener: Option<StreamKey>,
     pub(crate) info: Option<StreamInfo>,
     pub(crate) is_queued: bool,
+    /// When the engine looks at the stream again: the first of the next three.
     pub(crate) deadline: Option<Instant>,
+    /// End of the time for which functions may hold bytes.
+    pub(crate) held_until: Option<Instant>,
+    /// When functions are asked again about bytes that they hold.
+    pub(crate) retry_at: Option<Instant>,
+    /// End of the time for which the last bytes of a closed stream are sent on.
+    pub(crate) lingers_until: Option<Instant>,
     /// Bytes of the guest's account that are this stream's.
     pub(crate) accounted: usize,
     /// Bytes that the program got.
@@ -283,7 +299,8 @@ impl EngineStream {
         self.show(state::DEAD | bits, state::CONNECTING);
         self.out.clear();
         self.inward.clear();
-        self.deadline = None;
+        self.unsent = None;
+        (self.held_until, self.retry_at) = (None, None);
         if self.is_reset() {
             self.reset_on_close();
         }

@@ -14,10 +14,9 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send};
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Instant;
 
 /// Bytes of one direction that wait in the engine for room at the sink, at most.
-pub(super) const PENDING_MOST: usize = 64 << 10;
+pub(crate) const PENDING_MOST: usize = 64 << 10;
 /// Bytes that a direction without any may always take in.
 const LEAST: usize = 4096;
 /// Times that a direction is served before other streams have their turn.
@@ -70,11 +69,11 @@ impl EngineTurn<'_> {
         let Some(mut stream) = self.streams.take(key) else { return };
         stream.closed = true;
         let aborts = stream.slot().is_some_and(|slot| slot.guest.linger.load(SeqCst) == 1);
-        let unread = stream.has_unread() || stream.inward.len() > 0;
+        let unread = !stream.is_datagram && (stream.has_unread() || stream.inward.len() > 0);
         if stream.state == ConnectionState::Open && !aborts && !unread {
             stream.finish = true;
             let linger = self.guest(stream.guest).map(|guest| guest.spec.limits.linger).unwrap_or_default();
-            self.set_deadline(&mut stream, Some(now() + linger));
+            stream.lingers_until = Some(now() + linger);
             self.streams.put(key, stream);
             self.pump(key);
             return;
@@ -91,9 +90,13 @@ impl EngineTurn<'_> {
     /// Moves the payload of a stream in both directions as far as it goes now.
     pub(super) fn pump(&mut self, key: StreamKey) {
         let Some(mut stream) = self.streams.take(key) else { return };
-        if stream.state == ConnectionState::Listening {
+        if stream.state == ConnectionState::Listening || stream.is_datagram {
+            let is_datagram = stream.is_datagram;
             self.streams.put(key, stream);
-            self.accept_connections(key);
+            match is_datagram {
+                true => self.pump_datagrams(key),
+                false => self.accept_connections(key),
+            }
             return;
         }
         let mut more = false;
@@ -106,7 +109,7 @@ impl EngineTurn<'_> {
             more |= self.settle(&mut stream, moved);
         }
         self.account(&mut stream);
-        self.watch_holding(&mut stream);
+        self.watch_times(&mut stream);
         let is_sent = stream.state != ConnectionState::Open || stream.finish_sent;
         let is_over = stream.closed && is_sent;
         let (partner, unread) = (stream.partner, stream.is_local && stream.has_unread());
@@ -143,7 +146,7 @@ impl EngineTurn<'_> {
     pub(super) fn block(&mut self, stream: &mut EngineStream, reason: StreamRefusal) {
         self.count(stream.guest, reason);
         stream.refused = Some(reason);
-        self.set_deadline(stream, None);
+        (stream.held_until, stream.retry_at) = (None, None);
         if reason == StreamRefusal::IndexBounds {
             stream.die(Errno::CONNRESET, 0);
         } else {
@@ -308,6 +311,10 @@ impl EngineTurn<'_> {
     fn move_inward(&mut self, stream: &mut EngineStream) -> Result<MoreToMove, TransferEnd> {
         let limits = self.hold_limits(stream.guest);
         let Some(own) = stream.info else { return Err(StreamRefusal::Admission.into()) };
+        let stage = PipeStage { info: &own, direction: Incoming };
+        if stream.inward.is_due() {
+            stream.inward.inspect(self.inspector, &[stage], limits)?;
+        }
         let mut full = false;
         for _ in 0..ROUNDS {
             full = !self.deliver_released(stream)?;
@@ -321,7 +328,6 @@ impl EngineTurn<'_> {
             }
             stream.inward.borrow(&mut self.spare);
             self.receive(stream, room);
-            let stage = PipeStage { info: &own, direction: Incoming };
             stream.inward.inspect(self.inspector, &[stage], limits)?;
         }
         if !full {
@@ -377,7 +383,8 @@ impl EngineTurn<'_> {
 
     /// Brings the guest's account up to date, and lets streams go on that waited for room in it.
     pub(super) fn account(&mut self, stream: &mut EngineStream) {
-        let bytes = stream.out.len() + stream.inward.len();
+        let unsent = stream.unsent.as_ref().map_or(0, |datagram| datagram.bytes.len());
+        let bytes = stream.out.len() + stream.inward.len() + unsent;
         if bytes == stream.accounted {
             return;
         }
@@ -397,44 +404,55 @@ impl EngineTurn<'_> {
         }
     }
 
-    /// Starts or ends the time for which functions may hold bytes of this stream.
-    fn watch_holding(&mut self, stream: &mut EngineStream) {
-        if stream.closed && stream.state == ConnectionState::Open {
-            return; // the time of lingering runs
-        }
+    /// Starts or ends the times at which a stream is looked at again: of holding, of asking functions again,
+    /// of lingering.
+    pub(super) fn watch_times(&mut self, stream: &mut EngineStream) {
         let stages = if stream.is_local { 2 } else { 1 };
         let holds = stream.state == ConnectionState::Open
             && (stream.out.held(stages) > 0 || stream.inward.held(1) > 0);
         if !holds {
-            self.set_deadline(stream, None);
-            stream.out.held_since = None;
-            return;
+            (stream.held_until, stream.retry_at) = (None, None);
+            (stream.out.retry_after, stream.inward.retry_after) = (None, None);
+        } else {
+            let since = now();
+            if stream.held_until.is_none() {
+                let time = self.guest(stream.guest).map(|guest| guest.spec.limits.held_time);
+                stream.held_until = Some(since + time.unwrap_or_default());
+            }
+            let retry = stream.out.retry_after.into_iter().chain(stream.inward.retry_after).min();
+            // The earliest wish counts: later ones do not put it off.
+            stream.retry_at = retry.map(|after| stream.retry_at.unwrap_or(since + after));
         }
-        if stream.deadline.is_none() {
-            let time = self.guest(stream.guest).map(|guest| guest.spec.limits.held_time).unwrap_or_default();
-            let since: Instant = now();
-            stream.out.held_since = Some(since);
-            self.set_deadline(stream, Some(since + time));
-        }
+        let times = [stream.held_until, stream.retry_at, stream.lingers_until];
+        let first = times.into_iter().flatten().min();
+        self.set_deadline(stream, first);
     }
 
-    /// The time of holding, or of lingering, is over.
+    /// A time of a stream is over.
     pub(super) fn expire(&mut self, key: StreamKey) {
         let Some(mut stream) = self.streams.take(key) else { return };
         stream.deadline = None;
-        if stream.closed {
+        let time = now();
+        let is_over = |at: Option<std::time::Instant>| at.is_some_and(|at| at <= time);
+        if is_over(stream.lingers_until) {
             stream.reset_on_close();
             self.streams.put(key, stream);
             self.end_partner(key);
             self.remove(key);
             return;
         }
-        let stages = if stream.is_local { 2 } else { 1 };
-        if self.hold_limits(stream.guest).fails_open {
-            stream.out.release_held(stages);
-            stream.inward.release_held(1);
-        } else {
-            self.block(&mut stream, StreamRefusal::HeldTime);
+        if is_over(stream.held_until) {
+            if self.hold_limits(stream.guest).fails_open {
+                let stages = if stream.is_local { 2 } else { 1 };
+                stream.out.release_held(stages);
+                stream.inward.release_held(1);
+            } else {
+                self.block(&mut stream, StreamRefusal::HeldTime);
+            }
+        } else if is_over(stream.retry_at) {
+            stream.retry_at = None;
+            stream.out.retry();
+            stream.inward.retry();
         }
         self.streams.put(key, stream);
         self.pump(key);

@@ -5,11 +5,13 @@
 //! the child joins anew ([`GuestProcess::join`]).
 
 mod calls;
+mod datagrams;
 mod lock;
 mod receive;
 mod stream;
 mod transmit;
 
+pub use datagrams::ReceivedDatagram;
 pub use lock::{SharedLock, forget_thread};
 pub use receive::ReceiveOptions;
 pub use stream::GuestStream;

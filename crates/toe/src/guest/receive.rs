@@ -102,7 +102,7 @@ impl GuestStream<'_> {
     }
 
     /// Tells the engine of room, if it wanted to know and there is some for it.
-    fn open_window(&self) {
+    pub(super) fn open_window(&self) {
         std::sync::atomic::fence(SeqCst);
         let wanted = &self.both().rx_wanted;
         if wanted.load(SeqCst) != 0
