@@ -64,6 +64,7 @@ const GENERATED: &[(&str, &str, &str)] = &[
     // Behind the schemas that they are made from.
     ("xtask", "reference", "the_committed_pages_are_those_of_the_schemas"),
     ("xtask", "reference", "the_committed_table_of_layers_is_that_of_the_manifests"),
+    ("xtask", "reference", "the_committed_page_of_figures_is_that_of_the_records"),
 ];
 
 /// Runs the tests that compare generated files, and also write them on request: the tables are in crates that

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The committed reference pages of YAML files are those of their schemas, and their examples are right.
+//! The committed reference pages of YAML files are those of their schemas, and their examples are right. The
+//! committed page of figures is that of the records.
 
 use std::path::Path;
+use xtask::records;
 use xtask::reference::{PAGES, render};
 use xtask::tidy::{Tree, arrows};
 
@@ -47,4 +49,16 @@ fn the_committed_table_of_layers_is_that_of_the_manifests() {
     }
     let committed = std::fs::read_to_string(path).unwrap();
     assert!(text == committed, "the table of layers in ARCHITECTURE.md: `cargo xtask generate`");
+}
+
+#[test]
+fn the_committed_page_of_figures_is_that_of_the_records() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let text = records::render(&records::files(&root.join("benches/records")).unwrap()).unwrap();
+    let path = root.join("docs/figures.md");
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap();
+    assert!(text == committed, "figures.md is not that of benches/records: `cargo xtask generate`");
 }
