@@ -7,6 +7,7 @@
 #   PROGRAM=FILE   a program that is built already; else a release is built (13 minutes on two cores)
 #   VERSION=V      the packages' version; else that of Cargo.toml
 #   OUT=DIR        default: target/package
+#   FAST=yes       larger packages in less time, to try them
 #   IMAGE=no       without the container image, whose libraries come from the network
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -67,6 +68,7 @@ mv "$stage/bartizan.debug" "$stage/debug/.build-id/${id:0:2}/${id:2}.debug"
 
 # Modes of what is packed are those of the manifest; times are those of the commit.
 pack=("$tool" --package bartizan --no-build --no-strip --deb-version "$version-1" --output "$out/")
+[ "${FAST:-no}" = no ] || pack+=(--fast --compress-type gzip --compress-system)
 "${pack[@]}"
 "${pack[@]}" --variant symbols
 if [ "${IMAGE:-yes}" = yes ]; then

@@ -25,13 +25,13 @@ use SettingEffect::{InRun, None as NoEffect, Otherwise, WithRules};
 
 const LINKS: &str = "a link, where neither `--inline`, `--tap` nor a host file names one";
 const OTHER_CAPTURE: &str = "this way of capture does not exist here: `--inline`, `--tap`, the links of a host file, or `af-packet` say where packets come from";
-const TABLES: &str = "tables grow with their use, up to their bound";
+const TABLES: &str = "tables have the room that their bounds give (`memcap`)";
 const THREADS: &str = "the workers of a link do all: `workers` of the host file";
 const RING: &str = "the ring has one form: `ring` and `frames` of the host file set its size";
 const GROUPS: &str = "rules are not grouped by ports: one classification finds those of a flow";
-const PROFILES: &str = "`bartizan ctl rules` shows what rules cost";
+const PROFILES: &str = "costs of rules are not measured: `perf` shows those of the program";
 const NO_PARSER: &str = "the protocol, or this option of it, is not implemented: `--list-app-layer-protos` lists those with a parser";
-const LOG: &str = "the log goes to standard error: `--log-level`, `--log-format`";
+const LOG: &str = "the log goes to standard error, and from there where the service manager sends it: `--log-level`, `--log-format`";
 
 /// The table; the first row that matches a key counts.
 const TABLE: &[(&str, SettingEffect)] = &[
@@ -75,7 +75,7 @@ const TABLE: &[(&str, SettingEffect)] = &[
     ("pcap.**", NoEffect(OTHER_CAPTURE)),
     ("pfring.**", NoEffect(OTHER_CAPTURE)),
     ("app-layer.protocols.**", NoEffect(NO_PARSER)),
-    ("asn1-max-frames", Otherwise("ASN.1 is read to a fixed depth")),
+    ("asn1-max-frames", NoEffect("rules with `asn1` are left out")),
     ("capture.disable-offloading", Otherwise("`--fix-offloads`, or `fix-offloads` of a link")),
     ("coredump.max-dump", Otherwise("`LimitCORE=` of the unit")),
     ("default-packet-size", NoEffect("packets are read where they lie, whatever their size")),
@@ -121,17 +121,24 @@ const TABLE: &[(&str, SettingEffect)] = &[
         "detect.delayed-detect",
         NoEffect("rules are loaded before the first packet, and beside the running ones at a reload"),
     ),
-    ("detect.inspection-recursion-limit", Otherwise("contents are tried as often as their bounds allow")),
+    (
+        "detect.inspection-recursion-limit",
+        Otherwise("a rule takes 3,000 steps on a value at most, as with Suricata's default"),
+    ),
     ("detect.sgh-mpm-caching", Otherwise("compiled patterns are cached: `--cache`")),
     ("detect.sgh-mpm-caching-path", Otherwise("`--cache`, or `cache` of the host file")),
-    ("detect.profiling.**", Otherwise(PROFILES)),
-    ("profiling.**", Otherwise(PROFILES)),
+    ("detect.profiling.**", NoEffect(PROFILES)),
+    ("profiling.**", NoEffect(PROFILES)),
     ("engine-analysis.**", Otherwise("`bartizan explain rule`")),
-    ("legacy.uricontent", NoEffect("`uricontent` is an error, as with Suricata's default")),
+    ("legacy.uricontent", Otherwise("rules with `uricontent` are always read")),
     ("mpm-algo", Otherwise("libhs where it is installed, else Aho-Corasick")),
     ("spm-algo", Otherwise("libhs where it is installed, else Aho-Corasick")),
+    ("security.lua.*", NoEffect("rules with scripts are left out")),
     ("luajit.**", NoEffect("rules with scripts are left out")),
-    ("heartbeat.output-flush-interval", Otherwise("events are written at once when nothing else comes")),
+    (
+        "heartbeat.output-flush-interval",
+        Otherwise("events are written in batches, without waiting for a full one"),
+    ),
     ("host-mode", Otherwise("a link is inline, and forwards, or a tap")),
     ("livedev.use-for-tracking", Otherwise("a link is part of each flow's key")),
     ("logging.**", Otherwise(LOG)),

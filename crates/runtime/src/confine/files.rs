@@ -3,7 +3,7 @@
 //! the user's right. Source: landlock(7).
 
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
+    ABI, AccessFs, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
     RulesetCreatedAttr as _, RulesetError, RulesetStatus,
 };
 use std::fmt;
