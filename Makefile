@@ -2,10 +2,10 @@
 # `make help` says what there is. Each target is a script in scripts/ that can be run by itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test rtl good attack bench profile conservation controller clients readers schemathesis faults fuzz docs clean
+.PHONY: help run check test rtl good attack bench profile conservation controller clients readers schemathesis faults fuzz docs package test-package clean
 
 help: ## what the targets do
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1	/' | expand -t 22
 
 run: ## build the program and watch it work on sample traffic
 	@scripts/run.sh
@@ -59,6 +59,12 @@ attack: ## dirty traffic through the inline program to real receivers: SEED=1, O
 
 docs: ## the book and the API documentation, in target/doc and docs/book
 	@scripts/docs.sh
+
+package: ## the release: Debian packages, container image, list of crates, licence texts, checksums, in target/package: PROGRAM=file, VERSION=
+	@scripts/package.sh
+
+test-package: ## the release in fresh Debian 12 and 13 roots: install, first alert, upgrade, downgrade, purge (root, network): PROGRAM=file, SUITE=
+	@scripts/test-package.sh
 
 clean: ## remove everything that was built
 	cargo clean

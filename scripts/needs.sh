@@ -3,7 +3,8 @@
 # What a bare Debian 12 with Rust lacks. Installs it as root, saying what and why; without root it says what
 # is needed.
 #
-#   scripts/needs.sh PURPOSE...     purposes: build, test, run, bench, good, attack, faults, rtl
+#   scripts/needs.sh PURPOSE...     purposes: build, test, run, bench, good, attack, faults, rtl, package,
+#                                   test-package
 #
 # Exit 1 when something is missing without which the purpose cannot be served.
 set -euo pipefail
@@ -55,6 +56,14 @@ rtl|needed|program verilator|verilator|makes the model of the SmartNIC's logic, 
 rtl|needed|program g++|g++|compiles the model
 rtl|needed|program yosys|yosys|counts what the logic takes of an FPGA, and makes its proofs
 rtl|needed|program z3|z3|decides the proofs
+package|needed|program strip|binutils|takes the symbols out of the program
+package|needed|program dpkg-shlibdeps|dpkg-dev|names the libraries that the package depends on
+package|needed|program /usr/bin/python3|python3|writes the list of crates and the container image
+package|useful|program lintian|lintian|checks the package
+test-package|needed|program debootstrap|debootstrap|makes the Debian roots that packages are installed into
+test-package|needed|program ip|iproute2|makes the network namespaces of the first alert
+test-package|needed|program curl|curl|asks what raises it
+test-package|needed|program lintian|lintian|checks the package
 run|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
 run|useful|program ip|iproute2|makes client, server and middle host as network namespaces
 run|useful|program ethtool|ethtool|switches offloads off on their interfaces

@@ -59,6 +59,7 @@ const GENERATED: &[(&str, &str, &str)] = &[
     ("bartizan", "flow_counts", "the_table_of_the_page_of_flow_records_is_that_of_the_rows"),
     ("bartizan", "identifiers", "the_tables_of_the_page_are_those_of_the_tests"),
     ("bartizan-config", "docs", "the_committed_schema_of_host_files_is_that_of_the_types"),
+    ("bartizan-config", "docs", "the_table_of_effects_is_that_of_the_code"),
     ("bartizan-config", "docs", "the_table_of_settings_whose_loss_weakens_is_that_of_the_code"),
     ("bartizan", "", "the_tables_of_the_page_are_those_of_the_declarations"),
     // Behind the schemas that they are made from.

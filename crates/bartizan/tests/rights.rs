@@ -106,3 +106,80 @@ fn a_page_names_all_rights() {
         assert!(page.contains(&format!("`CAP_{}`", right.to_uppercase())), "{right}");
     }
 }
+
+/// Values of a line in the status of each thread of a process.
+fn of_threads(pid: u32, line: &str) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status")).ok();
+    let value = |status: String| {
+        let found =
+            status.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(':').map(str::trim));
+        found.unwrap_or_else(|| panic!("no {line}")).to_owned()
+    };
+    tasks.flatten().filter_map(status).map(value).collect()
+}
+
+/// The bits of these rights.
+fn bits(rights: &[&str]) -> u64 {
+    let numbers = [("net_admin", 12), ("net_raw", 13), ("perfmon", 38), ("bpf", 39)];
+    numbers.iter().filter(|(name, _)| rights.contains(name)).fold(0, |all, (_, number)| all | 1 << number)
+}
+
+#[test]
+fn a_confined_run_has_its_user_and_the_rights_that_its_links_need() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let _ends = network(1500);
+        let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
+        let nobody = passwd.lines().find(|line| line.starts_with("nobody:")).unwrap();
+        let uid = nobody.split(':').nth(2).unwrap();
+        let inline = "inline: {a: a1, b: b1, offload: {level: xdp}}";
+        for (link, running_on, kept) in [
+            ("tap: {interface: a1}", "a1", &RIGHTS[..1]),
+            ("tap: {interface: a1, fix-offloads: true}", "a1", &RIGHTS[..2]),
+            (inline, "a1-b1", &RIGHTS[..]),
+        ] {
+            folder.write(
+                "h.yaml",
+                format!("links: [{{name: a, {link}}}]\nworkers: 2\nuser: nobody\ncache: none\npid-file: pid\noutputs: {{eve: {{dir: confined}}}}\n"),
+            );
+            let mut command = Command::new(PROGRAM);
+            let running = Running::start(command.args(["run", "-c", "h.yaml"]).current_dir(&folder.0));
+            running.until(&format!("running on {running_on}"));
+            let pid = running.id();
+            let of = |line| of_threads(pid, line);
+            let users: Vec<String> = of("Uid").iter().map(|all| all.replace('\t', " ")).collect();
+            assert!(users.len() > 2 && users.iter().all(|user| *user == [uid; 4].join(" ")), "{users:?}");
+            for set in ["CapEff", "CapPrm", "CapBnd"] {
+                let most = if set == "CapBnd" { bits(kept) | bits(&["net_admin"]) } else { bits(kept) };
+                let sets = of(set).into_iter().map(|bits| u64::from_str_radix(&bits, 16).unwrap());
+                assert!(
+                    sets.clone().all(|held| held & !most == 0),
+                    "{link}: {set} {:x?}",
+                    sets.collect::<Vec<_>>()
+                );
+            }
+            assert!(of("CapInh").iter().chain(&of("CapAmb")).all(|set| set.trim_matches('0').is_empty()));
+            assert!(
+                of("NoNewPrivs").iter().all(|on| on == "1") && of("Seccomp").iter().all(|mode| mode == "2")
+            );
+            assert!(running.stderr().contains("confined: user `nobody`"), "{}", running.stderr());
+            // A reload reads, compiles, and writes events.
+            running.signal("USR2");
+            running.until("generation 2");
+            let ended = running.stop();
+            assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+            let written = std::fs::metadata(folder.path("confined/stats.json")).unwrap();
+            assert_eq!(std::os::unix::fs::MetadataExt::uid(&written).to_string(), uid);
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=1", "--clear-groups", PROGRAM, "run", "-c", "h.yaml"]).current_dir(&folder.0);
+        let ended = Running::start(&mut command).wait();
+        assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+        assert!(ended.stderr.contains("user `nobody`"), "{}", ended.stderr);
+        folder.write("h.yaml", "links: [{name: a, tap: {interface: a1}}]\nuser: no-such-user\n");
+        let ended = run(&folder.0, &["run", "-c", "h.yaml"]);
+        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        assert!(ended.stderr.contains("there is no user `no-such-user`"), "{}", ended.stderr);
+    });
+}

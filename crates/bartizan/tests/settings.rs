@@ -7,12 +7,12 @@ use crate::common;
 use common::{Ended, Folder, capture, run, udp};
 
 /// A site with tenants, a filter and rights of its own; the tenants are in an included file.
-const SITE: &str = "%YAML 1.1\n---\nrun-as: {user: nobody}\naf-packet:\n  - interface: eth0\n    bpf-filter: not port 22\n    threads: 1\nsecurity: {limit-noproc: yes, landlock: {enabled: no}}\noutputs:\n  - eve-log: {enabled: yes, filename: eve.json, types: [alert]}\ninclude: part.yaml\n";
+const SITE: &str = "%YAML 1.1\n---\numask: 022\npfring:\n  - interface: eth0\n    bpf-filter: not port 22\n    threads: 1\nsecurity: {limit-noproc: yes, landlock: {enabled: no}}\noutputs:\n  - eve-log: {enabled: yes, filename: eve.json, types: [alert]}\ninclude: part.yaml\n";
 const PART: &str = "multi-detect:\n  enabled: yes\n  selector: vlan\napp-layer:\n  protocols:\n    http:\n      libhtp:\n        server-config:\n          - iis: {address: [10.0.0.0/8], double-decode-path: yes}\n";
 /// The messages about it.
 const SAID: [&str; 5] = [
-    "s.yaml:3:16: `run-as` has no effect here: the program keeps the user",
-    "s.yaml:6:17: `af-packet.0.bpf-filter: not port 22` has no effect here: packets that the filter leaves out",
+    "s.yaml:3:8: `umask: 022` has no effect here: files are made with the umask",
+    "s.yaml:6:17: `pfring.0.bpf-filter: not port 22` has no effect here: packets that the filter leaves out",
     "s.yaml:8:26: `security.limit-noproc: yes` has no effect here: the program may start other processes",
     "part.yaml:2:12: `multi-detect` has no effect here: tenants and the rules of their files are not loaded",
     "server-config.0.iis` has no effect here: requests to these servers are read by `default-config`",
@@ -67,10 +67,15 @@ fn settings_whose_loss_weakens_have_a_message_of_their_own() {
     all(&folder, &["--strict"], 1, &SAID);
     // The summary does not repeat these settings and those below them; switched-off ones are not reported.
     let said = run(&folder.0, &["check", "-v", "--suricata-config", "s.yaml"]).stderr;
-    for word in ["the setting `multi-detect", "the setting `run-as", "landlock", "bpf-filter` has"] {
+    for word in ["the setting `multi-detect", "the setting `umask", "landlock", "bpf-filter` has"] {
         assert!(!said.contains(word), "{word}: {said}");
     }
-    assert!(said.contains("note: the setting `af-packet.0.threads` has no effect here"), "{said}");
+    assert!(
+        said.contains(
+            "note: the setting `pfring.0.threads` has no effect here: this way of capture does not exist"
+        ),
+        "{said}"
+    );
     // By the command line.
     folder.write("s.yaml", "%YAML 1.1\n---\nsensor-name: a\n");
     let set = ["--set", "defrag.memcap-policy=drop-packet"];

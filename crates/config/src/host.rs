@@ -79,6 +79,9 @@ pub struct HostFile {
     pub settings: BTreeMap<String, String>,
     /// Folder for compiled patterns, beside this file or absolute; `none` for none.
     pub cache: Option<PathBuf>,
+    /// User that the run becomes, by name or number, once it has made its folders: it keeps the capabilities
+    /// that its links need, and writes to its own folders only. The user that starts it unless given.
+    pub user: Option<String>,
     /// File for the process id while the program runs, beside this file or absolute.
     pub pid_file: Option<PathBuf>,
     /// The controller that sends policies and rules; until it has, `policy` and `rules` apply. None unless

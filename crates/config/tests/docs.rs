@@ -2,7 +2,7 @@
 //! The examples in the book are valid.
 
 use bartizan_config::host::{self, HostFile, LinkKind};
-use bartizan_config::suricata::unsupported_rows;
+use bartizan_config::suricata::{declared_effects, unsupported_rows};
 use bartizan_testkit::generated;
 use std::path::Path;
 
@@ -37,6 +37,15 @@ fn the_table_of_settings_whose_loss_weakens_is_that_of_the_code() {
     let table =
         format!("| setting | weakens if it is | what follows | what to do |\n|---|---|---|---|\n{rows}");
     generated::check_section("docs/suricata.md", "weakened settings", &table);
+}
+
+#[test]
+fn the_table_of_effects_is_that_of_the_code() {
+    let rows: String = declared_effects()
+        .map(|(pattern, effect)| format!("| `{pattern}` | {} |\n", effect.words()))
+        .collect();
+    let table = format!("| setting | effect |\n|---|---|\n{rows}");
+    generated::check_section("docs/suricata.md", "effects of settings", &table);
 }
 
 #[test]

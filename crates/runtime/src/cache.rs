@@ -5,6 +5,7 @@
 //! root's. `bartizan_pattern::Cache` defines the content of the folder and the rights to write it.
 
 use crate::error::Failure;
+use crate::lock;
 use bartizan_pattern::{Cache, CacheError};
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -14,14 +15,7 @@ use std::sync::Arc;
 /// Opens the cache. A requested folder has to work; without the default one the run continues, with a
 /// warning.
 pub fn open(choice: Option<&Path>, warnings: &mut Vec<String>) -> Result<Option<Arc<Cache>>, Failure> {
-    let (folder, asked) = match choice {
-        Some(none) if none.as_os_str() == "none" => return Ok(None),
-        Some(folder) => (folder.to_owned(), true),
-        None => match default_folder(is_root(), |name| std::env::var_os(name)) {
-            Some(folder) => (folder, false),
-            None => return Ok(None),
-        },
-    };
+    let (Some(folder), asked) = folder(choice) else { return Ok(None) };
     match Cache::open(&folder) {
         Ok(cache) => Ok(Some(Arc::new(cache))),
         Err(error) if asked => Err(Failure::input(format!("{error} (`--cache none`)"))),
@@ -32,16 +26,35 @@ pub fn open(choice: Option<&Path>, warnings: &mut Vec<String>) -> Result<Option<
     }
 }
 
+/// The folder of a choice, and whether it was chosen; no folder: no cache.
+pub fn folder(choice: Option<&Path>) -> (Option<PathBuf>, bool) {
+    match choice {
+        Some(none) if none.as_os_str() == "none" => (None, true),
+        Some(folder) => (Some(folder.to_owned()), true),
+        None => {
+            let of_root = is_root() || lock::is_own(Path::new(ROOTS));
+            (default_folder(of_root, |name| std::env::var_os(name)), false)
+        }
+    }
+}
+
+/// The folder of root, and of the user to whom it belongs.
+const ROOTS: &str = "/var/cache/bartizan";
+
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0)
 }
 
 fn default_folder(root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    if root {
-        return Some(PathBuf::from("/var/cache/bartizan"));
-    }
     // By the specification, a path that is not absolute is ignored.
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    // That of a unit (`CacheDirectory=`).
+    if let Some(of_unit) = absolute("CACHE_DIRECTORY") {
+        return Some(of_unit);
+    }
+    if root {
+        return Some(PathBuf::from(ROOTS));
+    }
     let folder = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
     folder.map(|folder| folder.join("bartizan"))
 }
@@ -58,6 +71,8 @@ mod tests {
         assert_eq!(with(Some("/x"), Some("/h")), Some("/x/bartizan".into()));
         assert_eq!(with(Some("x"), Some("/h")), Some("/h/.cache/bartizan".into()));
         assert_eq!(with(None, None), None);
-        assert_eq!(default_folder(true, |_| None), Some("/var/cache/bartizan".into()));
+        assert_eq!(default_folder(true, |_| None), Some(ROOTS.into()));
+        let of_unit = |name: &str| (name == "CACHE_DIRECTORY").then(|| OsString::from("/var/cache/b"));
+        assert_eq!(default_folder(true, of_unit), Some("/var/cache/b".into()));
     }
 }

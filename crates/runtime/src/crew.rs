@@ -60,6 +60,8 @@ pub struct WorkerPoolParts<'p> {
     pub chains: Arc<Chains>,
     /// Options of the live loops.
     pub live: LiveOptions,
+    /// Processors of workers, in their order; empty: one for each worker if one more is left.
+    pub processors: &'p [usize],
     /// Control of the workers.
     pub control: &'p Control,
     /// Board of the workers' counters.
@@ -121,13 +123,13 @@ pub fn run(
     for_worker: impl Fn(usize, EventSender) -> Result<EveRecorder, Failure>,
     steer: impl FnOnce(&dyn Fn() -> bool),
 ) -> Result<WorkerPoolReport, Failure> {
-    let WorkerPoolParts { links, chains, live, control, board } = parts;
+    let WorkerPoolParts { links, chains, live, processors, control, board } = parts;
     let names: Vec<String> = links.iter().map(|link| link.name.clone()).collect();
     let of_workers = links.iter().enumerate().flat_map(|(number, link)| vec![number; link.sources.len()]);
     let (mut rings, mut own): (Vec<EventReceiver>, Vec<EveRecorder>) = (Vec::new(), Vec::new());
     match of_workers.collect::<Vec<_>>().as_slice() {
         [_] => {
-            let mut drivers = drivers_of(links, chains, &board, vec![recorder])?;
+            let mut drivers = drivers_of(links, chains, &board, vec![recorder], processors)?;
             let result = run_drivers(&mut drivers, &live, control, steer);
             return Ok(WorkerPoolReport::of(names, result, &mut drivers, None));
         }
@@ -139,7 +141,7 @@ pub fn run(
             }
         }
     }
-    let mut drivers = drivers_of(links, chains, &board, own.iter_mut().collect())?;
+    let mut drivers = drivers_of(links, chains, &board, own.iter_mut().collect(), processors)?;
     let (result, events) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_all(rings, recorder));
         let result = run_drivers(&mut drivers, &live, control, steer);
@@ -162,10 +164,11 @@ fn drivers_of<'r>(
     chains: Arc<Chains>,
     board: &Board,
     recorders: Vec<&'r mut EveRecorder>,
+    processors: &[usize],
 ) -> Result<Vec<Driver<&'r mut EveRecorder>>, Failure> {
     let all = u16::try_from(recorders.len()).unwrap_or(u16::MAX);
     // One processor is left for everything else: the kernel's work, the writer, the supervisor.
-    let pinned = all > 1 && processors() > usize::from(all);
+    let pinned = all > 1 && bartizan_ports::processors() > usize::from(all);
     let mut recorders = recorders.into_iter();
     let mut drivers: Vec<Driver<&mut EveRecorder>> = Vec::new();
     for (number, link) in (0u16..).zip(links) {
@@ -189,7 +192,10 @@ fn drivers_of<'r>(
             let mut driver = Driver::new(station, source, recorder);
             (driver.link, driver.first) = (LinkId(number), first);
             driver.slot = slots.next();
-            driver.processor = pinned.then_some(index + 1);
+            driver.processor = match processors {
+                [] => pinned.then_some(index + 1),
+                chosen => chosen.get(index % chosen.len()).copied(),
+            };
             drivers.push(driver);
         }
     }

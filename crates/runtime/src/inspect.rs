@@ -178,7 +178,7 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
     warnings.iter().for_each(|warning| warn!("{warning}"));
     tell_of_machine_code(built.report.loaded);
     let with_stats = stats::interval(settings)?.is_some();
-    unused::tell(&options.build, settings)?;
+    unused::tell(&options.build, settings, false)?;
     let rules = stats::rules_of(&built.report);
     let load_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();

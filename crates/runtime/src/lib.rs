@@ -13,12 +13,15 @@
 pub mod allocator;
 pub mod cache;
 mod captures;
+pub mod captures_of_settings;
 pub mod channel;
 pub mod check;
 pub mod client;
 mod compiling;
+mod confine;
 pub mod control;
 pub mod crew;
+mod default_route;
 mod descriptors;
 pub mod engines;
 pub mod error;
@@ -44,6 +47,7 @@ pub mod machine_code;
 #[allow(clippy::print_stdout)] // Measurements, which people read.
 mod many;
 pub mod metrics;
+pub mod notify;
 pub mod offline;
 pub mod offload;
 mod outputs;

@@ -132,16 +132,46 @@ pub fn interface(name: &str) -> Result<Option<Lock>, Failure> {
 /// The runtime folder of root.
 pub const ROOTS_FOLDER: &str = "/run/bartizan";
 
-/// The folder for files that live as long as the program: `/run/bartizan` for root, else a folder of the
-/// user; made if necessary. `None`: no place for it.
+/// The folder for files that live as long as the program: that of the service manager's unit, else
+/// `/run/bartizan` for root and for its owner, else a folder of the user; made if necessary. `None`: no place
+/// for it.
 pub fn runtime_folder() -> Option<PathBuf> {
     let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
-    let folder = if root {
+    let folder = if let Some(of_unit) = of_unit("RUNTIME_DIRECTORY") {
+        of_unit
+    } else if root || is_own(Path::new(ROOTS_FOLDER)) {
         PathBuf::from(ROOTS_FOLDER)
     } else {
         PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?).join("bartizan")
     };
     Rights::default().make_folder(&folder).is_ok().then_some(folder)
+}
+
+/// The folders that a client looks for sockets in: this user's, then that of the host's runs.
+pub fn folders() -> Vec<PathBuf> {
+    let mut folders = Vec::from_iter(runtime_folder());
+    if folders.iter().all(|folder| folder != Path::new(ROOTS_FOLDER)) {
+        folders.push(PathBuf::from(ROOTS_FOLDER));
+    }
+    folders
+}
+
+/// The first folder that the service manager has made for the unit (`RuntimeDirectory=`, `CacheDirectory=`).
+pub fn of_unit(variable: &str) -> Option<PathBuf> {
+    first_folder(&std::env::var(variable).ok()?)
+}
+
+fn first_folder(list: &str) -> Option<PathBuf> {
+    list.split(':').next().map(PathBuf::from).filter(|folder| folder.is_absolute())
+}
+
+/// Whether a folder exists and belongs to this user.
+pub fn is_own(folder: &Path) -> bool {
+    let owner = |path: &Path| std::fs::symlink_metadata(path).ok().filter(|found| found.is_dir());
+    match (owner(folder), std::fs::metadata("/proc/self")) {
+        (Some(found), Ok(me)) => found.uid() == me.uid(),
+        _ => false,
+    }
 }
 
 /// Most attempts to take a lock whose file is replaced meanwhile.
@@ -182,6 +212,19 @@ fn take(path: &Path) -> Result<Lock, LockError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_units_folder_is_the_first_of_its_list() {
+        assert_eq!(first_folder("/run/bartizan:/run/b"), Some("/run/bartizan".into()));
+        assert_eq!(first_folder("run/b"), None, "by systemd.exec(5) the paths are absolute");
+        assert_eq!(first_folder(""), None);
+        let mine = std::env::temp_dir().join(format!("bartizan-own-{}", std::process::id()));
+        std::fs::create_dir(&mine).unwrap();
+        assert!(
+            is_own(&mine) && !is_own(Path::new("/no/such/folder")) && !is_own(Path::new("/proc/self/status"))
+        );
+        std::fs::remove_dir(&mine).unwrap();
+    }
 
     #[test]
     fn a_lock_is_held_once_and_can_be_taken_again() {

@@ -4,12 +4,14 @@
 //! Every key of the host file becomes part of the plan or is refused: a key without an effect is an error.
 //! Not done: links that are captures (`inspect` reads those), several links by options of the command line.
 
+use crate::default_route;
 use crate::error::Failure;
 use crate::generation::BuildOptions;
 use crate::levels::Levels;
 use crate::reload::Terms;
-use crate::{control, input, outputs};
+use crate::{captures_of_settings, control, input, outputs};
 use bartizan_api::content::{ContentKind, Contents};
+use bartizan_base::SettingsMap;
 use bartizan_config::host::{
     self, GuestSection, HostFile, LinkKind, NamedPort, OffloadFail, OffloadSection, Snap,
 };
@@ -20,6 +22,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tracing::warn;
 
 /// Default folder for events.
 pub const OUT: &str = "bartizan-out";
@@ -232,6 +235,8 @@ pub struct RunPlan {
     pub exits: Vec<NamedPort>,
     /// Whether names of links are those of a host file.
     pub named: bool,
+    /// The Suricata settings, of which the plan has read some: the run marks them in its own copy.
+    pub settings: SettingsMap,
     /// Time that workers poll for packets before they sleep; `None`: the default for their number.
     pub spin: Option<Duration>,
     /// Whether idle processors wait awake while packets come.
@@ -246,6 +251,10 @@ pub struct RunPlan {
     pub metrics: Option<SocketAddr>,
     /// The command socket, and the group that may use it.
     pub control: control::ControlSocketSpec,
+    /// User that the run becomes, by name or number; `None`: that of the settings, else the present one.
+    pub user: Option<String>,
+    /// Processors of workers, in their order; empty: one for each worker if one more is left.
+    pub processors: Vec<usize>,
     /// File with the number of the process.
     pub pid_file: Option<PathBuf>,
     /// Whether standard output is an output of events.
@@ -290,8 +299,12 @@ pub fn plan(given: &RunOptions) -> Result<RunPlan, Failure> {
     }
     let stdout_taken = wanted.stdout;
     options.outputs = wanted;
-    let mut links = links(given, file.as_ref())?;
-    let detect = given.detect || file.as_ref().is_some_and(|f| f.detect);
+    let settings = options.settings(&mut Contents::default())?;
+    let (mut links, detect) = match links(given, file.as_ref(), &settings)? {
+        Some(links) => (links, false),
+        None => links_of_settings(given, &settings)?,
+    };
+    let detect = detect || given.detect || file.as_ref().is_some_and(|f| f.detect);
     links.iter_mut().for_each(|link| link.prevention = (link.is_inline() || link.is_guest()) && !detect);
     options.links = links.iter().map(|link| link.name.clone()).collect();
     let exits = file.as_ref().map(|file| file.ports.clone()).unwrap_or_default();
@@ -314,7 +327,14 @@ pub fn plan(given: &RunOptions) -> Result<RunPlan, Failure> {
             socket: given.control.clone().or_else(|| file.as_ref()?.control.socket.clone()),
             group: file.as_ref().and_then(|file| file.control.group.clone()),
         },
-        pid_file: given.pidfile.clone().or_else(|| file.as_ref()?.pid_file.clone()),
+        user: file.as_ref().and_then(|file| file.user.clone()),
+        pid_file: given
+            .pidfile
+            .clone()
+            .or_else(|| file.as_ref()?.pid_file.clone())
+            .or_else(|| pid_file_of(&settings)),
+        processors: captures_of_settings::processors(&settings)?,
+        settings,
         metrics: given.metrics.or_else(|| Some(file.as_ref()?.metrics.as_ref()?.listen)),
         stdout_taken,
         levels: given.levels.clone(),
@@ -384,36 +404,73 @@ fn take_options(options: &mut BuildOptions, file: &HostFile) {
     options.below = below;
 }
 
-/// The links: that of the command line, else those of the file.
-fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failure> {
+/// The pid file of the Suricata settings, unless it names a process that lives: Suricata may run beside this
+/// program with the same settings.
+fn pid_file_of(settings: &SettingsMap) -> Option<PathBuf> {
+    let path = PathBuf::from(settings.get("pid-file").map(str::trim).filter(|path| !path.is_empty())?);
+    let named = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    let lives = |pid: &u32| *pid != std::process::id() && Path::new("/proc").join(pid.to_string()).exists();
+    match named.filter(lives) {
+        Some(pid) => {
+            warn!(
+                "`pid-file: {}` of the settings is not written: it names process {pid}, which runs; choose another file with --pidfile",
+                path.display()
+            );
+            None
+        }
+        None => Some(path),
+    }
+}
+
+/// The links of the Suricata settings, and whether they only copy packets.
+fn links_of_settings(given: &RunOptions, settings: &SettingsMap) -> Result<(Vec<LinkPlan>, bool), Failure> {
+    let auto = given.workers.unwrap_or_else(|| u16::try_from(processors()).unwrap_or(1).min(host::WORKERS));
+    let is_named = given.options.suricata_config.is_some();
+    let mut found = if is_named { captures_of_settings::links(settings, auto)? } else { Default::default() };
+    if found.links.is_empty() {
+        return Err(Failure::usage(
+            "packets come in by nothing: give --inline A B, --tap INTERFACE, a host file with -c FILE, or settings with `af-packet` (see `bartizan run --help`)",
+        ));
+    }
+    if let Some(workers) = given.workers {
+        let shares = share_workers(&vec![None; found.links.len()], workers);
+        found.links.iter_mut().zip(shares).for_each(|(link, share)| link.workers = share);
+    }
+    Ok((found.links, found.detect))
+}
+
+/// The links: that of the command line, else those of the file. `None`: neither names one.
+fn links(
+    given: &RunOptions,
+    file: Option<&HostFile>,
+    settings: &SettingsMap,
+) -> Result<Option<Vec<LinkPlan>>, Failure> {
     let per_processor = || u16::try_from(processors()).unwrap_or(u16::MAX).min(host::WORKERS);
     let of_file = file.map(|file| file.workers.unwrap_or_else(per_processor));
     let given_filter =
         given.filter.clone().map(|expression| FilterExpression { expression, place: "--filter".to_owned() });
-    let one = |ports, name| {
+    let one = |ports, name, of_settings: Option<FilterExpression>| {
         let workers = given.workers.or(of_file).unwrap_or(1);
         let receive = Receive { snap_length: given.snap_length, ..Receive::default() };
-        let filter = given_filter.clone();
+        let filter = given_filter.clone().or(of_settings);
         let levels = given.offload.as_deref().map(OffloadSection::usual).into_iter().collect();
-        Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive, levels }])
+        Ok(Some(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive, levels }]))
     };
     if let Some(GuestLink { name, guest }) = &given.guest {
-        return one(LinkPorts::Guest(guest.clone()), name.clone());
+        return one(LinkPorts::Guest(guest.clone()), name.clone(), None);
     }
     if let Some(pair) = &given.inline {
         let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
         let ports = LinkPorts::Inline { a: a.clone(), b: b.clone(), fix_offloads: given.fix_offloads };
-        return one(ports, pair.join("-"));
+        return one(ports, pair.join("-"), None);
     }
     if let Some(tap) = &given.tap {
-        let interfaces = vec![tap.clone()];
-        return one(LinkPorts::Tap { interfaces, fix_offloads: given.fix_offloads }, tap.clone());
+        let interface = default_route::interface(tap)?;
+        let interfaces = vec![interface.clone()];
+        let filter = captures_of_settings::filter_of(settings, &interface);
+        return one(LinkPorts::Tap { interfaces, fix_offloads: given.fix_offloads }, interface, filter);
     }
-    let Some(file) = file else {
-        return Err(Failure::usage(
-            "packets come in by nothing: give --inline A B, --tap INTERFACE or a host file with -c FILE (see `bartizan run --help`)",
-        ));
-    };
+    let Some(file) = file else { return Ok(None) };
     if given.filter.is_some() {
         return Err(Failure::usage(
             "--filter is for --tap; a link of a host file has its own: `filter: 'not port 22'` beside its `tap`",
@@ -448,7 +505,7 @@ fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, F
         let levels = link.inline.as_ref().map_or_else(Vec::new, |inline| inline.levels().to_vec());
         Ok(LinkPlan { name, ports, workers, prevention: false, filter, receive, levels })
     });
-    made.collect()
+    made.collect::<Result<_, _>>().map(Some)
 }
 
 /// The place of a value in the host file: `bartizan.yaml:3:5`.
@@ -500,7 +557,11 @@ fn ports(link: &host::Link, given: &RunOptions) -> Result<LinkPorts, Failure> {
             fix_offloads: pair.fix_offloads || given.fix_offloads,
         }),
         Some(LinkKind::Tap(tap)) => Ok(LinkPorts::Tap {
-            interfaces: tap.interface.to_vec(),
+            interfaces: tap
+                .interface
+                .iter()
+                .map(|name| default_route::interface(name))
+                .collect::<Result<_, _>>()?,
             fix_offloads: tap.fix_offloads || given.fix_offloads,
         }),
         Some(LinkKind::Capture(files)) => {
@@ -547,6 +608,21 @@ cache: none
         let made = plan(&given);
         std::fs::remove_dir_all(&folder).unwrap();
         made
+    }
+
+    #[test]
+    fn the_pid_file_of_settings_is_not_taken_from_a_living_process() {
+        let path = std::env::temp_dir().join(format!("bartizan-pid-{}", std::process::id()));
+        let mut settings = SettingsMap::new();
+        settings.set("pid-file", path.display().to_string());
+        assert_eq!(pid_file_of(&settings), Some(path.clone()), "there is none yet");
+        std::fs::write(&path, "1\n").unwrap();
+        assert_eq!(pid_file_of(&settings), None, "process 1 lives");
+        std::fs::write(&path, format!("{}\n", std::process::id())).unwrap();
+        assert_eq!(pid_file_of(&settings), Some(path.clone()));
+        std::fs::write(&path, "4294967295\n").unwrap();
+        assert_eq!(pid_file_of(&settings), Some(path.clone()), "no process has this number");
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

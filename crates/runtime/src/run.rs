@@ -9,6 +9,7 @@ use crate::functions::Functions;
 use crate::generation::{Builder, Built};
 use crate::links::Links;
 use crate::metrics::{self, MetricsSource};
+use crate::notify::Notifier;
 use crate::offload::{Below, LevelPortCounters};
 use crate::plan::{self, LinkPlan, RunOptions, RunPlan};
 use crate::reload::Inventory;
@@ -20,7 +21,7 @@ use crate::steer::{Steering, tell};
 use crate::stores::{StoreHandles, Stores};
 use crate::traces::Traces;
 use crate::view::{self, View};
-use crate::{channel, control, firewall, load, lock, machine_code, southbound, stats, unused};
+use crate::{channel, confine, control, firewall, load, lock, machine_code, southbound, stats, unused};
 use bartizan_api::content::Contents;
 use bartizan_base::{Generation, SettingsMap};
 use bartizan_config::suricata;
@@ -61,7 +62,7 @@ pub struct RunOutcome {
 /// # Errors
 /// The run cannot begin, or a defect has ended it.
 pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutcome, Failure> {
-    let mut plan = plan::plan(options)?;
+    let (mut plan, confinement) = confine::begin(plan::plan(options)?)?;
     // Conditions that need no rules are checked before rules are loaded, which takes time.
     let interfaces = interfaces(&plan)?;
     let mut links = Links::new(&plan, interfaces.clone())?;
@@ -88,6 +89,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let refuses_midstream = refuses_midstream(&plan, &settings) && built.chains.enforces_something();
     let mut of_links = links.open(stacks_of(&plan, settings, &engines), &built, &mut warnings)?;
     let mut below = Below::open(&plan, &interfaces, &mut of_links, &built.chains, &built.function_names)?;
+    confine::settle(confinement.as_ref())?;
     warnings.append(&mut below.notes);
     let Built { chains, report, inventory, function_names, contents, .. } = built;
     warnings.iter().chain(&inventory.notes()).for_each(|warning| warn!("{warning}"));
@@ -95,7 +97,6 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let source = source_of(&plan, &board, &recorder, function_names, below.counters());
     source.loaded(&report, builder.cache());
     let server = listener.map(|listener| metrics::serve(listener, Arc::clone(&source))).transpose()?;
-    server.iter().for_each(|server| info!("metrics: http://{}/metrics", server.address()));
     let control = Arc::new(Control::for_workers(plan.workers()).map_err(Failure::stopped)?);
     let statistics = statistics_of(&plan, &recorder, every, &report, board.clone());
     let statistics = Arc::new(Mutex::new(statistics.with_levels(below.counters())));
@@ -115,8 +116,8 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     tell_what_runs(&plan, &builder, refuses_midstream);
     tell_first(&in_force, &report);
     let below = Mutex::new(below);
-    let parts =
-        WorkerPoolParts { links: of_links, chains, live: live_options(&plan), control: &control, board };
+    let (live, processors) = (live_options(&plan), plan.processors.as_slice());
+    let parts = WorkerPoolParts { links: of_links, chains, live, processors, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
     let for_worker = |link: usize, ring| {
         let prevention = plan.links.get(link).is_some_and(|link| link.prevention);
@@ -126,13 +127,14 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let steer = |finished: &dyn Fn() -> bool| {
         let (control, source, engines, given) = (&*control, &*source, &engines, options);
         let (rights, statistics, in_force, traces) = (&rights, &*statistics, &*in_force, &*traces);
-        let steering = Steering { control, source, engines, given, rights, statistics, in_force, traces };
+        let notifier = Notifier::from_environment();
+        let steering =
+            Steering { control, source, engines, given, rights, statistics, in_force, traces, notifier };
         steering.run(&mut builder, inventory, inbox, &mut links, &below, finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
-    let below = below.into_inner().unwrap_or_else(PoisonError::into_inner);
     drop((server, commands, running, plane));
-    view::lock(&statistics).counted_beside(below.close(ended.failure.is_some()));
+    view::lock(&statistics).counted_beside(close(below, ended.failure.is_some()));
     let written = write_last(&plan, &rights, &mut view::lock(&statistics), &mut ended, &mut recorder);
     let (summary, events_lost) = sum_up(&ended, &recorder);
     Ok(RunOutcome {
@@ -141,6 +143,11 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
         failure: written.err().or(ended.failure).or_else(|| links.end().map(Failure::stopped)),
         is_complete: keep(stores, &shared, &rights) && events_lost == 0,
     })
+}
+
+/// Closes the levels below. Returns their last counters.
+fn close(below: Mutex<Below>, failed: bool) -> Vec<NamedCounters> {
+    below.into_inner().unwrap_or_else(PoisonError::into_inner).close(failed)
 }
 
 /// The settings and the engine of each link.
@@ -499,6 +506,8 @@ fn locks(plan: &RunPlan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
 /// is an error.
 fn check_unread(plan: &RunPlan, builder: &Builder) -> Result<(), Failure> {
     let settings = builder.settings();
+    // The plan and the confinement have read some in a copy.
+    settings.mark_read_as(&plan.settings);
     if let Some(key) = settings.unread().iter().find(|key| plan.options.below.iter().any(|(k, _)| &k == key))
     {
         let near = suricata::nearest_known(key).filter(|near| near != key);
@@ -507,7 +516,7 @@ fn check_unread(plan: &RunPlan, builder: &Builder) -> Result<(), Failure> {
             "the host file sets `{key}`, which nothing reads{hint}; correct or remove it"
         )));
     }
-    unused::tell(&plan.options, settings)
+    unused::tell(&plan.options, settings, true)
 }
 
 /// Appends lines about written and lost events. Returns the number of events lost anywhere.

@@ -14,6 +14,7 @@ use crate::health::Health;
 use crate::links::Links;
 use crate::log;
 use crate::metrics::MetricsSource;
+use crate::notify::Notifier;
 use crate::offload::Below;
 use crate::plan::{self, RunOptions};
 use crate::reload::Inventory;
@@ -61,6 +62,8 @@ pub struct Steering<'r> {
     pub in_force: &'r InForce,
     /// Traces of rules.
     pub traces: &'r Traces,
+    /// The service manager.
+    pub notifier: Notifier,
 }
 
 /// State that changes while commands are carried out.
@@ -88,9 +91,10 @@ impl Steering<'_> {
     ) {
         let (ready, waiting) = (None, Vec::new());
         let course = SteeringState { builder, below, running, number: 1, ready, waiting };
-        let (control, ends) = (self.control, AtomicBool::new(false));
+        let ends = AtomicBool::new(false);
+        self.notifier.ready("runs");
         std::thread::scope(|scope| {
-            let keeper = scope.spawn(|| keep(links, below, control, &ends));
+            let keeper = scope.spawn(|| self.keep(links, below, &ends));
             let over = Over(&ends);
             // A panic of the keeper becomes one of this thread, once both have ended.
             self.steer(course, inbox, &|| finished() || keeper.is_finished());
@@ -170,6 +174,7 @@ impl Steering<'_> {
             ControlCommand::Stop => {
                 // Before the socket closes with the end of the workers.
                 asked.answer_early(CommandOutcome::Done);
+                self.notifier.stopping();
                 view::lock(course.below).end_watch();
                 self.control.stop();
                 return;
@@ -274,7 +279,9 @@ impl Steering<'_> {
     /// protection.
     fn reload(&self, course: &mut SteeringState<'_>) -> CommandOutcome {
         let SteeringState { builder, running, number, .. } = course;
+        self.notifier.reloading();
         let built = self.build(builder, Generation(*number + 1), running);
+        self.notifier.ready("runs");
         self.source.reloaded(built.is_ok());
         match built {
             Ok(built) => {
@@ -310,6 +317,20 @@ impl Steering<'_> {
         answer
     }
 
+    /// Watches links and the level below until the end, and gives signs of life to the service manager while
+    /// all workers answer.
+    fn keep(&self, links: &mut Links, below: &Mutex<Below>, ends: &AtomicBool) {
+        while !ends.load(Ordering::Acquire) {
+            let mut said = links.look(self.control);
+            said.extend(view::lock(below).look(links));
+            said.iter().for_each(|said| log::line(said));
+            if self.notifier.sign_of_life(|| self.source.have_workers_shown()) {
+                self.source.ask_workers();
+            }
+            std::thread::park_timeout(LOOK);
+        }
+    }
+
     /// The next generation, if it may replace the running one.
     fn build(
         &self,
@@ -321,16 +342,6 @@ impl Steering<'_> {
         let built = reported(builder, |builder| builder.build(number))?;
         running.may_become(&built.inventory, &terms).map_err(Failure::input)?;
         Ok(built)
-    }
-}
-
-/// Watches links and the level below until the end.
-fn keep(links: &mut Links, below: &Mutex<Below>, control: &Control, ends: &AtomicBool) {
-    while !ends.load(Ordering::Acquire) {
-        let mut said = links.look(control);
-        said.extend(view::lock(below).look(links));
-        said.iter().for_each(|said| log::line(said));
-        std::thread::park_timeout(LOOK);
     }
 }
 

@@ -11,7 +11,9 @@ use crate::generation::BuildOptions;
 use crate::log;
 use bartizan_applayer::protocols;
 use bartizan_base::{SettingsMap, parse_bool};
-use bartizan_config::suricata::{self, UnsupportedSetting, is_off, unsupported_settings};
+use bartizan_config::suricata::{
+    self, SettingEffect, UnsupportedSetting, effect_of, is_off, unsupported_settings,
+};
 use bartizan_events::EveOutputs;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,17 +23,6 @@ const NAMED: usize = 5;
 const SECTIONS: usize = 8;
 /// Outputs that are written.
 const OUTPUTS: [&str; 3] = ["eve-log", "file-store", "tls-store"];
-/// Settings that are read when a rule needs them; with a dot at the end, all below.
-const LATER: [&str; 7] = [
-    "pcre.match-limit",
-    "pcre.match-limit-recursion",
-    "datasets.",
-    "default-reputation-path",
-    "reputation-categories-file",
-    "reputation-files",
-    "reputation-files.",
-];
-
 /// The settings without an effect; see the module.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Unused {
@@ -57,11 +48,6 @@ fn is_of_other_output(key: &str) -> bool {
     name.is_some_and(|name| !OUTPUTS.contains(&name))
 }
 
-/// Whether a key is read when a rule asks for it.
-fn is_read_later(key: &str) -> bool {
-    LATER.iter().any(|later| key == *later || later.ends_with('.') && key.starts_with(later))
-}
-
 /// Whether the value of a key is the name by which an item of a list is known (`outputs.1 = eve-log`).
 fn is_name(settings: &SettingsMap, key: &str) -> bool {
     settings.get(key).is_some_and(|name| settings.children(key).any(|child| child == name))
@@ -82,20 +68,22 @@ fn origin_of<'s>(settings: &'s SettingsMap, key: &str) -> Option<&'s str> {
 }
 
 impl Unused {
-    /// The settings that nothing has read so far.
-    pub fn of(settings: &SettingsMap) -> Self {
+    /// The settings that nothing has read so far. `live`: all that a run reads is read.
+    pub fn of(settings: &SettingsMap, live: bool) -> Self {
         let mut found = Unused::default();
         // Before this function reads settings itself, which marks them as read.
-        let unread = settings.unread();
+        let mut unread = settings.unread();
+        unread.retain(|key| match effect_of(key) {
+            Some(SettingEffect::WithRules) => false,
+            Some(SettingEffect::InRun(_)) => live,
+            _ => true,
+        });
         found.unsupported = unsupported_settings(settings, &unread);
         for key in &unread {
             // Without an origin the program has set it.
             let Some(origin) = settings.origin(key).filter(|_| !is_name(settings, key)) else { continue };
             // Outputs that are not written are reported as a whole.
-            if is_read_later(key)
-                || is_of_other_output(key)
-                || found.unsupported.iter().any(|one| one.covers(key))
-            {
+            if is_of_other_output(key) || found.unsupported.iter().any(|one| one.covers(key)) {
                 continue;
             }
             if !suricata::is_known(key) {
@@ -233,11 +221,10 @@ impl Unused {
         lines.extend(
             self.single
                 .iter()
-                .map(|key| format!("warning: --set {key}: this setting of Suricata has no effect here")),
+                .map(|key| format!("warning: --set {key}: this setting of Suricata {}", words_of(key))),
         );
         if all {
-            lines
-                .extend(self.known.iter().map(|key| format!("note: the setting `{key}` has no effect here")));
+            lines.extend(self.known.iter().map(|key| format!("note: the setting `{key}` {}", words_of(key))));
         } else if !self.known.is_empty() {
             lines.push(self.summary());
         }
@@ -246,6 +233,8 @@ impl Unused {
 
     /// The settings without an effect, by section.
     fn summary(&self) -> String {
+        let works = |key: &&String| !matches!(effect_of(key), None | Some(SettingEffect::None(_)));
+        let otherwise = self.known.iter().filter(works).count();
         let mut sections: BTreeMap<&str, usize> = BTreeMap::new();
         for key in &self.known {
             let section = key.split('.').next().unwrap_or(key);
@@ -263,16 +252,21 @@ impl Unused {
             more => format!(" and {more} more sections"),
         };
         format!(
-            "note: {} settings of Suricata have no effect here: {}{more}; `bartizan check -v` names them",
-            self.known.len(),
+            "note: {} settings of Suricata have no effect here, and {otherwise} work otherwise: {}{more}; `bartizan check -v` names them, and how",
+            self.known.len() - otherwise,
             named.join(", ")
         )
     }
 }
 
-/// Reports settings without an effect. With `--strict`, misspelt, weakening and unwritten ones are an error.
-pub fn tell(options: &BuildOptions, settings: &SettingsMap) -> Result<(), Failure> {
-    let unused = Unused::of(settings);
+/// The effect of a setting that nothing has read, in words.
+fn words_of(key: &str) -> String {
+    effect_of(key).map_or_else(|| "has no effect here".to_owned(), SettingEffect::words)
+}
+
+/// Reports settings without an effect. `live`: in a run. With `--strict`, misspelt, weakening and unwritten ones are an error.
+pub fn tell(options: &BuildOptions, settings: &SettingsMap, live: bool) -> Result<(), Failure> {
+    let unused = Unused::of(settings, live);
     if options.strict {
         unused.error()?;
     }
@@ -283,7 +277,7 @@ pub fn tell(options: &BuildOptions, settings: &SettingsMap) -> Result<(), Failur
 /// As [`tell`], for a check: lists all of them if `all`; returns whether something is an error with
 /// `--strict`.
 pub fn check(settings: &SettingsMap, all: bool) -> bool {
-    let unused = Unused::of(settings);
+    let unused = Unused::of(settings, false);
     unused.lines(all).iter().for_each(|line| log::line(line));
     !unused.faults().is_empty()
 }

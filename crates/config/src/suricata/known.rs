@@ -13,6 +13,11 @@ fn patterns() -> impl Iterator<Item = &'static str> {
     TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
+/// The patterns of all settings that are known, in the order of the table.
+pub fn known_settings() -> impl Iterator<Item = &'static str> {
+    patterns()
+}
+
 /// Whether Suricata or this program has a setting with this key.
 #[must_use]
 pub fn is_known(key: &str) -> bool {

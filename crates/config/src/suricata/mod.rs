@@ -6,11 +6,13 @@
 //! ([`shipped`]).
 
 mod check;
+mod effects;
 mod known;
 mod unsupported;
 
 pub use check::check;
-pub use known::{is_known, nearest_known};
+pub use effects::{SettingEffect, declared_effects, effect_of};
+pub use known::{is_known, known_settings, nearest_known};
 pub use unsupported::{UnsupportedSetting, is_off, unsupported_rows, unsupported_settings};
 
 use crate::yaml::{self, Node, Value, YamlError};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The client of the socket: sends a command to a running program, and reads the answer.
 
-use super::usual;
+use super::{running_of, usual};
 use crate::error::Failure;
+use crate::lock;
 use bartizan_api::control::{ANSWER_MAX, ControlReply, ControlRequest, Messages, hello};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -21,11 +22,7 @@ pub fn ask(
 ) -> Result<(ControlReply, String), Failure> {
     let path = match socket {
         Some(path) => path.to_owned(),
-        None => usual().ok_or_else(|| {
-            Failure::usage(
-                "this user has no usual place for the socket; say where it lies with --socket PATH",
-            )
-        })?,
+        None => usual(),
     };
     let end = Instant::now() + patience;
     let mut stream = UnixStream::connect(&path).map_err(|error| unreachable(&path, &error))?;
@@ -51,10 +48,22 @@ pub fn ask(
     exchange(&request.to_message())
 }
 
+/// Advice where no program has the socket: the runs of this host.
+fn others(runs: &[String]) -> String {
+    if runs.is_empty() {
+        return "is bartizan running? A run says where its socket lies when it starts (`commands: PATH`); name it with --socket PATH".to_owned();
+    }
+    format!("these runs have one: {}; choose with --run NAME", runs.join(", "))
+}
+
 fn unreachable(path: &Path, error: &std::io::Error) -> Failure {
     let advice = match error.kind() {
         ErrorKind::NotFound => {
-            "is bartizan running? A run says where its socket lies when it starts (`commands: PATH`); name it with --socket PATH"
+            return Failure::stopped(format!(
+                "cannot reach the program at {}: {error}; {}",
+                path.display(),
+                others(&running_of(&lock::folders()))
+            ));
         }
         ErrorKind::ConnectionRefused => {
             "nobody listens there any more: the program was killed; start it again"

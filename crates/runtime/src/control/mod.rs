@@ -14,7 +14,7 @@ pub mod server;
 mod trace_words;
 mod translate;
 
-pub use place::{ControlSocketSpec, Place, of_settings, usual};
+pub use place::{ControlSocketSpec, Place, of_run, of_settings, running_of, usual};
 pub use server::ControlServer;
 pub use translate::Desk;
 

@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// Name of the socket in the runtime folder.
 const NAME: &str = "control.socket";
+/// End of the names of sockets.
+const SUFFIX: &str = ".socket";
 /// Owner and group may send commands.
 const MODE: u32 = 0o660;
 /// Most bytes of a path (`sun_path`, without its zero).
@@ -46,9 +48,33 @@ pub enum SocketChoice {
     Named(PathBuf),
 }
 
-/// The default path; `None`: this user has no runtime folder.
-pub fn usual() -> Option<PathBuf> {
-    Some(lock::runtime_folder()?.join(NAME))
+/// The path that a client asks by default: this user's, else that of the host's run.
+pub fn usual() -> PathBuf {
+    of_name(NAME)
+}
+
+/// The socket of a run by its name: `NAME.socket` in a runtime folder, as the unit `bartizan@NAME` has it.
+pub fn of_run(name: &str) -> PathBuf {
+    of_name(&format!("{name}{SUFFIX}"))
+}
+
+fn of_name(name: &str) -> PathBuf {
+    let paths: Vec<PathBuf> = lock::folders().into_iter().map(|folder| folder.join(name)).collect();
+    let found = paths.iter().find(|path| path.exists()).or(paths.first());
+    found.cloned().unwrap_or_else(|| Path::new(lock::ROOTS_FOLDER).join(name))
+}
+
+/// Names of runs whose sockets lie in these folders, sorted.
+pub fn running_of(folders: &[PathBuf]) -> Vec<String> {
+    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    let is_socket = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_socket());
+    let names = entries.filter(is_socket).filter_map(|entry| entry.file_name().into_string().ok());
+    let mut runs: Vec<String> = names
+        .filter(|name| !name.starts_with("guest-"))
+        .filter_map(|name| Some(name.strip_suffix(SUFFIX)?.to_owned()))
+        .collect();
+    runs.sort();
+    runs
 }
 
 /// Suricata's settings: whether there is a socket (`None`: if possible), and its path.

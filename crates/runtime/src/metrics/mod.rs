@@ -11,6 +11,7 @@ use crate::error::Failure;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use tracing::info;
 
 /// Binds the address, before anything is started that would have to be undone.
 pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
@@ -29,6 +30,8 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 
 /// Serves the metrics of a run.
 pub fn serve(listener: TcpListener, source: Arc<MetricsSource>) -> Result<MetricsServer, Failure> {
-    MetricsServer::start(listener, Arc::new(move || source.page()))
-        .map_err(|error| Failure::stopped(format!("cannot serve metrics: {error}; leave them out")))
+    let server = MetricsServer::start(listener, Arc::new(move || source.page()))
+        .map_err(|error| Failure::stopped(format!("cannot serve metrics: {error}; leave them out")))?;
+    info!("metrics: http://{}/metrics", server.address());
+    Ok(server)
 }

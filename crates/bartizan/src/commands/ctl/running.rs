@@ -3,7 +3,7 @@
 
 use super::running_text;
 use bartizan_api::control::{COMMANDS, ControlReply, ControlRequest, command};
-use bartizan_runtime::control::client;
+use bartizan_runtime::control::{self, client};
 use bartizan_runtime::error::{Exit, Failure};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,6 +32,9 @@ pub struct To {
     /// logs its path when it starts.
     #[arg(long, value_name = "PATH", global = true)]
     pub socket: Option<PathBuf>,
+    /// Name of the run: its socket is NAME.socket in the runtime folder, as the unit `bartizan@NAME` has it.
+    #[arg(long, value_name = "NAME", global = true, conflicts_with = "socket")]
+    pub run: Option<String>,
     /// The longest wait for the answer, in seconds; a reload takes as long as loading rules.
     #[arg(long, value_name = "SECONDS", default_value_t = 600, global = true)]
     pub timeout: u64,
@@ -77,5 +80,6 @@ pub fn give(to: &To, request: &ControlRequest, json: bool) -> Result<Exit, Failu
 
 /// The answer to a command, and its text.
 pub fn ask(to: &To, request: &ControlRequest) -> Result<(ControlReply, String), Failure> {
-    client::ask(to.socket.as_deref(), Duration::from_secs(to.timeout), request)
+    let socket = to.socket.clone().or_else(|| to.run.as_deref().map(control::of_run));
+    client::ask(socket.as_deref(), Duration::from_secs(to.timeout), request)
 }
