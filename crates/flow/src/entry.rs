@@ -169,7 +169,47 @@ pub struct FlowEntry<E> {
     pub ext: E,
 }
 
+/// An entry with its parts borrowed each by itself: the path and the state of the data plane change while the
+/// rest is read.
+pub struct FlowEntryParts<'f, E> {
+    /// Identity from the view of the flow's opener.
+    pub key: &'f FlowKey,
+    /// As in [`FlowEntry::last_seen`].
+    pub last_seen: Timestamp,
+    /// Time of the first packet.
+    pub start: Timestamp,
+    /// As in [`FlowEntry::packets`].
+    pub packets: &'f PerDirection<u64>,
+    /// As in [`FlowEntry::bytes`].
+    pub bytes: &'f PerDirection<u64>,
+    /// Class of the flow.
+    pub fid: Fid,
+    /// Flags of the flow.
+    pub flags: FlowFlags,
+    /// The functions that the flow's packets still visit.
+    pub path: &'f mut Path,
+    /// The data plane's state for the flow.
+    pub ext: &'f mut E,
+}
+
 impl<E> FlowEntry<E> {
+    /// Borrows the parts.
+    #[inline]
+    pub const fn parts(&mut self) -> FlowEntryParts<'_, E> {
+        let FlowEntry { key, last_seen, start, packets, bytes, fid, flags, path, ext, .. } = self;
+        FlowEntryParts {
+            key,
+            last_seen: *last_seen,
+            start: *start,
+            packets,
+            bytes,
+            fid: *fid,
+            flags: *flags,
+            path,
+            ext,
+        }
+    }
+
     /// Identity from the view of the flow's opener: `source()` is the client.
     #[must_use]
     pub const fn key(&self) -> &FlowKey {

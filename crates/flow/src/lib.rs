@@ -31,7 +31,7 @@ pub mod wheel;
 
 pub use counters::FlowTableCounters;
 pub use entry::export::{ImportError, ImportedFlow};
-pub use entry::{EndReason, FlowEntry, FlowFlags, FlowState};
+pub use entry::{EndReason, FlowEntry, FlowEntryParts, FlowFlags, FlowState};
 pub use key::{EspFlows, FlowHash, FlowHasher, FlowKey, FlowScope, FlowSide};
 pub use table::{Accounted, Find, FlowTable, FlowTableConfig, Insert, Lookup, TableError, WhenFull};
 pub use timeouts::{FlowTimeouts, ProtocolTimeouts, StateTimeouts};

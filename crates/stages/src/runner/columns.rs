@@ -6,45 +6,62 @@ use crate::flow_ext::{FlowExt, FunctionSlot};
 use crate::record::Entry;
 use crate::standing::FlowDisposition;
 use bartizan_applayer::flow::{AppLayer, AppSummary};
-use bartizan_base::{Fid, FunctionId, Path, PerDirection};
+use bartizan_base::{Fid, FunctionId, Path, PerDirection, Timestamp};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::TcpSession;
-use bartizan_flow::{FlowEntry, FlowFlags};
+use bartizan_flow::{FlowEntryParts, FlowFlags, FlowKey};
 use bartizan_function::view::FlowView;
 
-/// The view of a flow for functions, without its session.
-fn view_of(entry: &Entry, app: AppSummary, established: bool) -> FlowView<'static> {
-    let key = entry.key();
-    FlowView {
-        id: entry.ext.event_id,
-        tenant: entry.tenant(),
-        protocol: key.protocol(),
-        client: (key.source(), key.source_port()),
-        server: (key.destination(), key.destination_port()),
-        turned: entry.flags.contains(FlowFlags::FLIPPED),
-        start: entry.start,
-        last_seen: entry.last_seen,
-        packets: entry.packets,
-        bytes: entry.bytes,
-        established,
-        elephant: PerDirection::new(
-            entry.flags.contains(FlowFlags::ELEPHANT_TO_SERVER),
-            entry.flags.contains(FlowFlags::ELEPHANT_TO_CLIENT),
-        ),
-        tcp: None,
-        app,
-    }
+/// What the view of a flow reads of its entry.
+struct ViewParts<'f> {
+    event_id: u64,
+    key: &'f FlowKey,
+    start: Timestamp,
+    last_seen: Timestamp,
+    packets: &'f PerDirection<u64>,
+    bytes: &'f PerDirection<u64>,
+    flags: FlowFlags,
+    session: &'f TcpSession,
 }
 
-/// The session that functions see: TCP flows have one.
-fn session_of<'f>(view: &FlowView<'_>, session: &'f TcpSession) -> Option<&'f TcpSession> {
-    (view.protocol == 6).then_some(session)
+impl<'f> ViewParts<'f> {
+    fn view(&self, app: AppSummary, established: bool) -> FlowView<'f> {
+        let key = self.key;
+        FlowView {
+            id: self.event_id,
+            tenant: key.tenant(),
+            protocol: key.protocol(),
+            client: (key.source(), key.source_port()),
+            server: (key.destination(), key.destination_port()),
+            turned: self.flags.contains(FlowFlags::FLIPPED),
+            start: self.start,
+            last_seen: self.last_seen,
+            packets: *self.packets,
+            bytes: *self.bytes,
+            established,
+            elephant: PerDirection::new(
+                self.flags.contains(FlowFlags::ELEPHANT_TO_SERVER),
+                self.flags.contains(FlowFlags::ELEPHANT_TO_CLIENT),
+            ),
+            tcp: (key.protocol() == 6).then_some(self.session),
+            app,
+        }
+    }
 }
 
 /// The view of a flow for functions.
 pub fn view(entry: &Entry, app: AppSummary, established: bool) -> FlowView<'_> {
-    let view = view_of(entry, app, established);
-    FlowView { tcp: session_of(&view, &entry.ext.session), ..view }
+    let parts = ViewParts {
+        event_id: entry.ext.event_id,
+        key: entry.key(),
+        start: entry.start,
+        last_seen: entry.last_seen,
+        packets: &entry.packets,
+        bytes: &entry.bytes,
+        flags: entry.flags,
+        session: &entry.ext.session,
+    };
+    parts.view(app, established)
 }
 
 /// The columns of a flow's entry that functions and their results touch, each borrowed by itself: a function
@@ -57,8 +74,7 @@ pub(super) struct FlowColumns<'f> {
 
 /// The columns that one call of a function reads and changes.
 pub(super) struct JudgedFlow<'f> {
-    /// The flow as functions see it.
-    pub view: FlowView<'f>,
+    view: ViewParts<'f>,
     /// Class of the flow.
     pub fid: Fid,
     /// The functions that the flow's packets still visit.
@@ -71,18 +87,23 @@ pub(super) struct JudgedFlow<'f> {
     pub slots: &'f mut Vec<FunctionSlot>,
 }
 
+impl<'f> JudgedFlow<'f> {
+    /// The flow as functions see it. `established`: it is established for rules.
+    pub fn view(&self, app: Option<&AppLayer>, established: bool) -> FlowView<'f> {
+        self.view.view(app.map(AppLayer::summary).unwrap_or_default(), established)
+    }
+}
+
 impl<'f> FlowColumns<'f> {
-    /// Borrows the columns of an entry. `established`: the flow is established for rules.
-    pub fn of(entry: &'f mut Entry, established: bool) -> Self {
-        let summary = entry.ext.app.as_deref().map(AppLayer::summary).unwrap_or_default();
-        let view = view_of(entry, summary, established);
-        let FlowEntry { path, fid, ext, .. } = entry;
-        let FlowExt { session, streams, app, slots, matches, standing, .. } = ext;
-        let view = FlowView { tcp: session_of(&view, session), ..view };
+    /// Borrows the columns of an entry.
+    pub fn of(entry: &'f mut Entry) -> Self {
+        let FlowEntryParts { key, last_seen, start, packets, bytes, fid, flags, path, ext } = entry.parts();
+        let FlowExt { event_id, session, streams, app, slots, matches, standing, .. } = ext;
+        let view = ViewParts { event_id: *event_id, key, start, last_seen, packets, bytes, flags, session };
         FlowColumns {
             streams: streams.as_deref_mut(),
             app: app.as_deref_mut(),
-            judged: JudgedFlow { view, fid: *fid, path, standing, matches, slots },
+            judged: JudgedFlow { view, fid, path, standing, matches, slots },
         }
     }
 }

@@ -445,8 +445,9 @@ impl Runner {
         let refusing =
             if own.and(away).is_empty() { Path::EMPTY } else { self.refusing_now(cx, hand, entry.fid) };
         let PacketInspection { occasion, events, handling, notes, .. } = hand;
-        let JudgedFlow { view, fid, path: visited, standing, matches, slots } =
-            FlowColumns::of(entry, handling.established).judged;
+        let FlowColumns { app, judged, .. } = FlowColumns::of(entry);
+        let view = judged.view(app.as_deref(), handling.established);
+        let JudgedFlow { fid, path: visited, standing, matches, slots, .. } = judged;
         let facts = PacketFacts {
             flow: Some(&view),
             stream_events: events,

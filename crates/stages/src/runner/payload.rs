@@ -51,8 +51,7 @@ impl Runner {
         hand: &mut PacketInspection<'_, '_>,
         detection: &Detection,
     ) {
-        let FlowColumns { streams: mut pair, mut app, mut judged } =
-            FlowColumns::of(entry, hand.handling.established);
+        let FlowColumns { streams: mut pair, mut app, mut judged } = FlowColumns::of(entry);
         let mut reading = self.reading(cx, hand);
         let mut joined = core::mem::take(&mut self.joined);
         // Transactions are inspected with the first piece and accompany the others. Includes the functions
@@ -166,12 +165,13 @@ impl Runner {
             return functions;
         }
         let InspectionRound { app, transactions: showing, again, news } = *round;
-        let PacketInspection { occasion, events, notes, reject, scope, payload_hidden, .. } = hand;
+        let PacketInspection { occasion, events, handling, notes, reject, scope, payload_hidden, .. } = hand;
         let shown = app.filter(|_| scope.shows_stream());
         let (chains, mut path) = (&self.chains, *judged.path);
+        let view = judged.view(app, handling.established);
         let facts = PacketFacts {
             bytes: occasion.bytes(),
-            flow: Some(&judged.view),
+            flow: Some(&view),
             stream: news,
             payload_in_stream: reading.stored,
             headers_only: *scope == PayloadScope::Headers,
