@@ -183,11 +183,8 @@ impl Runner {
                 continue;
             };
             let said = Checkpoint::before(&self.findings, &self.edits, *reject);
+            let events: &[_] = if reading.first { events } else { &[] };
             let sight = FunctionInputs {
-                occasion,
-                packet: occasion.packet(),
-                bytes: occasion.bytes(),
-                flow: Some(&flow),
                 app: shown.map(|layer| match again {
                     true => showing.view_again(layer, bit, &mut self.marks),
                     false => showing.view(layer, bit, &mut self.marks),
@@ -195,10 +192,10 @@ impl Runner {
                 stream: news,
                 payload_in_stream: reading.stored,
                 headers_only: *scope == PayloadScope::Headers,
-                events: if reading.first { events } else { &[] },
                 app_events: if reading.first { &detection.events } else { &[] },
                 again: !reading.first,
                 detection_done: reading.first && detection.done,
+                ..FunctionInputs::of(occasion, Some(&flow), events)
             };
             let hands = FunctionOutputs::of(state, slot, reject, &mut self.findings, &mut self.edits);
             let mut context = context(sight, &noted, hands, cx.settings.prevention);
