@@ -102,9 +102,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let statistics = Arc::new(Mutex::new(statistics.with_levels(below.counters())));
     let (channel, inbox) = channel::open(requests);
     let in_force = in_force_of(&builder, &inventory, &contents);
-    if let Some(guests) = links.guests() {
-        source.set_guests(guests);
-    }
+    links.guests().into_iter().for_each(|guests| source.set_guests(guests));
     let view = view_of(&plan, &control, &source, &statistics, &in_force).of_guests(links.guests());
     let (tap, alerts) = southbound::tap(plan.controller.as_ref());
     recorder.tap_alerts(tap.as_ref().map(AlertTap::another));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The library that programs of a guest load (`LD_PRELOAD`, or linked): calls on TCP and UDP sockets go to the
-//! engine by shared memory, all others to the C library.
+//! The library that programs of a guest load (`LD_PRELOAD`, or linked): calls on TCP and UDP sockets go to
+//! the engine by shared memory, all others to the C library.
 //!
 //! A stream is a kernel descriptor, one end of a socket pair, so that `poll`, `epoll`, `dup`, `fork`, `exec`
 //! and `SCM_RIGHTS` are the kernel's business. The other end has a name, by which a descriptor is

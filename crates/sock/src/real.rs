@@ -6,7 +6,9 @@
 
 use crate::answer::{CResult, fail};
 use libc::{FILE, off64_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval};
-use libc::{c_char, c_int, c_uint, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, pollfd};
+use libc::{
+    c_char, c_int, c_long, c_uint, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, pollfd,
+};
 use rustix::io::Errno;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -86,5 +88,6 @@ real! {
     c"pselect" pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, other: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     c"epoll_ctl" epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
     c"close_range" close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    c"syscall" syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> ssize_t;
     c"fdopen" fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
 }

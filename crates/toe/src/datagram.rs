@@ -10,6 +10,15 @@ pub const RECORD_HEAD: usize = 32;
 /// Most bytes of a datagram: what a UDP header can say, over IPv6.
 pub const DATAGRAM_MOST: usize = 65_527;
 
+/// A datagram of a program, in the engine.
+#[derive(Debug)]
+pub(crate) struct Datagram {
+    /// Its destination; `None`: that of the connection.
+    pub(crate) to: Option<SocketAddr>,
+    /// Its payload, in private memory.
+    pub(crate) bytes: Vec<u8>,
+}
+
 /// The head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHead {

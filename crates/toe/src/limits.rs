@@ -2,7 +2,7 @@
 //! Bounds of guests of the stream path, for docs/limits.md. A guest's are declared with their defaults.
 
 use crate::datagram::DATAGRAM_MOST;
-use crate::engine::{BACKLOG_MOST, GuestLimits, PENDING_MOST, STARTS};
+use crate::engine::{BACKLOG_MOST, GuestLimits, LEAST, PENDING_MOST, STARTS};
 use crate::layout::RING_ENTRIES;
 use bartizan_base::limit::LimitTrace::{Metric, NotNeeded};
 use bartizan_base::limit::{LimitSpec, bytes, count, time};
@@ -23,9 +23,9 @@ pub const LIMITS: &[LimitSpec] = limits! {
     Flow "processes of a guest" = "{}, or `processes`" [count(GuestLimits::default().processes)]
         in ["toe/engine/config.rs"], "the process uses plain sockets", [Metric(REFUSED)];
     Flow "descriptors that programs of a guest were started with, taken at once" = "{}" [count(STARTS)]
-        in ["toe/engine/members.rs"], "the rest waits for the next start", [NotNeeded];
-    Flow "bytes of a guest in the engine" = "{}, or `memory`; 4 KiB for a direction without any"
-        [bytes(GuestLimits::default().bytes as u64)] in ["toe/engine/config.rs"], "its streams wait", [Metric(REFUSED)];
+        in ["toe/engine/config.rs"], "the rest waits for the next start", [NotNeeded];
+    Flow "bytes of a guest in the engine" = "{}, or `memory`; {} for a direction without any"
+        [bytes(GuestLimits::default().bytes as u64), bytes(LEAST)] in ["toe/engine/config.rs"], "its streams wait", [Metric(REFUSED)];
     Flow "connections that a guest opens in a second" = "{}, or `connects`"
         [count(GuestLimits::default().connects_per_second)] in ["toe/engine/config.rs"], "`ENOBUFS`", [Metric(REFUSED)];
     Flow "bytes of one direction of a stream that functions hold" = "{}"
@@ -36,11 +36,12 @@ pub const LIMITS: &[LimitSpec] = limits! {
     Flow "time for which the last bytes of a closed stream are sent" = "{}" [span(GuestLimits::default().linger)]
         in ["toe/engine/config.rs"], "the connection is reset", [NotNeeded];
     Flow "bytes of one direction of a stream on their way" = "{}, beside those that are held" [bytes(PENDING_MOST)]
-        in ["toe/engine/transfer.rs"], "the sender waits", [NotNeeded];
+        in ["toe/engine/config.rs"], "the sender waits", [NotNeeded];
     Flow "connections that wait for `accept` at a guest's listener" = "{}, or what the program asks for"
-        [count(BACKLOG_MOST)] in ["toe/engine/accept.rs"], "the kernel's own queue fills, then it drops SYNs", [NotNeeded];
+        [count(BACKLOG_MOST)] in ["toe/engine/config.rs"], "the kernel's own queue fills, then it drops SYNs", [NotNeeded];
     Flow "requests of a guest's process on their way" = "{}" [count(RING_ENTRIES)] in ["toe/layout.rs"],
         "the process waits", [NotNeeded];
-    Flow "datagram of a guest" = "{}, and what its buffer of 64 KiB has room for" [bytes(DATAGRAM_MOST)]
+    Flow "datagram of a guest" = "{}, and what its buffer ({}) has room for"
+        [bytes(DATAGRAM_MOST), bytes(1_u64 << GuestLimits::default().buffer_shift)]
         in ["toe/datagram.rs"], "`EMSGSIZE`; one from outside is dropped", [Metric(REFUSED)];
 };

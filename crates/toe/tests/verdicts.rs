@@ -44,9 +44,12 @@ fn an_attack_between_guests_ends_both_streams() {
     let socket = Socket::connected(&client, listener.local());
     let connection = listener.accept();
     socket.send(b"ATTACK").unwrap();
-    assert_eq!(socket.receive(10), Err(Errno::ACCESS));
-    assert_eq!(connection.receive(10), Err(Errno::CONNRESET));
+    assert_eq!(socket.receive(10), Err(Errno::CONNRESET));
+    assert_eq!(connection.receive(10), Err(Errno::ACCESS));
     assert_eq!(connection.stream().unread(), 0);
+    // The refusal is the receiver's.
+    let refused = [0, 1].map(|guest| bench.report(guest).refused.of(StreamRefusal::Function));
+    assert_eq!(refused, [0, 1]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Datagrams that arrive without their headers: from a source that ends UDP itself.
 //!
-//! Each gets the headers that a kernel would give it (a hop limit of 64, no options, true checksums), and is a
-//! packet like any other from then on.
+//! Each gets the headers that a kernel would give it (a hop limit of 64, no options, true checksums), and
+//! is a packet like any other from then on.
 
 use super::{Frame, Worker};
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict};
@@ -36,7 +36,8 @@ pub struct DatagramArrival<'b> {
     pub origin: &'b Arc<StreamOrigin>,
 }
 
-/// Writes a datagram with its headers; `None`: its ends are of two families, or it is too long for one packet.
+/// Writes a datagram with its headers; `None`: its ends are of two families, or it is too long for one
+/// packet.
 fn write(arrival: &DatagramArrival<'_>, into: &mut Vec<u8>) -> Option<()> {
     let DatagramArrival { from, to, bytes, .. } = arrival;
     let length = u16::try_from(bytes.len().checked_add(UDP_HEAD)?).ok()?;
@@ -74,8 +75,8 @@ fn write(arrival: &DatagramArrival<'_>, into: &mut Vec<u8>) -> Option<()> {
 }
 
 impl Worker {
-    /// Handles a datagram. The decision says whether it may go on; [`Worker::take_replaced`] has the bytes that
-    /// go on in its place.
+    /// Handles a datagram. The decision says whether it may go on; [`Worker::take_replaced`] has the bytes
+    /// that go on in its place.
     pub fn datagram(&mut self, arrival: &DatagramArrival<'_>, recorder: &mut dyn Recorder) -> Decision {
         let refused = Decision::refuse(Verdict::Drop, Reason::Unreadable, FunctionId::ENGINE);
         let mut packet = core::mem::take(&mut self.datagram);

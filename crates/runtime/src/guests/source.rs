@@ -3,9 +3,10 @@
 //!
 //! Each stream is a flow of its guest's link, and each chunk of payload is judged by the chain of the flow's
 //! policy before it leaves the engine: it passes, is held, leaves with bytes that rules replaced, or the
-//! stream is blocked. A bypassed flow's chunks are judged as well, by its disposition: they are counted, and a
-//! policy that is loaded later applies to them. A connection between two guests of one tenant is one flow, which enters by the client's link. Guests of two tenants have a flow
-//! each, since tenants never meet: the server's policy sees what the client's has passed.
+//! stream is blocked. A bypassed flow's chunks are judged as well, by its disposition: they are counted, and
+//! a policy that is loaded later applies to them. A connection between two guests of one tenant is one flow,
+//! which enters by the client's link. Guests of two tenants have a flow each, since tenants never meet: the
+//! server's policy sees what the client's has passed. Datagrams are packets of their guest's link.
 
 use super::origin;
 use super::view::{BlockedStream, GuestView};

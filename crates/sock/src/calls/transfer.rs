@@ -8,7 +8,9 @@ use crate::process::{ProgramStream, borrow, stream};
 use crate::real;
 use crate::table::forget;
 use bartizan_toe::guest::{ReceiveOptions, ReceivedDatagram};
-use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off64_t, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{
+    c_int, c_long, c_uint, c_void, iovec, mmsghdr, msghdr, off64_t, size_t, sockaddr, socklen_t, ssize_t,
+};
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -505,4 +507,38 @@ unsafe extern "C" fn __recvfrom_chk(
         }
         recvfrom(fd, at, length, flags, from, address_size)
     }
+}
+
+/// Calls by number: libuv sends and receives datagrams so (dig, node). Others go on as they are; an argument
+/// that the caller did not give is whatever its register or place on the stack has, as in the C library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> ssize_t {
+    let by_number = number == libc::SYS_sendmmsg || number == libc::SYS_recvmmsg;
+    if !by_number {
+        // SAFETY: the caller's call.
+        return unsafe { real::syscall(number, a, b, c, d, e, f) };
+    }
+    // The registers of a call have more bits than its arguments.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+    let (fd, count, flags) = (a as c_int, c as c_uint, d as c_int);
+    if stream(fd).is_none() {
+        // SAFETY: the caller's call.
+        return unsafe { real::syscall(number, a, b, c, d, e, f) };
+    }
+    // SAFETY: the caller's pointers, as those calls demand.
+    let result = unsafe {
+        match number {
+            libc::SYS_sendmmsg => sendmmsg(fd, b as *mut mmsghdr, count, flags),
+            _ => recvmmsg(fd, b as *mut mmsghdr, count, flags, e as *mut libc::timespec),
+        }
+    };
+    isize::try_from(result).unwrap_or(-1)
 }

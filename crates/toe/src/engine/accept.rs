@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Streams made and removed; listeners; connections between guests of this engine, which no packet carries.
 
+use super::config::BACKLOG_MOST;
 use super::pipe::Pipe;
 use super::slab::StreamKey;
 use super::stream::{ConnectionState, EngineStream};
@@ -17,8 +18,6 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Most connections that wait for `accept`, whatever a program asks for (`net.core.somaxconn`).
-pub(crate) const BACKLOG_MOST: usize = 4096;
 /// Connections accepted at once.
 const ACCEPT_BATCH: usize = 64;
 

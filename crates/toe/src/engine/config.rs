@@ -8,6 +8,15 @@ use bartizan_base::TenantId;
 use std::net::IpAddr;
 use std::time::Duration;
 
+/// Most connections that wait for `accept`, whatever a program asks for (`net.core.somaxconn`).
+pub(crate) const BACKLOG_MOST: usize = 4096;
+/// Connections accepted at a guest's socket at once.
+pub(crate) const STARTS: usize = 256;
+/// Bytes of one direction that wait in the engine for room at the sink, at most.
+pub(crate) const PENDING_MOST: usize = 64 << 10;
+/// Bytes that a direction without any may always take in.
+pub(crate) const LEAST: usize = 4096;
+
 /// Limits of one guest.
 #[derive(Clone, Debug)]
 pub struct GuestLimits {

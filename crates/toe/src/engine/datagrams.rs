@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! UDP: records of a program's buffer become datagrams of the kernel's socket, and back. Each is judged alone,
-//! in the engine's own memory; there is no pipe and nothing is held.
+//! UDP: records of a program's buffer become datagrams of the kernel's socket, and back. Each is judged
+//! alone, in the engine's own memory; there is no pipe and nothing is held.
 //!
 //! A datagram between two guests leaves by the kernel's loopback, so both guests' policies judge it.
 
@@ -9,7 +9,7 @@ use super::accept::{canonical, local_address, shown_as, socket_events};
 use super::calls::source_for;
 use super::slab::StreamKey;
 use super::stream::{ConnectionState, EngineStream};
-use crate::datagram::{RECORD_HEAD, RecordHead};
+use crate::datagram::{Datagram, RECORD_HEAD, RecordHead};
 use crate::descriptor::PLAIN_SOCKET;
 use crate::inspect::PayloadDirection::{self, Incoming, Outgoing};
 use crate::inspect::{DatagramVerdict, StreamInfo};
@@ -24,15 +24,6 @@ use std::sync::atomic::fence;
 
 /// Datagrams of one direction that are served before other streams have their turn.
 const ROUND: usize = 32;
-
-/// A datagram of a program.
-#[derive(Debug)]
-pub(crate) struct Datagram {
-    /// Its destination; `None`: that of the connection.
-    pub(crate) to: Option<SocketAddr>,
-    /// Its payload, in private memory.
-    pub(crate) bytes: Vec<u8>,
-}
 
 impl EngineStream {
     /// Takes a record out of the transmit buffer; `None`: there is none.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Processes of guests: joining, their channels, their end.
 
+use super::config::STARTS;
 use super::guest::Member;
 use super::{EngineTurn, EventSource, MemberKey};
 use crate::descriptor::{
@@ -19,8 +20,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Connections accepted at a guest's socket at once.
-pub(crate) const STARTS: usize = 256;
 /// Messages taken from a descriptor at once.
 const MESSAGES: usize = 16;
 

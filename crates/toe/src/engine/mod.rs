@@ -27,11 +27,9 @@ mod stream;
 mod transfer;
 mod turn;
 
-pub(crate) use accept::BACKLOG_MOST;
+pub(crate) use config::{BACKLOG_MOST, LEAST, PENDING_MOST, STARTS};
 pub use config::{EngineError, EngineReport, GuestLimits, GuestReport, GuestSpec, StreamReport};
 pub use control::EngineControl;
-pub(crate) use members::STARTS;
-pub(crate) use transfer::PENDING_MOST;
 
 use crate::clock::now;
 use crate::inspect::{PayloadInspector, StreamId};
@@ -144,7 +142,7 @@ impl Engine {
             active: Vec::new(),
             ready: VecDeque::new(),
             deadlines: BTreeSet::new(),
-            spare: Vec::with_capacity(transfer::PENDING_MOST),
+            spare: Vec::with_capacity(PENDING_MOST),
             next_id: 1,
             stops: false,
         };

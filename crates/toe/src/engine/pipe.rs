@@ -28,6 +28,15 @@ pub(crate) struct PipeStage<'s> {
     pub(crate) direction: PayloadDirection,
 }
 
+/// The refusal of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StageRefusal {
+    /// The stage is the second: the receiver's stream is blocked.
+    pub(crate) is_receivers: bool,
+    /// The reason.
+    pub(crate) reason: StreamRefusal,
+}
+
 #[derive(Debug, Default)]
 struct StageState {
     /// Bytes of the buffer that passed.
@@ -144,15 +153,16 @@ impl Pipe {
     /// Runs all stages over what they have not seen.
     ///
     /// # Errors
-    /// The reason why the stream is blocked.
+    /// The stage whose stream is blocked, and the reason.
     pub(crate) fn inspect(
         &mut self,
         inspector: &mut dyn PayloadInspector,
         stages: &[PipeStage<'_>],
         limits: HoldLimits,
-    ) -> Result<(), StreamRefusal> {
+    ) -> Result<(), StageRefusal> {
         for (index, stage) in stages.iter().enumerate() {
-            self.run_stage(inspector, index, stage, limits)?;
+            self.run_stage(inspector, index, stage, limits)
+                .map_err(|reason| StageRefusal { is_receivers: index > 0, reason })?;
         }
         Ok(())
     }
@@ -297,7 +307,7 @@ mod tests {
     fn run(pipe: &mut Pipe, script: &mut Script, limits: HoldLimits) -> Result<(), StreamRefusal> {
         let info = info();
         let stage = PipeStage { info: &info, direction: PayloadDirection::Outgoing };
-        pipe.inspect(script, &[stage], limits)
+        pipe.inspect(script, &[stage], limits).map_err(|refusal| refusal.reason)
     }
 
     #[test]

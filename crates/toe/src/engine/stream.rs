@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A stream in the engine: its own record of the shared buffers' indices, and what it shows to the guest.
 
-use super::datagrams::Datagram;
 use super::guest::GuestSegments;
 use super::pipe::Pipe;
 use super::slab::StreamKey;
+use crate::datagram::Datagram;
 use crate::descriptor::StreamHandle;
 use crate::inspect::{StreamId, StreamInfo};
 use crate::layout::{SlotState, shut, state, used, watch};

@@ -2,7 +2,8 @@
 //! Moving payload: from the program's buffer through the inspector to the socket or the other guest, and
 //! from the socket through the inspector to the program's buffer.
 
-use super::pipe::{HoldLimits, PipeStage};
+use super::config::{LEAST, PENDING_MOST};
+use super::pipe::{HoldLimits, PipeStage, StageRefusal};
 use super::slab::StreamKey;
 use super::stream::{ConnectionState, EngineStream};
 use super::{EngineTurn, StreamReport};
@@ -15,10 +16,6 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Bytes of one direction that wait in the engine for room at the sink, at most.
-pub(crate) const PENDING_MOST: usize = 64 << 10;
-/// Bytes that a direction without any may always take in.
-const LEAST: usize = 4096;
 /// Times that a direction is served before other streams have their turn.
 const ROUNDS: usize = 4;
 
@@ -27,6 +24,8 @@ const ROUNDS: usize = 4;
 enum TransferEnd {
     /// A verdict, a limit, or a guest that does not keep to the rules.
     Refused(StreamRefusal),
+    /// A verdict or limit of the receiving guest.
+    RefusedByReceiver(StreamRefusal),
     /// The connection is gone.
     Broken(Errno),
 }
@@ -34,6 +33,15 @@ enum TransferEnd {
 impl From<StreamRefusal> for TransferEnd {
     fn from(reason: StreamRefusal) -> TransferEnd {
         TransferEnd::Refused(reason)
+    }
+}
+
+impl From<StageRefusal> for TransferEnd {
+    fn from(refusal: StageRefusal) -> TransferEnd {
+        match refusal.is_receivers {
+            true => TransferEnd::RefusedByReceiver(refusal.reason),
+            false => TransferEnd::Refused(refusal.reason),
+        }
     }
 }
 
@@ -137,6 +145,18 @@ impl EngineTurn<'_> {
             }
             Err(TransferEnd::Refused(reason)) => {
                 self.block(stream, reason);
+                false
+            }
+            Err(TransferEnd::RefusedByReceiver(reason)) => {
+                if let Some(key) = stream.partner.take()
+                    && let Some(mut other) = self.streams.take(key)
+                {
+                    other.partner = None;
+                    self.block(&mut other, reason);
+                    self.streams.put(key, other);
+                }
+                // The sender learns no more than from a peer that resets.
+                stream.die(Errno::CONNRESET, 0);
                 false
             }
         }
