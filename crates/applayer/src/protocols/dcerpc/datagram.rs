@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Messages of connectionless DCERPC (C706 section 12.5).
 
-use super::is_representation;
 use super::pdu::Order;
+use super::tables::is_representation;
 use crate::rpc::RpcUuid;
 
 /// Length of the header.

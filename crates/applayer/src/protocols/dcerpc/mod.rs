@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DCERPC over TCP (C706 chapter 12, [MS-RPCE]) and over UDP (C706 section 12.5).
 //!
-//! A transaction is a BIND, an ALTER_CONTEXT or a request, with its answer. As in Suricata, over TCP an answer
-//! is complete with its first fragment: a later one is a transaction of its own, and the bytes of an answer
-//! for rules begin with its fields.
+//! A transaction is a BIND, an ALTER_CONTEXT or a request, with its answer. As in Suricata, over TCP an
+//! answer is complete with its first fragment: a later one is a transaction of its own, and the bytes of an
+//! answer for rules begin with its fields.
 //!
 //! - [`pdu`]: messages of TCP, also those in pipes of SMB; `datagram`: messages of UDP;
-//! - `parser`, `tx`: transactions.
+//! - `parser`, `tx`: transactions; `tables`: bounds, buffers, settings.
 //!
 //! Settings (below `app-layer.protocols.dcerpc`): `max-tx`, `max-stub-size`.
 //!
@@ -15,34 +15,19 @@
 mod datagram;
 mod parser;
 pub(crate) mod pdu;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod tx;
 
 use crate::event::UNEXPECTED_PROTOCOL;
 use crate::protocol::{
-    BufferKind, BufferSpec, CounterSpec, DetectionPattern, Parser, ParserFactory, Probe, ProtocolSpec,
-    RecordSpec, Transport, buffer,
+    CounterSpec, DetectionPattern, Parser, ParserFactory, Probe, ProtocolSpec, RecordSpec, Transport,
 };
 use bartizan_base::limit::LimitTrace::Nothing;
 use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::{Direction, PerDirection, SettingError, SettingsMap, limits};
-
-/// Progress of a direction that is complete.
-const COMPLETE: u8 = 1;
-
-/// The arguments of a request, or the results.
-const STUB: u16 = 0;
-
-const BUFFERS: &[BufferSpec] =
-    &[buffer(STUB, "dcerpc.stub_data", true, true, COMPLETE, BufferKind::Single).of_state(0)];
-
-/// Default of `max-tx`.
-const TX_MAX: usize = 1_024;
-/// Default of `max-stub-size`.
-const STUB_MAX: usize = 1 << 20;
-/// Limit of the interfaces of a connection.
-const INTERFACES_MAX: usize = 256;
+use tables::{BUFFERS, COMPLETE, INTERFACES_MAX, RpcConfig, STUB_MAX, TX_MAX, is_representation};
 
 /// DCERPC's entry in the table of protocols.
 pub static SPEC: ProtocolSpec = ProtocolSpec {
@@ -90,16 +75,11 @@ const PATTERNS: &[DetectionPattern] = &[
 
 /// Bounds of this protocol.
 pub(crate) const LIMITS: &[LimitSpec] = limits! {
-    Protocol "DCERPC: transactions of a flow without an end (`max-tx`)" = "{}" [count(TX_MAX)] in ["applayer/protocols/dcerpc/mod.rs"],
+    Protocol "DCERPC: transactions of a flow without an end (`max-tx`)" = "{}" [count(TX_MAX)] in ["applayer/protocols/dcerpc/tables.rs"],
         "the oldest ends", [Nothing];
     Protocol "DCERPC: arguments or results (`max-stub-size`), interfaces of a connection" = "{}, {}"
-        [bytes(STUB_MAX), count(INTERFACES_MAX)] in ["applayer/protocols/dcerpc/mod.rs"], "further bytes, and interfaces, are left out", [Nothing];
+        [bytes(STUB_MAX), count(INTERFACES_MAX)] in ["applayer/protocols/dcerpc/tables.rs"], "further bytes, and interfaces, are left out", [Nothing];
 };
-
-/// Whether a representation of data is one that exists: byte order and characters, floating point.
-const fn is_representation(first: u8, second: u8) -> bool {
-    first & 0xee == 0 && second <= 3
-}
 
 /// Matches the header of a message.
 fn probe(transport: Transport, direction: Direction, data: &[u8]) -> Probe {
@@ -127,13 +107,6 @@ fn probe(transport: Transport, direction: Direction, data: &[u8]) -> Probe {
             }
         }
     }
-}
-
-/// Settings that all flows share.
-#[derive(Clone, Copy, Debug)]
-struct RpcConfig {
-    max_tx: usize,
-    stub: usize,
 }
 
 fn configure(settings: &SettingsMap) -> Result<Box<dyn ParserFactory>, SettingError> {

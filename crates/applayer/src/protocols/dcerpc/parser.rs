@@ -3,8 +3,8 @@
 
 use super::datagram::Datagram;
 use super::pdu::{self, RpcHead};
+use super::tables::{INTERFACES_MAX, RpcConfig};
 use super::tx::{Activity, RpcTransaction};
-use super::{INTERFACES_MAX, RpcConfig};
 use crate::frames::{Notes, ProtocolFrameNote};
 use crate::memory::Held as _;
 use crate::protocol::{Input, ParseContext, Parser, Progress, Transport};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests of DCERPC.
 
+use super::tables::STUB;
 use super::*;
 use crate::suite::{self, Driver, Seed, protocol_suite};
 use crate::transaction::{BufferQuery, LogOptions};
@@ -8,13 +9,13 @@ use Direction::{ToClient, ToServer};
 
 const SRVSVC: &str = "4b324fc8-1670-01d3-1278-5a47bf6ee188";
 
-/// Fields of a message: numbers, each with its number of bytes, in a byte order.
+/// RpcFields of a message: numbers, each with its number of bytes, in a byte order.
 #[derive(Clone, Copy)]
-struct Fields {
+struct RpcFields {
     is_little: bool,
 }
 
-impl Fields {
+impl RpcFields {
     fn of(self, list: &[(u64, usize)]) -> Vec<u8> {
         let number = |(value, length): &(u64, usize)| {
             let mut bytes = value.to_le_bytes()[..*length].to_vec();
@@ -74,10 +75,10 @@ impl Fields {
     }
 }
 
-const LITTLE: Fields = Fields { is_little: true };
-const BIG: Fields = Fields { is_little: false };
+const LITTLE: RpcFields = RpcFields { is_little: true };
+const BIG: RpcFields = RpcFields { is_little: false };
 
-fn conversation(order: Fields) -> Seed {
+fn conversation(order: RpcFields) -> Seed {
     vec![
         (ToServer, order.bind(11, 1, 3)),
         (ToClient, order.bind_ack(12, 1, 0)),

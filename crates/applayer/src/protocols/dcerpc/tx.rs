@@ -2,7 +2,7 @@
 //! Transactions of DCERPC, and their records with Suricata's fields.
 
 use super::pdu;
-use super::{COMPLETE, STUB};
+use super::tables::{COMPLETE, STUB};
 use crate::memory::Held as _;
 use crate::rpc::{RpcCall, RpcInterface, RpcInterfaces, RpcUuid};
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};

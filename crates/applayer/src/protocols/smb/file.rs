@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A file that a connection reads or writes in pieces, which may come in another order than they stand in.
 
-use super::tx::FileId;
+use super::handle::FileId;
 use crate::content::files::{FileContext, FileList};
 use crate::file::{FileSettings, FileState, FileTrack};
 use crate::memory::{Held as _, allocated};
@@ -228,7 +228,7 @@ mod tests {
         let mut file = transfer();
         assert_eq!(piece(&mut file, 3, "def"), PieceStart::Taken);
         assert_eq!(piece(&mut file, 6, "ghi"), PieceStart::Taken);
-        assert_eq!(piece(&mut file, 9, "jk"), PieceStart::TooManyBytes);
+        assert_eq!(piece(&mut file, 9, "jklmn"), PieceStart::TooManyBytes);
         assert_eq!(piece(&mut file, 9, "j"), PieceStart::TooManyPieces);
         assert_eq!(content(&file), (&b""[..], false));
         assert_eq!(piece(&mut file, 0, "abc"), PieceStart::Taken);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The record of a transaction, with Suricata's fields.
 
+use super::handle::guid;
 use super::names;
 use super::tx::{
     Detail, Dialect, Disposition, Login, NativeNames, Negotiation, Opening, PipeCall, SmbStatus,
-    SmbTransaction, TreeConnect, guid,
+    SmbTransaction, TreeConnect,
 };
 use crate::protocols::dcerpc::pdu;
 use crate::rpc::RpcInterface;

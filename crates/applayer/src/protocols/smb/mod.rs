@@ -5,8 +5,8 @@
 //! A transaction is a request with its response, a file from its first piece to its CLOSE, or a call in a
 //! pipe from its first fragment to the last of its answer.
 //!
-//! - `parser`: messages and their pieces; `session`: what a connection remembers; `smb1`, `smb2`: requests and
-//!   responses; `pipe`: calls; `file`: pieces of files in any order; `secblob`: who logs in;
+//! - `parser`: messages and their pieces; `session`: what a connection remembers; `smb1`, `smb2`: requests
+//!   and responses; `pipe`: calls; `file`: pieces of files in any order; `secblob`: who logs in;
 //! - `tables`: names, bounds, settings; `names`: names in records; `tx`, `log`: the transaction.
 //!
 //! Settings (below `app-layer.protocols.smb`): `max-tx`, `max-read-size`, `max-write-size`,
@@ -20,6 +20,7 @@
 mod bytes;
 mod cache;
 mod file;
+mod handle;
 mod log;
 mod names;
 mod parser;
@@ -99,7 +100,7 @@ pub(crate) const LIMITS: &[LimitSpec] = limits! {
     Protocol "SMB: message that is read whole" = "{}" [bytes(tables::MESSAGE_MAX)] in ["applayer/protocols/smb/tables.rs"],
         "of longer ones the first part is read; pieces of files have no such bound", [Event("smb.record_overflow")];
     Protocol "SMB: transactions of a flow without an end (`max-tx`)" = "{}" [count(tables::TX_MAX)] in ["applayer/protocols/smb/tables.rs"],
-        "the oldest ends", [Event("smb.too_many_transactions")];
+        "event, the flow is parsed no further, as in Suricata", [Event("smb.too_many_transactions")];
     Protocol "SMB: names of open files, and of files to be opened (`max-guid-cache-size`, `max-session-cache-size`)" = "{}, {}"
         [count(tables::NAMES_MAX), count(tables::TREES_MAX)] in ["applayer/protocols/smb/tables.rs"], "the oldest are forgotten", [Nothing];
     Protocol "SMB: connected shares, reads without an answer, answers of pipes in parts (`max-tree-cache-size`, `max-read-offset-cache-size`, `max-dcerpc-frag-cache-size`)"

@@ -79,7 +79,7 @@ pub(super) struct SmbParser {
 
 /// A message of SMB.
 #[derive(Clone, Copy)]
-struct Message<'a> {
+struct SmbMessage<'a> {
     /// The bytes that have come.
     data: &'a [u8],
     /// Length of the message.
@@ -173,12 +173,12 @@ impl SmbParser {
         if reader.message == 0 {
             return self.envelope(direction, data, at);
         }
-        let message = Message { data, length: reader.message, direction, at };
+        let message = SmbMessage { data, length: reader.message, direction, at };
         self.message(message, around)
     }
 
     /// Reads the header of a message of SMB. `None`: more bytes are needed.
-    fn head(message: &Message<'_>) -> Result<(SmbHead, u64), usize> {
+    fn head(message: &SmbMessage<'_>) -> Result<(SmbHead, u64), usize> {
         let least = |count: usize| usize::try_from(message.length).unwrap_or(usize::MAX).min(count);
         let needs = |count: usize| if message.data.len() < least(count) { Err(least(count)) } else { Ok(()) };
         needs(4)?;
@@ -201,12 +201,12 @@ impl SmbParser {
     }
 
     /// Reads a message of SMB.
-    fn message(&mut self, message: Message<'_>, around: &Surroundings<'_>) -> SmbStep {
+    fn message(&mut self, message: SmbMessage<'_>, around: &Surroundings<'_>) -> SmbStep {
         let (head, length) = match Self::head(&message) {
             Ok(found) => found,
             Err(needed) => return SmbStep::Needs(needed),
         };
-        let message = Message { length, ..message };
+        let message = SmbMessage { length, ..message };
         let (frames, head_length) = match &head {
             SmbHead::One(_) => (Some(SMB1_FRAMES), smb1::HEAD as u64),
             SmbHead::Two(_) => (Some(SMB2_FRAMES), smb2::HEAD as u64),
@@ -254,7 +254,7 @@ impl SmbParser {
     }
 
     /// Passes over a message.
-    fn pass(&mut self, message: &Message<'_>) -> usize {
+    fn pass(&mut self, message: &SmbMessage<'_>) -> usize {
         let count = usize::try_from(message.length).unwrap_or(usize::MAX).min(message.data.len());
         self.readers[message.direction].skip = message.length.saturating_sub(count as u64);
         count
@@ -264,7 +264,7 @@ impl SmbParser {
     fn read(
         &mut self,
         mut head: SmbHead,
-        message: &Message<'_>,
+        message: &SmbMessage<'_>,
         around: &Surroundings<'_>,
     ) -> Result<usize, usize> {
         if let SmbHead::Two(two) = &mut head {
@@ -331,7 +331,7 @@ impl SmbParser {
     }
 
     /// Whether a message carries a piece of a file, and no other command follows.
-    fn has_file_piece1(&self, head: &Head1, message: &Message<'_>) -> bool {
+    fn has_file_piece1(&self, head: &Head1, message: &SmbMessage<'_>) -> bool {
         let carries = match head.command {
             smb1::WRITE_ANDX => !head.is_response,
             smb1::READ_ANDX => head.is_response && head.number == 0,

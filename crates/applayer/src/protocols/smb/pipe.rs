@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Remote calls in pipes ([MS-RPCE] section 2.1.1.2): messages of DCERPC in what is written and read.
 
+use super::handle::FileId;
 use super::session::Session;
 use super::tables::{INTERFACES_MAX, MALFORMED_DATA};
-use super::tx::{Detail, FileId, MessageKey, PipeCall, SmbStatus, SmbTransaction};
+use super::tx::{Detail, MessageKey, PipeCall, SmbStatus, SmbTransaction};
 use crate::protocols::dcerpc::pdu::{self, RpcHead};
 use bartizan_base::{Direction, PerDirection};
 use std::sync::Arc;

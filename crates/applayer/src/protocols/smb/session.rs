@@ -4,8 +4,9 @@
 
 use super::cache::Cache;
 use super::file::{FileTransfer, PieceStart};
+use super::handle::FileId;
 use super::tables::{FILE_OVERLAP, PIECE_EVENTS, SmbConfig, TOO_MANY_TRANSACTIONS};
-use super::tx::{Detail, Dialect, FileId, MessageKey, SmbStatus, SmbTransaction};
+use super::tx::{Detail, Dialect, MessageKey, SmbStatus, SmbTransaction};
 use crate::event::EventCode;
 use crate::file::{FileSettings, FileState};
 use crate::memory::Held;

@@ -3,13 +3,14 @@
 //! header. A message may hold a chain of commands (AndX).
 
 use super::bytes::{Strings, array, name, part, size16_at, size32_at, u16_at, u32_at, u64_at, unix_seconds};
+use super::handle::FileId;
 use super::pipe::Carrier;
 use super::secblob::Token;
 use super::session::{PieceHead, ReadPlace, Session, Surroundings, Tree, UNKNOWN};
 use super::tables::{DUPLICATE_NEGOTIATE, MALFORMED_DATA, MALFORMED_DIALECTS, MALFORMED_NTLMSSP};
 use super::tx::{
-    Detail, Dialect, Disposition, FileId, Login, MessageKey, NativeNames, Negotiation, Opening, Renaming,
-    SmbStatus, SmbTransaction, TreeConnect,
+    Detail, Dialect, Disposition, Login, MessageKey, NativeNames, Negotiation, Opening, Renaming, SmbStatus,
+    SmbTransaction, TreeConnect,
 };
 use bartizan_base::Direction;
 
@@ -99,7 +100,7 @@ impl Head1 {
 
 /// A command of a message: its words, and its bytes.
 #[derive(Clone, Copy)]
-struct Command<'a> {
+struct AndxCommand<'a> {
     code: u8,
     words: &'a [u8],
     bytes: &'a [u8],
@@ -107,14 +108,14 @@ struct Command<'a> {
     at: usize,
 }
 
-impl<'a> Command<'a> {
+impl<'a> AndxCommand<'a> {
     fn read(message: &'a [u8], code: u8, at: usize) -> Option<Self> {
         let count = usize::from(*message.get(at)?).saturating_mul(2);
         let words = message.get(at.saturating_add(1)..)?.get(..count)?;
         let end = at.saturating_add(1).saturating_add(count);
         let length = size16_at(message, end)?;
         let at = end.saturating_add(2);
-        Some(Command { code, words, bytes: part(message, at, length), at })
+        Some(AndxCommand { code, words, bytes: part(message, at, length), at })
     }
 
     fn strings(&self, is_wide: bool) -> Strings<'a> {
@@ -140,10 +141,10 @@ impl<'a> Command<'a> {
 }
 
 /// Calls a function for each command of a message's chain. Returns whether the message has a command.
-fn each<'a>(message: &'a [u8], code: u8, mut act: impl FnMut(Command<'a>)) -> bool {
+fn each<'a>(message: &'a [u8], code: u8, mut act: impl FnMut(AndxCommand<'a>)) -> bool {
     let (mut code, mut at) = (code, HEAD);
     for count in 0..CHAIN_MAX {
-        let Some(command) = Command::read(message, code, at) else { return count > 0 };
+        let Some(command) = AndxCommand::read(message, code, at) else { return count > 0 };
         act(command);
         let Some(next) = command.next(at) else { break };
         (code, at) = next;
@@ -233,7 +234,13 @@ impl Session {
         }
     }
 
-    fn command1(&mut self, head: &Head1, message: &[u8], command: Command<'_>, around: &Surroundings<'_>) {
+    fn command1(
+        &mut self,
+        head: &Head1,
+        message: &[u8],
+        command: AndxCommand<'_>,
+        around: &Surroundings<'_>,
+    ) {
         let words = command.words;
         let code = u16::from(command.code);
         let detail = match command.code {
@@ -281,7 +288,7 @@ impl Session {
         }
     }
 
-    fn write1(&mut self, head: &Head1, message: &[u8], command: Command<'_>, around: &Surroundings<'_>) {
+    fn write1(&mut self, head: &Head1, message: &[u8], command: AndxCommand<'_>, around: &Surroundings<'_>) {
         let head = &Head1 { command: command.code, ..*head };
         let words = command.words;
         let piece = match command.code {
@@ -310,7 +317,7 @@ impl Session {
         }
     }
 
-    fn negotiate1(&mut self, head: &Head1, command: Command<'_>) {
+    fn negotiate1(&mut self, head: &Head1, command: AndxCommand<'_>) {
         let mut strings = command.strings(false);
         let (mut dialects, mut is_odd) = (Vec::new(), false);
         let mut read = 0usize;
@@ -336,7 +343,7 @@ impl Session {
         }
     }
 
-    fn login1(&mut self, head: &Head1, command: Command<'_>) {
+    fn login1(&mut self, head: &Head1, command: AndxCommand<'_>) {
         let words = command.words;
         let mut strings = command.strings(head.is_wide);
         let mut login = Login::default();
@@ -367,7 +374,7 @@ impl Session {
         }
     }
 
-    fn create1(&mut self, head: &Head1, command: Command<'_>) -> Option<Detail> {
+    fn create1(&mut self, head: &Head1, command: AndxCommand<'_>) -> Option<Detail> {
         let words = command.words;
         let length = size16_at(words, 5)?;
         let padding = usize::from(head.is_wide && command.at % 2 == 1);
@@ -404,7 +411,7 @@ impl Session {
         }
     }
 
-    fn answer1(&mut self, head: &Head1, message: &[u8], command: Command<'_>, around: &Surroundings<'_>) {
+    fn answer1(&mut self, head: &Head1, message: &[u8], command: AndxCommand<'_>, around: &Surroundings<'_>) {
         let words = command.words;
         let code = u16::from(command.code);
         let is_success = head.number == SUCCESS;
@@ -456,7 +463,7 @@ impl Session {
         }
     }
 
-    fn negotiated1(&mut self, head: &Head1, command: Command<'_>) -> bool {
+    fn negotiated1(&mut self, head: &Head1, command: AndxCommand<'_>) -> bool {
         let Some(index) = size16_at(command.words, 0) else { return self.negotiated(1, head.status, None) };
         // The server's GUID stands in the place of a challenge in the form with security tokens.
         let has_guid = u32_at(command.words, 19).is_some_and(|capabilities| capabilities & 0x8000_0000 != 0);
@@ -471,7 +478,7 @@ impl Session {
         self.negotiated(1, head.status, guid)
     }
 
-    fn logged_in1(&mut self, head: &Head1, command: Command<'_>) -> bool {
+    fn logged_in1(&mut self, head: &Head1, command: AndxCommand<'_>) -> bool {
         let key = head.key;
         let is_wanted = |tx: &SmbTransaction| {
             tx.version == 1
@@ -499,7 +506,7 @@ impl Session {
         true
     }
 
-    fn connected1(&mut self, head: &Head1, command: Command<'_>) -> bool {
+    fn connected1(&mut self, head: &Head1, command: AndxCommand<'_>) -> bool {
         let key = head.key;
         let is_wanted = |tx: &SmbTransaction| {
             tx.version == 1
@@ -552,7 +559,7 @@ fn read_place(head: &Head1, words: &[u8]) -> Option<ReadPlace> {
     Some(ReadPlace { file: head.file(words, 4)?, offset, tree: head.key.tree })
 }
 
-fn tree_request(head: &Head1, command: Command<'_>) -> Option<Detail> {
+fn tree_request(head: &Head1, command: AndxCommand<'_>) -> Option<Detail> {
     let mut strings = command.strings(head.is_wide);
     strings.skip(size16_at(command.words, 6)?);
     let path = strings.next();
@@ -562,7 +569,7 @@ fn tree_request(head: &Head1, command: Command<'_>) -> Option<Detail> {
     Some(Detail::Tree(Box::new(TreeConnect { name, asked, ..TreeConnect::default() })))
 }
 
-fn rename(head: &Head1, command: Command<'_>) -> Option<Detail> {
+fn rename(head: &Head1, command: AndxCommand<'_>) -> Option<Detail> {
     let mut strings = command.strings(head.is_wide);
     let mut path = || {
         // A byte before the name says that it is one.

@@ -2,6 +2,7 @@
 //! Requests and responses of SMB2 and SMB3 ([MS-SMB2] section 2.2). Offsets count from the header.
 
 use super::bytes::{array, name, part, size16_at, size32_at, u16_at, u32_at, u64_at, unix_seconds};
+use super::handle::FileId;
 use super::names;
 use super::pipe::{Carrier, is_call};
 use super::secblob::Token;
@@ -10,7 +11,7 @@ use super::tables::{
     MALFORMED_DATA, MALFORMED_NTLMSSP, MAX_READ_TOO_LARGE, MAX_WRITE_TOO_LARGE, READ_REQUEST_TOO_LARGE,
 };
 use super::tx::{
-    Detail, Dialect, Disposition, FileId, Login, MessageKey, Negotiation, Opening, Renaming, SmbStatus,
+    Detail, Dialect, Disposition, Login, MessageKey, Negotiation, Opening, Renaming, SmbStatus,
     SmbTransaction, TreeConnect,
 };
 use crate::file::FileState;

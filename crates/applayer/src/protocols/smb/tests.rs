@@ -285,15 +285,14 @@ const NAMES: &str = r#""status":"STATUS_SUCCESS","status_code":"0x0","session_id
 fn records_of_a_session_are_suricatas() {
     let mut driver = played(files());
     let records = records(&mut driver);
-    let file =
-        r#""filename":"d\\a.txt","share":"\\\\srv\\share","fuid":"04030201-0605-0807-0a09-0c0b100f0e0d""#;
+    let file = r#""filename":"d\\a.txt","share":"SHARE","fuid":"04030201-0605-0807-0a09-0c0b100f0e0d""#;
     let expected = [
         r#"{"id":1,"dialect":"3.11","command":"SMB2_COMMAND_NEGOTIATE_PROTOCOL","status":"STATUS_SUCCESS","status_code":"0x0","session_id":0,"tree_id":0,"client_dialects":["2.10","3.11"],"client_guid":"07070707-0707-0707-0707-070707070707","server_guid":"09090909-0909-0909-0909-090909090909","max_read_size":65536,"max_write_size":65536}"#.to_owned(),
         format!(r#"{{"id":2,{HEAD}SESSION_SETUP",{NAMES},"ntlmssp":{{"domain":"WIRE","user":"alice","host":"HOST","version":"6.1 build 7600 rev 15"}}}}"#),
         format!(r#"{{"id":3,{HEAD}TREE_CONNECT",{NAMES},"share":"\\\\srv\\share","share_type":"FILE"}}"#),
         format!(r#"{{"id":4,{HEAD}CREATE",{NAMES},"filename":"d\\a.txt","disposition":"FILE_OPEN","access":"normal","created":1705526400,"accessed":1705526400,"modified":1705526400,"changed":1705526400,"size":6,"fuid":"04030201-0605-0807-0a09-0c0b100f0e0d"}}"#),
         format!(r#"{{"id":5,{HEAD}WRITE",{NAMES},{}}}"#, file.replace("SHARE", "")),
-        format!(r#"{{"id":6,{HEAD}READ",{NAMES},{}}}"#, file.replace("SHARE", r"\\srv\share")),
+        format!(r#"{{"id":6,{HEAD}READ",{NAMES},{}}}"#, file.replace("SHARE", r"\\\\srv\\share")),
         format!(r#"{{"id":7,{HEAD}CLOSE",{NAMES}}}"#),
     ];
     assert_eq!(records, expected);
