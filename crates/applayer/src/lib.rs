@@ -22,6 +22,7 @@ pub mod memory;
 mod open_tests;
 pub mod protocol;
 pub mod protocols;
+pub mod rpc;
 #[cfg(test)]
 pub(crate) mod suite;
 pub mod transaction;

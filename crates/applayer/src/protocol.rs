@@ -283,6 +283,9 @@ pub struct ProtocolSpec {
     pub aliases: &'static [&'static str],
     /// Name in rules that stands for all protocols that declare it (`http` for both versions).
     pub family: Option<&'static str>,
+    /// Name of a protocol whose rules apply here, too, since messages of this protocol carry its messages
+    /// (`dcerpc` in pipes of SMB).
+    pub carries: Option<&'static str>,
     /// Name that means this protocol and no other of its family, in hooks and in settings of firewall mode
     /// (`http1`).
     pub exact_name: &'static str,
@@ -349,10 +352,11 @@ impl ProtocolSpec {
         !self.states.to_server.is_empty()
     }
 
-    /// Whether a name in rules means this protocol: its name, an alias or the name of its family.
+    /// Whether a name in rules means this protocol: its name, an alias, the name of its family or of a
+    /// protocol that it carries.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.aliases.contains(&name) || self.family == Some(name)
+        self.name == name || self.aliases.contains(&name) || [self.family, self.carries].contains(&Some(name))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::event::Events;
 use crate::file::FileTrack;
 use crate::lookup::AddressLookup;
 use crate::memory::Held;
+use crate::rpc::RpcCall;
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, FunctionId, Path, PerDirection};
 use bartizan_events::JsonWriter;
@@ -169,6 +170,11 @@ pub trait Transaction: Send {
 
     /// The message as a lookup of addresses by name.
     fn lookup(&self) -> Option<&dyn AddressLookup> {
+        None
+    }
+
+    /// The remote procedure call that the transaction carries.
+    fn rpc(&self) -> Option<RpcCall<'_>> {
         None
     }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 const GOOD: &str = "alert udp any any -> any 4000 (msg:\"seen\"; content:\"secret\"; sid:1;)\n";
 /// Valid rules that this engine does not support: a protocol, a keyword.
-const UNSUPPORTED: &str = "alert smb any any -> any any (msg:\"m\"; content:\"x\"; sid:2;)\nalert tcp any any -> any any (msg:\"m\"; content:\"x\"; asn1:bitstring_overflow; sid:3;)\n";
+const UNSUPPORTED: &str = "alert nfs any any -> any any (msg:\"m\"; content:\"x\"; sid:2;)\nalert tcp any any -> any any (msg:\"m\"; content:\"x\"; asn1:bitstring_overflow; sid:3;)\n";
 /// Rules that Suricata refuses as well: bad syntax, an unknown keyword, a bad value.
 const MALFORMED: &str = "alert tcp any any -> any any (msg:\"m\"; sid:4\nalert tcp any any -> any any (msg:\"m\"; cnotent:\"x\"; sid:5;)\nalert http any any -> any any (msg:\"m\"; http.uri; bsize:a; sid:6;)\nalert nosuch any any -> any any (msg:\"m\"; sid:7;)\n";
 
@@ -117,19 +117,19 @@ fn a_check_and_a_test_have_one_result() {
     let ended = inspect(&[]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!(summary["rules"]["unsupported_protocols"]["smb"], 1);
+    assert_eq!(summary["rules"]["unsupported_protocols"]["nfs"], 1);
     assert_eq!(summary["rules"]["unsupported_keywords"]["asn1"], 1);
     let ended = inspect(&["--strict"]);
     assert!(ended.code == Some(1) && ended.stderr.contains("2 rules would be left out"), "{ended:?}");
     // Many are summed, each kind with its first place; `-v` names each.
     let many: String =
-        (10..40).map(|sid| format!("alert smb any any -> any any (msg:\"m\"; sid:{sid};)\n")).collect();
+        (10..40).map(|sid| format!("alert nfs any any -> any any (msg:\"m\"; sid:{sid};)\n")).collect();
     folder.write("many.rules", format!("{UNSUPPORTED}{many}"));
     let ended = run(&["check", "many.rules"]);
     assert_eq!(ended.code, Some(0));
     says(
         &ended,
-        &["warning: 31 rules of the protocol `smb`, which has no parser here (the first at many.rules:1)"],
+        &["warning: 31 rules of the protocol `nfs`, which has no parser here (the first at many.rules:1)"],
     );
     says(&ended, &["warning: 1 rule with `asn1`", "many.rules:2", "(0 malformed, 32 not supported)"]);
     assert!(ended.stdout.lines().count() < 10, "{}", ended.stdout);

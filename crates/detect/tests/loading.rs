@@ -137,7 +137,7 @@ fn rules_that_ask_for_what_no_rule_sets_are_told_of_and_run() {
 fn rules_that_ask_whether_something_is_not_set_whose_setter_was_left_out_are_skipped() {
     for (kind, sets, asks, asks_not) in VARIABLES {
         for setter in [
-            format!("alert smb any any -> any any ({sets}; sid:1;)"),
+            format!("alert nfs any any -> any any ({sets}; sid:1;)"),
             format!("alert udp any any -> any any ({sets}; nosuch; sid:1;)"),
             // No rule at all.
             format!("alert udp any any > any any ({sets}; sid:1;)"),
@@ -177,7 +177,7 @@ fn rules_that_refuse_http_are_counted() {
 
 #[test]
 fn what_a_skipped_rule_sets_is_not_set_either() {
-    let text = "alert smb any any -> any any (flowbits:set,a; sid:1;)
+    let text = "alert nfs any any -> any any (flowbits:set,a; sid:1;)
 alert udp any any -> any any (content:\"x\"; flowbits:isnotset,a; flowbits:set,b; sid:2;)
 alert udp any any -> any any (content:\"x\"; flowbits:isnotset,c|b; flowbits:set,d; sid:3;)
 alert udp any any -> any any (content:\"y\"; flowbits:set,d; sid:4;)

@@ -96,15 +96,15 @@ fn rules_that_name_a_protocol_without_a_parser_are_left_out() {
 
 #[test]
 fn names_that_nobody_knows_are_errors() {
-    for name in ["nonsense", "jabber", "irc", "msn", "nbss", "sdp", "!smb", "tcp,udp", "http3"] {
+    for name in ["nonsense", "jabber", "irc", "msn", "nbss", "sdp", "!nfs", "tcp,udp", "http3"] {
         for place in PLACES {
             let rule = place.replace("NAME", name);
             // A list whose first name is negated, and a mode that is none, are malformed in another way.
             let loaded = loaded(&rule);
             assert!(loaded.rules.signatures.is_empty(), "{rule}");
             let unsupported = loaded.rules.report.unsupported_total();
-            let names_smb = name == "!smb" && rule.contains("app-layer-protocol:!smb");
-            assert_eq!(unsupported, u64::from(names_smb), "{rule}: {:?}", loaded.diagnostics);
+            let names_nfs = name == "!nfs" && rule.contains("app-layer-protocol:!nfs");
+            assert_eq!(unsupported, u64::from(names_nfs), "{rule}: {:?}", loaded.diagnostics);
         }
     }
 }

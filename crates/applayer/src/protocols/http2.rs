@@ -28,6 +28,7 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
     name: "http2",
     aliases: &[],
     family: Some("http"),
+    carries: None,
     exact_name: "http2",
     eve_name: "http2",
     eve_type: None,

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The protocols: one file and one line each.
 
+pub mod dcerpc;
 pub mod dns;
 pub mod ftp;
 pub mod http;
 pub mod http2;
 pub mod recognised;
+pub mod smb;
 pub mod smtp;
 pub mod ssh;
 pub mod tftp;
@@ -25,6 +27,8 @@ pub const TABLE: &[&ProtocolSpec] = &[
     &ftp::SPEC,
     &ftp::data::SPEC,
     &smtp::SPEC,
+    &dcerpc::SPEC,
+    &smb::SPEC,
     &recognised::POP3,
     &recognised::IMAP,
 ];
@@ -52,7 +56,7 @@ pub fn is_family(name: &str) -> bool {
     TABLE.iter().any(|spec| spec.family == Some(name))
 }
 
-/// The protocols that a name in rules means: one, or those of a family.
+/// The protocols that a name in rules means: one, those of a family, or one and those that carry it.
 pub fn called(name: &str) -> impl Iterator<Item = (ProtocolId, &'static ProtocolSpec)> {
     all().filter(move |(_, spec)| spec.is_called(name))
 }
@@ -128,6 +132,7 @@ mod tests {
         let called = |name| called(name).map(|(_, spec)| spec.name).collect::<Vec<_>>();
         assert_eq!(called("http"), ["http", "http2"]);
         assert_eq!((called("http1"), called("ssl"), called("smtp2")), (vec!["http"], vec!["tls"], vec![]));
+        assert_eq!((called("dcerpc"), called("smb")), (vec!["dcerpc", "smb"], vec!["smb"]));
         let unparsed = |name| by_name(name).is_some_and(|(id, _)| has_unparsed_relative(id));
         assert!(unparsed("http") && !unparsed("http2") && !unparsed("tls"));
     }

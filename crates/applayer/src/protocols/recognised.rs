@@ -19,6 +19,7 @@ const NONE: ProtocolSpec = ProtocolSpec {
     name: "",
     aliases: &[],
     family: None,
+    carries: None,
     exact_name: "",
     eve_name: "",
     eve_type: None,

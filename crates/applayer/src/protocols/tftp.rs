@@ -52,6 +52,7 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
     name: "tftp",
     aliases: &[],
     family: None,
+    carries: None,
     exact_name: "tftp",
     eve_name: "tftp",
     eve_type: Some("tftp"),

@@ -33,8 +33,6 @@ const KNOWN_APP: &[&str] = &[
     "smtp",
     "ssh",
     "imap",
-    "smb",
-    "dcerpc",
     "modbus",
     "enip",
     "dnp3",

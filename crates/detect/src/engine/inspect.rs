@@ -97,6 +97,8 @@ pub struct DetectWorker {
     measured: Vec<Measure>,
     buffer: Vec<u8>,
     transformed: [Vec<u8>; 2],
+    /// Numbers of the inspected remote call are little endian.
+    little_endian: bool,
     /// Matches of the current packet.
     pub hits: Vec<Hit>,
     /// Matches of firewall rules, and of policies that report, in their order.
@@ -583,7 +585,7 @@ impl InspectionRun<'_, '_> {
             decoded: &mut self.worker.decoded,
             captured: &mut self.worker.captured,
             measured: &mut self.worker.measured,
-            little_endian: false,
+            little_endian: self.worker.little_endian,
             complete,
             steps: 0,
             limit_hit: false,

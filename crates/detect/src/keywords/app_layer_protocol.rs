@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn protocols_without_a_parser_are_refused_in_every_form() {
         for argument in
-            ["smb", "!smb", "!smb,final", "tls|smb", "!tls|smb,either", "failed|modbus", "smb,exact", "! smb"]
+            ["nfs", "!nfs", "!nfs,final", "tls|nfs", "!tls|nfs,either", "failed|modbus", "nfs,exact", "! nfs"]
         {
             assert_eq!(
                 refused("app-layer-protocol", argument),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `byte_test`, `byte_jump`, `byte_extract`, `byte_math`: numbers in a buffer.
 //!
-//! Byte order by `dce` needs the DCERPC parser; without it such rules are refused.
+//! Byte order by `dce` is that of the remote call that the transaction carries.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;
@@ -21,7 +21,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "byte_test:BYTES,[!]OPERATOR,VALUE,OFFSET[,relative][,big|little|dce][,string,hex|dec|oct][,bitmask MASK]",
         example: r#"alert udp any any -> any any (msg:"byte_test"; byte_test:2,>,100,4; sid:1;)"#,
-        note: "`dce` needs the DCERPC parser.",
+        note: "`dce`: the byte order of the remote call, in rules about DCERPC or SMB.",
         parse: byte_test,
     },
     Keyword {
@@ -32,7 +32,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "byte_jump:BYTES,OFFSET[,relative][,multiplier N][,big|little|dce][,string,hex|dec|oct][,align][,from_beginning|from_end][,post_offset N][,bitmask MASK]",
         example: r#"alert udp any any -> any any (msg:"byte_jump"; byte_jump:2,0; content:"x"; distance:0; sid:1;)"#,
-        note: "`dce` needs the DCERPC parser.",
+        note: "`dce`: the byte order of the remote call, in rules about DCERPC or SMB.",
         parse: byte_jump,
     },
     Keyword {
@@ -43,7 +43,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "byte_extract:BYTES,OFFSET,NAME[,relative][,multiplier N][,big|little|dce][,string,hex|dec|oct][,align N]",
         example: r#"alert udp any any -> any any (msg:"byte_extract"; byte_extract:1,0,length; isdataat:length,relative; sid:1;)"#,
-        note: "`dce` needs the DCERPC parser.",
+        note: "`dce`: the byte order of the remote call, in rules about DCERPC or SMB.",
         parse: byte_extract,
     },
     Keyword {
@@ -54,7 +54,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "byte_math:bytes N, offset N, oper OPERATOR, rvalue N, result NAME[, relative][, endian big|little][, string hex|dec|oct][, bitmask MASK]",
         example: r#"alert udp any any -> any any (msg:"byte_math"; byte_math:bytes 1, offset 0, oper +, rvalue 4, result end; isdataat:end; sid:1;)"#,
-        note: "`endian dce` needs the DCERPC parser.",
+        note: "`endian dce`: the byte order of the remote call, in rules about DCERPC or SMB.",
         parse: byte_math,
     },
 ];
@@ -129,7 +129,8 @@ impl ByteKeywordOptions {
             if self.string {
                 return Err(KeywordError::argument("`dce` is for binary numbers, not with `string`"));
             }
-            builder.narrow_app_named("dcerpc", "dce")?;
+            let carriers = super::dcerpc::carriers(builder, "dce")?;
+            builder.narrow_app(&carriers, "dce")?;
         }
         Ok(NumberField {
             bytes,

@@ -13,6 +13,7 @@ mod checksum;
 mod config;
 mod content;
 mod dataset;
+mod dcerpc;
 mod dns;
 mod dsize;
 mod entropy;
@@ -39,6 +40,7 @@ mod path;
 mod pcre;
 mod requires;
 mod rpc;
+mod smb;
 mod ssh;
 pub mod sticky;
 mod tag;
@@ -87,6 +89,8 @@ pub const FAMILIES: &[&[Keyword]] = &[
     tls::KEYWORDS,
     ssh::KEYWORDS,
     ftp::KEYWORDS,
+    smb::KEYWORDS,
+    dcerpc::KEYWORDS,
     file::KEYWORDS,
     dataset::KEYWORDS,
     iprep::KEYWORDS,

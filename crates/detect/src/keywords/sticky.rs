@@ -10,6 +10,7 @@ use crate::model::signature::FlowNeeds;
 
 /// Older spellings of sticky buffers: Suricata's aliases, and Snort's.
 pub const ALIASES: &[(&str, &str)] = &[
+    ("dce_stub_data", "dcerpc.stub_data"),
     ("dns_query", "dns.query"),
     ("file_data", "file.data"),
     ("http_accept", "http.accept"),
@@ -27,6 +28,8 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("ja3_hash", "ja3.hash"),
     ("ja3_string", "ja3.string"),
     ("ja4_hash", "ja4.hash"),
+    ("smb_named_pipe", "smb.named_pipe"),
+    ("smb_share", "smb.share"),
     ("ssh_proto", "ssh.proto"),
     ("ssh_software", "ssh.software"),
     ("tls_cert_fingerprint", "tls.cert_fingerprint"),

@@ -54,6 +54,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     name: NAME,
     aliases: &[],
     family: None,
+    carries: None,
     exact_name: NAME,
     eve_name: NAME,
     eve_type: Some("ftp_data"),

@@ -39,6 +39,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     name: "ftp",
     aliases: &[],
     family: None,
+    carries: None,
     exact_name: "ftp",
     eve_name: "ftp",
     eve_type: Some("ftp"),

@@ -67,6 +67,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     name: "http",
     aliases: &["http1"],
     family: Some("http"),
+    carries: None,
     exact_name: "http1",
     eve_name: "http",
     eve_type: Some("http"),

@@ -45,6 +45,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     name: "smtp",
     aliases: &[],
     family: None,
+    carries: None,
     exact_name: "smtp",
     eve_name: "smtp",
     eve_type: Some("smtp"),

@@ -82,6 +82,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     name: "ssh",
     aliases: &[],
     family: None,
+    carries: None,
     exact_name: "ssh",
     eve_name: "ssh",
     eve_type: Some("ssh"),

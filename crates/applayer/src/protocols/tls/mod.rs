@@ -49,6 +49,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     name: "tls",
     aliases: &["ssl"],
     family: None,
+    carries: None,
     exact_name: "tls",
     eve_name: "tls",
     eve_type: Some("tls"),

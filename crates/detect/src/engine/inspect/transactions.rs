@@ -480,7 +480,10 @@ impl InspectionRun<'_, '_> {
             .is_some_and(|of_protocol| progress >= of_protocol.complete[direction])
             || ended;
         let place = BufferProgress { direction, past, complete };
-        let answer = match self.run_on_values(check, tx, spec, place) {
+        self.worker.little_endian = tx.rpc().is_some_and(|call| call.is_little);
+        let found = self.run_on_values(check, tx, spec, place);
+        self.worker.little_endian = false;
+        let answer = match found {
             Some(_) if check.absent == Absent::Only => Answer::No,
             Some(answer) => answer,
             None => absent_value(check, protocol, tx, spec, place),

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Handles of open files and pipes, and the text of GUIDs.
+
+/// The handle of an open file or pipe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum FileId {
+    /// There is none.
+    #[default]
+    None,
+    /// Of SMB1: a number within a session.
+    Number { file: u16, session: u64 },
+    /// Of SMB2.
+    Long([u8; 16]),
+}
+
+impl FileId {
+    /// The text in records.
+    pub(super) fn text(&self) -> String {
+        match self {
+            FileId::None => String::new(),
+            FileId::Number { file, .. } => format!("{file:04x}"),
+            FileId::Long(bytes) => guid(bytes),
+        }
+    }
+}
+
+/// The text of 16 bytes as Suricata writes it: four groups, each as a little-endian number.
+pub(super) fn guid(bytes: &[u8; 16]) -> String {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *bytes;
+    let first = u32::from_le_bytes([a, b, c, d]);
+    let [e, g, i, k] = [[e, f], [g, h], [i, j], [k, l]].map(u16::from_le_bytes);
+    let last = u32::from_le_bytes([m, n, o, p]);
+    format!("{first:08x}-{e:04x}-{g:04x}-{i:04x}-{k:04x}{last:08x}")
+}

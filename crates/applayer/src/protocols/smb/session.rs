@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a connection remembers from one message to another: transactions, names of files, connected shares,
+//! reads that wait for their data.
+
+use super::cache::Cache;
+use super::file::{FileTransfer, PieceStart};
+use super::handle::FileId;
+use super::tables::{FILE_OVERLAP, PIECE_EVENTS, SmbConfig, TOO_MANY_TRANSACTIONS};
+use super::tx::{Detail, Dialect, MessageKey, SmbStatus, SmbTransaction};
+use crate::event::EventCode;
+use crate::file::{FileSettings, FileState};
+use crate::memory::Held;
+use crate::rpc::RpcInterfaces;
+use crate::transaction::{TxId, TxList};
+use bartizan_base::{Direction, PerDirection};
+
+/// A connected share.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    pub(super) name: Vec<u8>,
+    pub(super) is_pipe: bool,
+}
+
+impl Held for Tree {
+    fn held(&self) -> usize {
+        self.name.held()
+    }
+}
+
+/// The place of the data that a response will bring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadPlace {
+    pub(super) file: FileId,
+    pub(super) offset: u64,
+    pub(super) tree: u32,
+}
+
+impl Held for ReadPlace {
+    fn held(&self) -> usize {
+        0
+    }
+}
+
+/// Names of pipes whose bytes are remote calls, without the backslash before them.
+const SERVICES: &[&[u8]] = &[b"svcctl", b"srvsvc", b"atsvc", b"lsarpc", b"samr", b"spoolss", b"winreg"];
+
+/// Name of a pipe that was recognised by its bytes.
+pub(super) const RECOGNISED: &[u8] = b"suricata::dcerpc";
+
+/// Name of a file whose opening was not seen.
+pub(super) const UNKNOWN: &[u8] = b"<unknown>";
+
+/// The parts of the flow that messages need.
+pub(super) struct Surroundings<'c> {
+    pub(super) files: &'c FileSettings,
+    pub(super) prevents: bool,
+}
+
+/// A piece of a file in a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PieceHead {
+    pub(super) file: FileId,
+    pub(super) offset: u64,
+    /// Length of the piece.
+    pub(super) length: u64,
+    pub(super) version: u8,
+    pub(super) command: u16,
+    /// The share, and the names of the message for the record.
+    pub(super) key: MessageKey,
+}
+
+/// State of a connection.
+pub(super) struct Session {
+    pub(super) config: SmbConfig,
+    pub(super) txs: TxList<SmbTransaction>,
+    pub(super) dialect: Dialect,
+    pub(super) max_read: u32,
+    pub(super) max_write: u32,
+    /// Names of files to be opened, by their request without its tree.
+    pub(super) openings: Cache<MessageKey, Vec<u8>>,
+    /// Names of open files.
+    pub(super) names: Cache<FileId, Vec<u8>>,
+    /// Connected shares, by session and tree.
+    pub(super) trees: Cache<MessageKey, Tree>,
+    pub(super) reads: Cache<MessageKey, ReadPlace>,
+    /// First parts of answers of pipes.
+    pub(super) parts: Cache<FileId, Vec<u8>>,
+    pub(super) interfaces: RpcInterfaces,
+    /// Too many transactions wait for their ends.
+    pub(super) is_full: bool,
+    /// The transaction of the piece that a direction's message carries.
+    current: PerDirection<Option<TxId>>,
+}
+
+impl Session {
+    pub(super) fn new(config: SmbConfig) -> Self {
+        Session {
+            config,
+            txs: TxList::default(),
+            dialect: Dialect::Unknown,
+            max_read: 0,
+            max_write: 0,
+            openings: Cache::new(config.sessions),
+            names: Cache::new(config.names),
+            trees: Cache::new(config.trees),
+            reads: Cache::new(config.reads),
+            parts: Cache::new(config.parts),
+            interfaces: RpcInterfaces::default(),
+            is_full: false,
+            current: PerDirection::default(),
+        }
+    }
+
+    /// Adds a transaction. If too many wait for their ends, the flow is read no further, as in Suricata.
+    pub(super) fn push(&mut self, mut tx: SmbTransaction) -> TxId {
+        tx.dialect = self.dialect.clone();
+        if self.txs.len() > self.config.max_tx {
+            let is_waiting = |tx: &&SmbTransaction| tx.is_open() && !tx.common.ended.to_client;
+            let oldest = self.txs.iter().find(is_waiting).map(|tx| tx.common.id);
+            if let Some(tx) = oldest.and_then(|id| self.txs.get_mut(id)) {
+                tx.done = PerDirection::new(true, true);
+                tx.common.events.set(TOO_MANY_TRANSACTIONS);
+                self.is_full = true;
+            }
+            if self.txs.len() >= self.config.max_tx.saturating_mul(2) {
+                let first = self.txs.range().start;
+                self.txs.free(first);
+            }
+        }
+        self.txs.push(tx)
+    }
+
+    /// Adds the transaction of a request.
+    pub(super) fn request(&mut self, version: u8, command: u16, key: MessageKey, detail: Detail) -> TxId {
+        self.push(SmbTransaction {
+            version,
+            command,
+            key,
+            done: PerDirection { to_server: true, to_client: false },
+            detail,
+            ..SmbTransaction::default()
+        })
+    }
+
+    /// Raises an event on the newest transaction.
+    pub(super) fn raise(&mut self, event: EventCode) {
+        if let Some(tx) = self.txs.last_mut() {
+            tx.common.events.set(event);
+        }
+    }
+
+    /// Finds an open transaction.
+    pub(super) fn find(
+        &mut self,
+        is_wanted: impl Fn(&SmbTransaction) -> bool,
+    ) -> Option<&mut SmbTransaction> {
+        let id = self.txs.iter().find(|tx| tx.is_open() && is_wanted(tx)).map(|tx| tx.common.id)?;
+        let dialect = self.dialect.clone();
+        let tx = self.txs.get_mut(id)?;
+        tx.dialect = dialect;
+        Some(tx)
+    }
+
+    /// The transaction of a file that a direction transfers.
+    pub(super) fn file_tx(&mut self, file: FileId, sender: Direction) -> Option<&mut SmbTransaction> {
+        self.find(|tx| tx.file().is_some_and(|it| it.id == file && it.sender == sender))
+    }
+
+    /// The connected share of a message.
+    pub(super) fn tree(&self, key: MessageKey) -> Option<&Tree> {
+        self.trees.get(&MessageKey { message: 0, ..key })
+    }
+
+    /// Whether the bytes of a pipe are remote calls, by its name.
+    pub(super) fn is_service(&self, file: FileId) -> bool {
+        let Some(name) = self.names.get(&file) else { return false };
+        let name = name.strip_prefix(b"\\").filter(|rest| !rest.is_empty()).unwrap_or(name);
+        SERVICES.contains(&name) || name == RECOGNISED
+    }
+
+    /// Ends a file in both directions.
+    pub(super) fn close_file(&mut self, file: FileId, senders: &[Direction], status: Option<SmbStatus>) {
+        for sender in senders {
+            let Some(tx) = self.file_tx(file, *sender) else { continue };
+            if let Some(file) = tx.file_mut() {
+                file.close(FileState::Closed);
+            }
+            tx.done = PerDirection::new(true, true);
+            tx.status = status.or(tx.status);
+        }
+    }
+
+    /// Begins a piece of a file that a direction's message carries.
+    pub(super) fn begin_piece(
+        &mut self,
+        direction: Direction,
+        head: &PieceHead,
+        unnamed: &[u8],
+        around: &Surroundings<'_>,
+    ) {
+        self.current[direction] = None;
+        let limit = self.config.piece[direction];
+        let agreed = u64::from(match direction {
+            Direction::ToServer => self.max_write,
+            Direction::ToClient => self.max_read,
+        });
+        let [too_large, too_many_bytes, too_many] = PIECE_EVENTS[direction];
+        if (limit > 0 && head.length > limit) || (agreed > 0 && head.length > agreed) {
+            self.raise(too_large);
+            return;
+        }
+        let limits = self.config.queue[direction];
+        let id = match self.file_tx(head.file, direction) {
+            Some(tx) => tx.common.id,
+            None => self.open_file(direction, head, unnamed, around),
+        };
+        let Some(file) = self.txs.get_mut(id).and_then(SmbTransaction::file_mut) else { return };
+        let event = match file.begin(head.offset, head.length, limits) {
+            PieceStart::Taken => None,
+            PieceStart::Overlaps => Some(FILE_OVERLAP),
+            PieceStart::TooManyBytes => Some(too_many_bytes),
+            PieceStart::TooManyPieces => Some(too_many),
+        };
+        self.current[direction] = Some(id);
+        if let Some(event) = event {
+            self.raise(event);
+        }
+    }
+
+    fn open_file(
+        &mut self,
+        direction: Direction,
+        head: &PieceHead,
+        unnamed: &[u8],
+        around: &Surroundings<'_>,
+    ) -> TxId {
+        let name = self.names.get(&head.file).cloned().unwrap_or_else(|| unnamed.to_vec());
+        // As in Suricata, records of what SMB2 writes do not have the share.
+        let has_share = head.version == 1 || direction == Direction::ToClient;
+        let tree = self.tree(head.key).filter(|_| has_share);
+        let share = tree.map(|tree| tree.name.clone()).unwrap_or_default();
+        let mut file = FileTransfer::new(head.file, name, share, direction);
+        file.open(self.txs.next_id() as u32, around.files, around.prevents);
+        // As in Suricata, records of SMB1 do not have the names of the message.
+        let key = MessageKey { message: 0, ..head.key };
+        self.push(SmbTransaction {
+            version: head.version,
+            command: head.command,
+            key: if head.version == 1 { MessageKey::default() } else { key },
+            detail: Detail::File(Box::new(file)),
+            ..SmbTransaction::default()
+        })
+    }
+
+    /// Adds bytes of the direction's piece.
+    pub(super) fn piece(&mut self, direction: Direction, data: &[u8]) {
+        let Some(id) = self.current[direction] else { return };
+        if let Some(file) = self.txs.get_mut(id).and_then(SmbTransaction::file_mut) {
+            file.data(data);
+        }
+    }
+
+    /// Records that bytes of the direction's piece will never come.
+    pub(super) fn piece_gap(&mut self, direction: Direction, missing: u64) {
+        let Some(id) = self.current[direction] else { return };
+        if let Some(file) = self.txs.get_mut(id).and_then(SmbTransaction::file_mut) {
+            file.gap(missing);
+        }
+    }
+
+    /// Ends the open negotiation of a version. Returns whether there was one.
+    pub(super) fn negotiated(&mut self, version: u8, status: SmbStatus, guid: Option<[u8; 16]>) -> bool {
+        let (read, write) = (self.max_read, self.max_write);
+        let is_wanted =
+            |tx: &SmbTransaction| tx.version == version && matches!(tx.detail, Detail::Negotiation(_));
+        let Some(tx) = self.find(is_wanted) else { return false };
+        if let Detail::Negotiation(it) = &mut tx.detail {
+            (it.server, it.max_read, it.max_write) = (guid, read, write);
+        }
+        tx.finish(status);
+        true
+    }
+
+    /// Ends what is open when a direction ends.
+    pub(super) fn end(&mut self, direction: Direction) {
+        for id in self.txs.range() {
+            let Some(tx) = self.txs.get_mut(id) else { continue };
+            tx.common.ended[direction] = true;
+            if let Some(file) = tx.file_mut().filter(|file| file.sender == direction) {
+                file.close(FileState::Truncated);
+            }
+        }
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn held(&mut self) -> usize {
+        [
+            self.openings.held(),
+            self.names.held(),
+            self.trees.held(),
+            self.reads.held(),
+            self.parts.held(),
+            self.interfaces.held(),
+        ]
+        .into_iter()
+        .fold(self.txs.held(), usize::saturating_add)
+    }
+}
