@@ -43,7 +43,7 @@ pfw="$f/pfw.rs"
 sfw="$f/sfw.rs $f/sfw_tcp.rs"
 ids="$f/ids.rs"
 portscan="$f/portscan.rs"
-tutorial="crates/functions/examples/ttlguard.rs"
+tutorial="examples/function-ttlguard/src/lib.rs"
 patterns="crates/functions/examples/wordguard.rs"
 
 json=${1:-}

@@ -77,12 +77,26 @@ def packet_types(sources):
 
 
 def section_parses(sources):
-    """Reads of a section of a policy into its type, by type."""
-    read = r"read(?:_and_make)?::<(\w+Section)\b|(\w+Section)::deserialize\("
-    found = collections.defaultdict(list)
-    for name, number, line in places(sources, read, lambda name: "/src/" in name):
+    """Places that read a section of a policy into its type, by type: the reader of all sections, for each type that is
+    asked of it, and every other place that reads the type."""
+    code = [(name, text) for name, text in sources if "/src/" in name]
+    read = r"\bread::read(?:_at)?::<(\w+Section)\b|(\w+Section)::deserialize\("
+    asked = r"\b(?:value|section_of|classes::read|read_and_make)::<(\w+Section)\b"
+    reader = places(code, r"\bread::read(?:_at)?::<T>", lambda name: name == "crates/config/src/policy/section.rs")
+    found = {re.search(asked, line)[1]: list(reader) for _, _, line in places(code, asked)}
+    for name, number, line in places(code, read):
         kind = re.search(read, line)
-        found[kind[1] or kind[2]].append((name, number, line))
+        found.setdefault(kind[1] or kind[2], []).append((name, number, line))
+    return found
+
+
+def test_modules(sources):
+    """Files of modules that only tests have."""
+    found = set()
+    for name, text in sources:
+        folder = name.rsplit("/", 1)[0] if name.endswith(("/lib.rs", "/mod.rs")) else name.removesuffix(".rs")
+        for module in re.findall(r"^#\[cfg\(test\)\]\n(?:#\[.*\n)*mod (\w+);", text, re.M):
+            found |= {f"{folder}/{module}.rs", f"{folder}/{module}/mod.rs"}
     return found
 
 
@@ -107,8 +121,9 @@ def comparisons(sources):
     keywords = rf"crates/detect/src/keywords/({'|'.join(sorted(names | modules))}|mod|unsupported)\.rs"
     own = re.compile(rf"crates/applayer/src/(protocols/|suite|limits)|/tests?[./]|tests\.rs|{keywords}")
     inside = re.compile(r"crates/(applayer|detect|stages|dataplane|functions|runtime)/src/")
+    tests = test_modules(sources)
     # `dns` is a key of policies, too.
-    return [place for place in places(sources, named, lambda name: bool(inside.match(name)) and not own.search(name))
+    return [place for place in places(sources, named, lambda name: bool(inside.match(name)) and not own.search(name) and name not in tests)
             if not re.match(r"(example|syntax|summary|note|help):", place[2]) and "classes::error" not in place[2]]
 
 

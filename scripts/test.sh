@@ -207,6 +207,8 @@ if step tests cargo test --workspace --locked --no-fail-fast; then passed=$((pas
 touch "$logs/tests.over"
 # Skeletons of all kinds of extension in a copy.
 step scaffold cargo xtask new --check
+# A function in a crate outside of the workspace.
+step example env CARGO_PROFILE_DEV_DEBUG=false cargo test --manifest-path examples/function-ttlguard/Cargo.toml --target-dir "$target/example" --locked --offline
 read -r ok bad < <(awk '/^test result:/ { ok += $4; bad += $6 } END { print ok + 0, bad + 0 }' "$logs/tests.log")
 # Without a single failed test it did not compile.
 case " ${broken[*]-} " in *" tests "*) [ "$bad" -gt 0 ] || bad=1 ;; esac

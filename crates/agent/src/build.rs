@@ -262,8 +262,21 @@ impl Agent {
     /// # Errors
     /// All faults of the file, with their places; the agent is unchanged then.
     pub fn prepare(&mut self, file: &PolicyFile, links: &[(&str, LinkId)]) -> Result<Prepared, PolicyError> {
+        self.prepare_as(Generation(self.state.generation.0 + 1), file, links)
+    }
+
+    /// As [`Agent::prepare`], with the number that the device gives the generation.
+    ///
+    /// # Errors
+    /// As [`Agent::prepare`].
+    pub fn prepare_as(
+        &mut self,
+        number: Generation,
+        file: &PolicyFile,
+        links: &[(&str, LinkId)],
+    ) -> Result<Prepared, PolicyError> {
         let mut build = self.begin(file, links);
-        build.state.generation = Generation(build.state.generation.0 + 1);
+        build.state.generation = number;
         let prepared = build.run();
         let Build { state, problems, lookup, kept, .. } = build;
         match prepared {

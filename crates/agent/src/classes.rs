@@ -9,9 +9,9 @@ use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::names::Lease;
 use bartizan_classify::{Header, HeaderNames, HeaderRule, InsertError, List, Match, NameTable};
 use bartizan_config::policy::Prefix;
+use bartizan_function::classes::SideCondition;
 use bartizan_function::header::{CLIENT_NAME, SERVER_NAME};
 use bartizan_function::{Function, HeaderRules, names_among};
-use bartizan_functions::classes::SideCondition;
 use bartizan_packet::Decoded;
 use bartizan_stages::chain::{
     Chains, Class, FlowClassifier, HeaderRuleMatches, LookupExplained, NameExplained, PolicyMap,

@@ -14,7 +14,7 @@ use crate::tenants::{TenantQuestion, TenantSelector};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{LinkId, TenantId};
 use bartizan_config::policy::{
-    Bypass, FunctionSection, OneSided, PolicyDefinition, PolicyFile, Prefix, Target, read,
+    Bypass, FunctionSection, OneSided, PolicyDefinition, PolicyFile, Prefix, Target,
 };
 use bartizan_dataplane::explain::first::{FirstPacket, FlowProbe, first_packet};
 use bartizan_dataplane::explain::observe::{FunctionCall, Half};
@@ -484,7 +484,7 @@ impl Asking<'_> {
             return (Some(self.file().place(&key)), None);
         };
         let own = format!("{path}/{}", call.name);
-        let json = read::to_json(&section.node);
+        let json = section.content.json();
         let rule = call.decision.rule.map(|n| n.get() as usize - 1).filter(|_| call.half == Half::Header);
         let rules = json.get("rules").and_then(Value::as_array);
         let text = rule.and_then(|rule| rules?.get(rule).cloned());

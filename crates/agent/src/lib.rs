@@ -11,7 +11,8 @@
 //! * [`replay`]: evaluates a generation on recorded traffic;
 //! * [`session`]: the agent's side of the southbound protocol;
 //! * [`joined`]: joins a controller's objects to a policy file, and maps problems back to objects;
-//! * [`build`]: builds a generation from a policy file, all or nothing.
+//! * [`build`]: compiles a policy file, all or nothing;
+//! * [`generations`]: builds the generations of a device, from a policy's source.
 //!
 //! The program passes the results to the data plane.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
@@ -21,6 +22,7 @@ pub mod classes;
 mod compaction;
 mod early;
 pub mod explain;
+pub mod generations;
 pub mod grt;
 pub mod joined;
 mod kept;

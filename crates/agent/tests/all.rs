@@ -19,6 +19,7 @@ mod many_policies;
 mod matches;
 mod names;
 mod one_lookup;
+mod policy_sources;
 mod portscan;
 mod quotas;
 mod readers;

@@ -532,7 +532,7 @@ impl FunctionKind for Brittle {
     }
 
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        let section = &source.classes[0].json()["rules"];
+        let section = source.classes[0].section().json();
         assert!(section["breaks"] != true, "a defect, made by the test");
         if section["level"] == 9 {
             let (place, message) = ("classes/0/rules/level".to_owned(), "9 is too high".to_owned());

@@ -3,9 +3,6 @@
 //! file here is a module; `cargo xtask tidy` finds one that is not named. A test that has to be alone in its
 //! process is a program of its own in `Cargo.toml`, with the reason.
 
-// What they share.
-mod common;
-
 mod compiled;
 mod equal;
 mod generate;

@@ -7,12 +7,11 @@
 //! a set ten times as large, where short prefixes contain more others by chance, up to 4 deeper); all port
 //! ranges but one in ten are present, and none is new.
 
-use crate::common;
-
 use bartizan_base::Fid;
 use bartizan_classify::generate::{GenerateError, RuleSetStatistics};
 use bartizan_classify::trace::{Draw, Random, draw};
 use bartizan_classify::{Auto, Classifier, HeaderRule, Linear, Live, Net, Range, RankedRule, classbench};
+use bartizan_testkit_golden::classbench as sets;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -236,7 +235,7 @@ fn ipv6_sets_are_drawn_from_ipv4_statistics() {
 #[test]
 fn classbench_sets_are_drawn_with_their_statistics() {
     for set in ["acl1_1k", "fw1_1k", "ipc1_1k", "acl1_10k", "fw1_10k", "ipc1_10k"] {
-        let Some((source, _)) = common::load(set) else { continue };
+        let Some((source, _)) = sets::load(set) else { continue };
         let statistics = RuleSetStatistics::measure(&source).unwrap();
         let of = shape(&source);
         let drawn = statistics.draw(source.len(), false, 3).unwrap();
@@ -259,7 +258,7 @@ fn drawn_sets_are_found_as_the_linear_search_finds_them() {
         found_alike(&RuleSetStatistics::measure(&made(v6)).unwrap().draw(3_000, v6, 5).unwrap(), 400);
     }
     for set in ["acl1_1k", "fw1_1k", "ipc1_1k"] {
-        let Some((source, _)) = common::load(set) else { continue };
+        let Some((source, _)) = sets::load(set) else { continue };
         let statistics = RuleSetStatistics::measure(&source).unwrap();
         for v6 in [false, true] {
             found_alike(&statistics.draw(2_000, v6, 5).unwrap(), 300);

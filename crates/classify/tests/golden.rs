@@ -2,10 +2,8 @@
 //! ClassBench sets: every structure gives the golden results. The data is not part of the project; if it is
 //! missing, the tests print so.
 
-use crate::common;
-
 use bartizan_classify::{Compiled, Flat, FlatV4, InstructionSet, Options, trace};
-use common::{SETS, load};
+use bartizan_testkit_golden::classbench::{SETS, load};
 
 fn flat(headers: &[bartizan_classify::Header]) -> Vec<FlatV4> {
     headers

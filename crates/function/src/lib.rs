@@ -8,6 +8,7 @@
 //! results of earlier functions are in the [`ChainResults`] of the packet.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod classes;
 pub mod contain;
 mod context;
 mod description;

@@ -5,11 +5,11 @@
 //! The third function of the tutorial, docs/writing-a-function.md.
 
 use bartizan_base::{Decision, FunctionId, Reason, Verdict};
+use bartizan_function::classes::{self, ByFid};
 use bartizan_function::{
     Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec, PacketContext, RuleSource,
     RulesError, WorkerState,
 };
-use bartizan_functions::classes::{self, ByFid};
 use bartizan_pattern::{Pattern, PatternSet, RegexFlags, RegexPattern, RegexSet, Scratch};
 use serde::Deserialize;
 use std::sync::Arc;

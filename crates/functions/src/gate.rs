@@ -4,8 +4,8 @@
 //!
 //! The agent puts the gate on the path of a class that needs it; the gate has no section of its own.
 
-use crate::classes::{self, ByFid};
 use bartizan_base::{Decision, Direction, Fid, FunctionId, Reason, Verdict};
+use bartizan_function::classes::{self, ByFid};
 use bartizan_function::{
     FlowView, Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec, HandsUp, HeaderField,
     HeaderHalf, PacketContext, RuleSource, RulesError, WorkerState,
@@ -63,7 +63,7 @@ impl FunctionKind for GateKind {
         let by_fid = ByFid::new(&classes);
         Ok(Box::new(GateFunction {
             id: source.id,
-            sections: classes.iter().map(|c| c.class.rules).collect(),
+            sections: classes.iter().map(|c| *c.class.rules).collect(),
             by_fid,
         }))
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `ids` for policies: one rule set for each set of rule files that some policy or rule group names.
 
-use crate::classes::{self, ByFid};
 use crate::ids::{HEADER_RULE, Ids, SPEC};
 use bartizan_base::{Decision, Fid, FunctionId, TenantId};
 use bartizan_config::policy::sections::{IdsMode, IdsSection};
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::ruleset::{RuleSet, VisibleRules};
+use bartizan_function::classes::{self, ByFid};
 use bartizan_function::{
     AppView, Function, FunctionKind, FunctionSpec, HeaderRules, HostKeeper, PacketContext, PacketFacts,
     RuleSource, RulesError, Together, VariableNames, WorkerState,

@@ -2,7 +2,6 @@
 //! The security functions: portscan, pfw, sfw, ids, and the gate before them.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-pub mod classes;
 pub mod gate;
 pub mod ids;
 pub mod ids_kind;

@@ -92,7 +92,8 @@ impl FunctionKind for NamesKind {
 
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let said = NamesSection::deserialize(source.common.json());
-        let said = said.map_err(|e| vec![crate::classes::error(SPEC.name, "dns", e.to_string())])?;
+        let said =
+            said.map_err(|e| vec![bartizan_function::classes::error(SPEC.name, "dns", e.to_string())])?;
         let mut watched = DnsPolicyNames::default();
         for (name, number) in said.names {
             let Some(id) = core::num::NonZeroU32::new(number).map(NameId) else { continue };

@@ -13,7 +13,6 @@
 //!
 //! Rules cannot test TCP flags, DSCP or the time of day.
 
-use crate::classes::{self, AddressMember, ByFid, PolicyClass, SectionNames, SideCondition, sides};
 use crate::pfw_table::{self, PfwOutcome, PfwRuleAction, PolicySpan, RuleWords};
 use bartizan_base::{Decision, Fid, FunctionId, Generation, TenantId, Verdict};
 use bartizan_classify::{HeaderRule, NameId, Net, Range};
@@ -21,6 +20,9 @@ use bartizan_config::policy::sections::{FilterAction, PfwRule, PfwSection};
 use bartizan_config::policy::shadow::{Addresses, ListedSides, Shadowed, shadowed};
 use bartizan_config::policy::values::IpProtocol;
 use bartizan_config::policy::{IpVersions, OneOrMany, Ports, Prefix};
+use bartizan_function::classes::{
+    self, AddressMember, ByFid, PolicyClass, SectionNames, SideCondition, sides,
+};
 use bartizan_function::{
     Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec, HandsUp, HeaderField, HeaderHalf,
     HeaderRules, PacketContext, RuleCount, RuleName, RuleSource, RulesError, WorkerState,

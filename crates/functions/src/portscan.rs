@@ -15,13 +15,13 @@
 //! that no host refuses (a browser without working IPv6 sends these); sources whose address is shared with
 //! hosts that get more replies than failures.
 
-use crate::classes::{self, ByFid};
 use bartizan_base::{
     Cursor, Decision, Direction, FunctionId, PacketDuration, Reason, RuleId, TenantId, Timestamp, Verdict,
 };
 use bartizan_config::policy::Seconds;
 use bartizan_flow::host::{HostKey, HostValue};
 use bartizan_flow::tcp::TcpState;
+use bartizan_function::classes::{self, ByFid};
 use bartizan_function::{
     Finding, FindingAction, FlowView, Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec,
     HostData, HostKeeper, HostSlot, HostValues, PacketContext, RuleInfo, RuleSource, RulesError, SlotState,
@@ -424,7 +424,7 @@ impl FunctionKind for PortscanKind {
         match sources.filter(|_| errors.is_empty()) {
             Some(sources) => {
                 let by_fid = ByFid::new(&classes);
-                let sections = classes.iter().map(|made| made.class.rules.clone()).collect();
+                let sections = classes.iter().map(|made| Arc::clone(&made.class.rules)).collect();
                 Ok(Box::new(Portscan { id: source.id, sections, by_fid, sources, rules: rules() }))
             }
             None => Err(errors),
@@ -462,7 +462,7 @@ fn rules() -> [Arc<RuleInfo>; KINDS] {
 /// The function with the rules of one generation.
 pub struct Portscan {
     id: FunctionId,
-    sections: Vec<PortscanSection>,
+    sections: Vec<Arc<PortscanSection>>,
     by_fid: ByFid,
     sources: Arc<HostValues<ScanSource>>,
     rules: [Arc<RuleInfo>; KINDS],

@@ -13,7 +13,6 @@
 //!
 //! Expectations of FTP and SIP and NAT are not supported.
 
-use crate::classes::{self, AddressMember, ByFid, CompiledClass, PolicyClass};
 use crate::sfw_messages::{self, IcmpKind, SfwAdmission, SfwMessageKind};
 use crate::sfw_table::{self, ConnectionShare, SfwAction, Transition};
 use crate::sfw_tcp::{self, Tracked, Wants};
@@ -23,6 +22,7 @@ use bartizan_config::policy::OneSided;
 use bartizan_config::policy::sections::{Initiate, Midstream, SfwSection};
 use bartizan_flow::host::{HostKey, HostState, HostTable};
 use bartizan_flow::tcp::TcpState;
+use bartizan_function::classes::{self, AddressMember, ByFid, CompiledClass, PolicyClass};
 use bartizan_function::{
     ChainResults, FlowView, Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec,
     HeaderField, HeaderHalf, HostKeeper, OffloadRequirement, PacketContext, RuleSource, RulesError,

@@ -2,7 +2,7 @@
 //! The functions of the tutorial work, and the tutorial shows their real text.
 
 use crate::common;
-#[path = "../examples/ttlguard.rs"]
+#[path = "../../../examples/function-ttlguard/src/lib.rs"]
 mod ttlguard;
 #[path = "../examples/wordguard.rs"]
 mod wordguard;
@@ -90,9 +90,11 @@ fn wrong_patterns_are_refused_with_their_place() {
 fn the_tutorial_shows_this_very_code() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let page = std::fs::read_to_string(format!("{root}/docs/writing-a-function.md")).expect("the tutorial");
-    let read = |file: &str| std::fs::read_to_string(format!("{root}/crates/functions/{file}")).expect(file);
-    let (code, second) = (read("examples/ttlguard.rs"), read("src/portscan.rs"));
-    let third = read("examples/wordguard.rs");
+    let read = |file: &str| std::fs::read_to_string(format!("{root}/{file}")).expect(file);
+    let code = read("examples/function-ttlguard/src/lib.rs");
+    let manifest = read("examples/function-ttlguard/Cargo.toml");
+    let (second, third) =
+        (read("crates/functions/src/portscan.rs"), read("crates/functions/examples/wordguard.rs"));
     let (first_part, rest) = page.split_once("## 7. State beyond a flow").expect("the second example");
     let (second_part, third_part) = rest.split_once("## 8. Patterns").expect("the third example");
     for (part, code, least) in [(first_part, &code, 4), (second_part, &second, 5), (third_part, &third, 3)] {
@@ -103,5 +105,10 @@ fn the_tutorial_shows_this_very_code() {
             assert!(code.contains(block), "this is not in the example:\n{block}");
         }
     }
+    let shown = first_part.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    assert!(
+        shown.is_some_and(|shown| manifest.contains(shown)),
+        "this is not the example's manifest: {shown:?}"
+    );
     assert!(code.lines().count() < 150 && third.lines().count() < 180);
 }

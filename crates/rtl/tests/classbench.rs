@@ -6,33 +6,13 @@
 use crate::common::GENERATION;
 use crate::reference::IDS;
 use bartizan_base::{Fid, Path};
-use bartizan_classify::{Classifier, Header, HeaderRule, Linear, RankedRule, classbench};
+use bartizan_classify::{Classifier, Header, HeaderRule, Linear, RankedRule};
 use bartizan_packet::metadata::{Generic, MetadataFlags};
 use bartizan_rtl::model::Configuration;
 use bartizan_rtl::simulation::{FrameOut, Simulation};
 use bartizan_rtl::{EntryClass, KeyLayout, TableDriver, TernaryEntry};
 use bartizan_testkit::packet::{self, ACK};
-use std::io::Read as _;
-use std::path::{Path as File, PathBuf};
-
-fn folder() -> Option<PathBuf> {
-    if let Some(folder) = std::env::var_os("BARTIZAN_CLASSBENCH") {
-        return Some(folder.into());
-    }
-    let here = File::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().map(|a| a.join("shared/data/classbench")).find(|f| f.is_dir())
-}
-
-fn text(path: &File) -> Option<String> {
-    let bytes = std::fs::read(path).ok()?;
-    let mut text = String::new();
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text).ok()?;
-    } else {
-        text = String::from_utf8(bytes).ok()?;
-    }
-    Some(text)
-}
+use bartizan_testkit_golden::classbench::load;
 
 fn frame(header: &Header) -> Vec<u8> {
     let ends = ((header.source, header.source_port), (header.destination, header.destination_port));
@@ -105,17 +85,11 @@ fn answers(
 
 #[test]
 fn rule_sets_are_classified_as_by_the_linear_search() {
-    let Some(folder) = folder() else {
-        eprintln!("no rule sets: set BARTIZAN_CLASSBENCH to the folder with `rules` and `golden`");
-        return;
-    };
     let mut driver = TableDriver::new(Simulation::new(Configuration::Narrow, 1), 1).unwrap();
     driver.set_generation(GENERATION).unwrap();
     driver.enable(true).unwrap();
     for set in ["acl1_1k", "fw1_1k", "ipc1_1k"] {
-        let rules = classbench::rules(&text(&folder.join(format!("rules/{set}.rules"))).unwrap()).unwrap();
-        let golden = text(&folder.join(format!("golden/{set}.golden.gz"))).unwrap();
-        let golden = classbench::golden(&golden).unwrap();
+        let Some((rules, golden)) = load(set) else { continue };
         let all = golden.len();
         let golden: Vec<_> =
             golden.into_iter().filter(|(header, _)| matches!(header.protocol, 6 | 17)).take(1_000).collect();

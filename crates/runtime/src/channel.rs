@@ -72,11 +72,13 @@ pub enum ValueCommand {
     Lookup,
 }
 
-/// A generation, and the content that it was built from.
+/// A generation: its number, the controller's beside it, and the content that it was built from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunningGeneration {
     /// This program's number, from 1 on.
     pub generation: Generation,
+    /// The controller's number; 0 if it is none of a controller.
+    pub controller: u64,
     /// The hashes.
     pub content: ContentHashes,
 }

@@ -11,13 +11,14 @@ use crate::outputs::OutputSelection;
 use crate::reload::Inventory;
 use crate::traces::Keywords;
 use crate::{findings, input, load, rule_files};
+pub use bartizan_agent::generations::{BuiltPolicy, PolicySelectors};
+use bartizan_agent::generations::{GenerationBuilder, PolicyGeneration, PolicySource};
 use bartizan_agent::joined::JoinedPolicy;
-use bartizan_agent::{Agent, ClassInfo, Overrides, PolicyEntries, Prepared, TenantSelector, one_chain};
+use bartizan_agent::{Agent, Overrides, one_chain};
 use bartizan_api::content::{ContentKind, Contents};
 use bartizan_base::{FunctionId, Generation, LinkId, SettingsMap, TenantId};
-use bartizan_classify::RankedRule;
 use bartizan_config::kind::FileKind;
-use bartizan_config::policy::{self, PolicyError, PolicyFile, did_you_mean, read};
+use bartizan_config::policy::{PolicyError, did_you_mean};
 use bartizan_config::suricata;
 use bartizan_detect::needs::Needs;
 use bartizan_detect::shared::Shared;
@@ -81,6 +82,8 @@ pub struct BuildOptions {
     /// Names of the ports that packets may be redirected to, by number; `None`: any port that the policy
     /// names.
     pub ports: Option<Vec<String>>,
+    /// Functions that are not this program's own, which policies may name beside these.
+    pub functions: Vec<Arc<dyn FunctionKind>>,
     /// Receiver of the builds' diagnostics.
     pub report: Report,
 }
@@ -173,7 +176,7 @@ impl BuildOptions {
 
 /// See [`load::unseen_http2`].
 fn http2_note(settings: &SettingsMap, needs: &Needs) -> Option<Note> {
-    load::unseen_http2(settings, needs).map(|said| Note::Line(format!("warning: {said}")))
+    load::unseen_http2(settings, needs).map(warning)
 }
 
 /// A generation with its reports.
@@ -192,32 +195,6 @@ pub struct Built {
     pub policy: Option<BuiltPolicy>,
     /// The contents that it was built from.
     pub contents: Contents,
-}
-
-/// A policy in force.
-pub struct BuiltPolicy {
-    /// The file.
-    pub file: Arc<PolicyFile>,
-    /// Its classes, by fid.
-    pub classes: Vec<Arc<ClassInfo>>,
-    /// Assigns packets to tenants.
-    pub tenants: TenantSelector,
-    /// Numbers of the tenants, by name.
-    pub tenant_ids: Vec<(String, TenantId)>,
-    /// Numbers of the links, by name.
-    pub links: Vec<(String, LinkId)>,
-}
-
-/// Classifier entries of a file's policies.
-pub struct PolicySelectors {
-    /// Number of policies.
-    pub count: usize,
-    /// Entries of a classifier; fid and priority are the policy's index in the file, from 0.
-    pub entries: Vec<RankedRule>,
-    /// Numbers of the tenants, by name.
-    pub tenants: Vec<(String, TenantId)>,
-    /// Numbers of the links that the file names, by name.
-    pub links: Vec<(String, LinkId)>,
 }
 
 /// The tenant of a policy file with this name.
@@ -250,7 +227,7 @@ pub fn is_policy(path: &Path) -> bool {
     name.ends_with(".yaml") || name.ends_with(".yml")
 }
 
-/// Source of a policy.
+/// Source of a policy, which is read when a generation is built.
 enum PolicyOrigin {
     /// A file.
     File(PathBuf),
@@ -260,15 +237,19 @@ enum PolicyOrigin {
     Until,
 }
 
-/// Name in messages of a policy that is in no file.
-const CONTROLLER: &str = "controller";
-
 impl PolicyOrigin {
-    fn name(&self) -> String {
-        match self {
-            PolicyOrigin::File(path) => path.display().to_string(),
-            PolicyOrigin::Held(_) | PolicyOrigin::Until => CONTROLLER.to_owned(),
-        }
+    /// Reads the source.
+    fn read(&self, compiler: &RuleSetCompiler) -> Result<PolicySource, Failure> {
+        let path = match self {
+            PolicyOrigin::File(path) => path.clone(),
+            PolicyOrigin::Held(joined) => return Ok(PolicySource::Controller(Arc::clone(joined))),
+            PolicyOrigin::Until => {
+                return Ok(PolicySource::Awaited { has_rules: compiler.has_rules_for_all() });
+            }
+        };
+        let text = input::read_utf8(&path, "policy file")?;
+        input::is_no_other(&path, &text, FileKind::Policy)?;
+        Ok(PolicySource::File { path, text })
     }
 }
 
@@ -309,7 +290,8 @@ pub struct Builder {
     contents: Contents,
     base: Arc<load::Base>,
     warnings: Vec<String>,
-    agent: Option<Agent>,
+    /// The builder of policies; `None`: no policy has been built.
+    policies: Option<GenerationBuilder>,
     /// Kinds of functions, except detection's, which compiles the rules of a generation.
     kinds: Vec<Arc<dyn FunctionKind>>,
     /// The links by name; `None`: whatever links the policy names.
@@ -318,8 +300,6 @@ pub struct Builder {
     held: Option<Arc<JoinedPolicy>>,
     /// Rule sets that were compiled from a controller's libraries last.
     known: Arc<LibraryRuleCache>,
-    /// The policy of the last generation; the next one shares its unchanged parts.
-    read: Option<Arc<PolicyFile>>,
     /// Whether rules were compiled since memory was last returned to the system.
     compiled: bool,
     /// Whether all policies were rebuilt since then.
@@ -377,19 +357,19 @@ impl Builder {
         let cache = crate::cache::open(options.cache.as_deref(), &mut warnings)?;
         let base = Arc::new(load::Base::with(&settings, cache, entries, &mut warnings)?);
         let hosts: Hosts = Arc::new(HostTable::new(&load::hosts(entries)));
-        let kinds = registry::kinds(&Services { hosts });
+        let mut kinds = registry::kinds(&Services { hosts });
+        kinds.extend(options.functions.iter().cloned());
         Ok(Builder {
             options: options.clone(),
             settings,
             contents,
             base,
             warnings,
-            agent: None,
+            policies: None,
             kinds,
             links,
             held: None,
             known: Arc::default(),
-            read: None,
             compiled: false,
             remade: false,
             told_not_ip: false,
@@ -433,16 +413,16 @@ impl Builder {
     /// # Errors
     /// The function has no such settings, or there is no policy.
     pub fn configure(&mut self, function: &str, settings: &Map<String, Value>) -> Result<Overrides, String> {
-        match &mut self.agent {
-            Some(agent) => agent.configure(function, settings),
+        match &mut self.policies {
+            Some(policies) => policies.agent_mut().configure(function, settings),
             None => Err("without a policy detection runs alone, and has no settings that can be changed; write a policy".to_owned()),
         }
     }
 
     /// Restores previous overrides of functions.
     pub fn restore(&mut self, overrides: Overrides) {
-        if let Some(agent) = &mut self.agent {
-            agent.restore(overrides);
+        if let Some(policies) = &mut self.policies {
+            policies.agent_mut().restore(overrides);
         }
     }
 
@@ -530,7 +510,7 @@ impl Builder {
 
     /// Numbers that this program has given to tenants, by name.
     pub fn tenants(&self) -> Vec<(String, TenantId)> {
-        self.agent.as_ref().map(Agent::tenants).unwrap_or_default()
+        self.policies.as_ref().map(|policies| policies.agent().tenants()).unwrap_or_default()
     }
 
     /// The settings with all files that they name, as read last.
@@ -613,7 +593,7 @@ impl Builder {
     }
 
     fn warn(&mut self, warnings: impl IntoIterator<Item = String>) {
-        self.notes.extend(warnings.into_iter().map(|warning| Note::Line(format!("warning: {warning}"))));
+        self.notes.extend(warnings.into_iter().map(warning));
     }
 
     /// Source of a policy's rules.
@@ -630,57 +610,56 @@ impl Builder {
         }
     }
 
-    /// The agent with this program's functions, and the compiler of its rules.
-    fn agent(&mut self, origin: &PolicyOrigin) -> Result<(&mut Agent, Arc<RuleSetCompiler>), Failure> {
+    /// The builder of policies with this program's functions, and the compiler of its rules.
+    fn policies(
+        &mut self,
+        origin: &PolicyOrigin,
+    ) -> Result<(&mut GenerationBuilder, Arc<RuleSetCompiler>), Failure> {
         let texts = self.texts(origin);
         let compiler = Arc::new(RuleSetCompiler::new(Arc::clone(&self.base), self.settings.clone(), texts));
-        // The agent outlives generations: fids, tenants and bits stay. Only the compiler of rules is new.
+        // Only the compiler of rules is new.
         let mut kinds = self.kinds.clone();
         let alerts_max = self.alerts_max()?;
         kinds.push(Arc::new(IdsKind::new(Arc::clone(&compiler) as Arc<dyn RuleCompiler>, alerts_max)));
-        let early = self.options.early;
-        let agent = match &mut self.agent {
-            Some(agent) => {
-                agent.set_kinds(kinds);
-                agent
+        let policies = match self.policies.take() {
+            Some(mut policies) => {
+                policies.agent_mut().set_kinds(kinds);
+                policies
             }
-            none => {
-                let agent = none.insert(Agent::new(kinds).map_err(Failure::input)?);
-                let memory = self.options.function_hosts.unwrap_or(HOST_MEMORY);
-                // For captures the hash keys are fixed: at a bound the result is the same in each run. Tables
-                // that face live traffic have secret keys.
-                let known = HostTablesConfig { memory, ..HostTablesConfig::default() };
-                if self.links.is_none() {
-                    agent.set_hosts(known);
-                } else {
-                    let [names, _] = load::seed();
-                    agent.set_hosts(HostTablesConfig { hasher: FlowHasher::new(load::seed()), ..known });
-                    agent.set_names_key(names);
-                }
-                agent.set_patterns(PatternSets::new(Arc::clone(&self.base.compiler)));
-                agent.set_early(early);
-                agent.set_behind_compaction(allocator::give_back);
-                if let Some(ports) = &self.options.ports {
-                    agent.set_ports(ports.clone());
-                }
-                agent
-            }
+            None => GenerationBuilder::new(self.new_agent(kinds)?, self.links.clone()),
         };
-        Ok((agent, compiler))
+        Ok((self.policies.insert(policies), compiler))
+    }
+
+    /// An agent with these functions.
+    fn new_agent(&self, kinds: Vec<Arc<dyn FunctionKind>>) -> Result<Agent, Failure> {
+        let mut agent = Agent::new(kinds).map_err(Failure::input)?;
+        let memory = self.options.function_hosts.unwrap_or(HOST_MEMORY);
+        // For captures the hash keys are fixed: at a bound the result is the same in each run. Tables that
+        // face live traffic have secret keys.
+        let known = HostTablesConfig { memory, ..HostTablesConfig::default() };
+        if self.links.is_none() {
+            agent.set_hosts(known);
+        } else {
+            let [names, _] = load::seed();
+            agent.set_hosts(HostTablesConfig { hasher: FlowHasher::new(load::seed()), ..known });
+            agent.set_names_key(names);
+        }
+        agent.set_patterns(PatternSets::new(Arc::clone(&self.base.compiler)));
+        agent.set_early(self.options.early);
+        agent.set_behind_compaction(allocator::give_back);
+        if let Some(ports) = &self.options.ports {
+            agent.set_ports(ports.clone());
+        }
+        Ok(agent)
     }
 
     /// The policies of a file as classifier entries, for lookups of headers alone: no function is built, no
     /// rule file is read.
     pub fn policy_entries(&mut self, path: &Path) -> Result<PolicySelectors, Failure> {
-        let links = self.links.clone();
         let origin = PolicyOrigin::File(path.to_owned());
-        let (agent, compiler) = self.agent(&origin)?;
-        let file = read_policy(&origin, agent, &compiler, None, &mut Contents::default())?;
-        let links = links.unwrap_or_else(|| links_of(&file));
-        let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
-        let PolicyEntries { entries, tenants } =
-            agent.policy_entries(&file, &by_name).map_err(Failure::input)?;
-        Ok(PolicySelectors { count: file.policies.len(), entries, tenants, links })
+        let (policies, compiler) = self.policies(&origin)?;
+        policies.selectors(&origin.read(&compiler)?).map_err(Failure::input)
     }
 
     /// Builds a policy.
@@ -705,60 +684,41 @@ impl Builder {
         notes: &mut Vec<Note>,
     ) -> Result<Built, GenerationError> {
         let with_rules = !self.options.rules.is_empty() && matches!(origin, PolicyOrigin::File(_));
-        let (links, with_options, before) = (self.links.clone(), self.options.clone(), self.read.clone());
-        let (told_not_ip, mut contents) = (self.told_not_ip, self.contents());
-        let (agent, compiler) = self.agent(origin)?;
-        let file = Arc::new(read_policy(origin, agent, &compiler, before.as_deref(), &mut contents)?);
-        add_overrides(&mut contents, agent);
-        let links = links.unwrap_or_else(|| links_of(&file));
-        let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
-        let prepared = agent.prepare(&file, &by_name);
-        let read = Some(Arc::clone(&file));
-        let is_remade = before.as_ref().is_some_and(|before| !Arc::ptr_eq(&before.common, &file.common));
+        let (with_options, told_not_ip, mut contents) =
+            (self.options.clone(), self.told_not_ip, self.contents());
+        let (policies, compiler) = self.policies(origin)?;
+        let source = origin.read(&compiler)?;
+        source.add_to(&mut contents);
+        add_overrides(&mut contents, policies.agent());
+        let built = policies.build(&source, number);
         *has_new_rules = !compiler.has_nothing_new();
         notes.extend(compiler.take_notes());
-        let mut prepared = prepared?;
-        prepared.chains.generation = number;
-        notes.extend(file.warnings().iter().map(|warning| Note::Line(format!("warning: {warning}"))));
-        let hidden = hidden(&file, before.as_deref(), &prepared);
+        let PolicyGeneration { chains, policy, function_names, hidden, is_remade } = built?;
+        let (file, name) = (&policy.file, source.name());
+        notes.extend(file.warnings().into_iter().map(warning));
+        let hidden: Vec<String> = hidden.iter().map(|problem| file.line_of(problem)).collect();
         with_options.accepts_hidden(&hidden)?;
-        notes.extend(hidden.iter().map(|warning| Note::Line(format!("warning: {warning}"))));
-        let detection = agent.function_id("ids");
-        let detects = prepared.classes.iter().any(|c| detection.is_some_and(|id| c.path.contains(id)));
+        notes.extend(hidden.into_iter().map(warning));
+        let detection = policies.agent().function_id("ids");
+        let detects = policy.classes.iter().any(|c| detection.is_some_and(|id| c.path.contains(id)));
         if !detects && with_rules {
-            notes.push(Note::Line(format!(
-                "warning: --rules has no effect: no chain of {} has `ids`; add it to a chain there",
-                origin.name()
+            notes.push(warning(format!(
+                "--rules has no effect: no chain of {name} has `ids`; add it to a chain there"
             )));
         }
         let passes_others = with_options.inline && file.drops_by_default();
         if passes_others && !told_not_ip {
-            notes.push(Note::Line(format!(
-                "warning: {} drops by default, and frames that are neither IP nor ARP (EAPOL, PPPoE discovery, MACsec, IPX, STP, ...) pass the inline links all \
-                 the same, since no policy selects them; `bartizan.stats.capture.not_ip` counts them, stop them at the switch where they must not pass",
-                origin.name()
+            notes.push(warning(format!(
+                "{name} drops by default, and frames that are neither IP nor ARP (EAPOL, PPPoE discovery, MACsec, IPX, STP, ...) pass the inline links all \
+                 the same, since no policy selects them; `bartizan.stats.capture.not_ip` counts them, stop them at the switch where they must not pass"
             )));
-        }
-        let mut names = vec!["?"; 32];
-        for name in agent.function_names().into_iter().chain(["gate", "names"]) {
-            if let Some(slot) = agent.function_id(name).and_then(|id| names.get_mut(usize::from(id.0))) {
-                *slot = name;
-            }
         }
         let (report, needs) = compiler.totals();
         let of_packets = compiler.rules_of_packets_alone();
         with_options.accepts(&report, &compiler.malformed_thresholds(), compiler.skipped_entries())?;
         let inventory = compiler.inventory();
         contents.absorb(&compiler.contents());
-        let policy = BuiltPolicy {
-            tenant_ids: agent.tenants(),
-            file,
-            classes: prepared.classes,
-            tenants: prepared.tenants,
-            links,
-        };
-        let chains = Arc::new(prepared.chains);
-        self.read = read;
+        policies.keep(&policy);
         self.remade |= is_remade;
         self.told_not_ip |= passes_others;
         if matches!(origin, PolicyOrigin::Held(_)) {
@@ -766,16 +726,22 @@ impl Builder {
         }
         notes.extend(http2_note(&self.settings, &needs));
         if with_options.guests && with_options.ports.as_ref().is_some_and(|ports| !ports.is_empty()) {
-            notes.push(Note::Line(
-                "warning: a guest's connections do not leave by the host file's `ports`: those that a rule would redirect are blocked"
+            notes.push(warning(
+                "a guest's connections do not leave by the host file's `ports`: those that a rule would redirect are blocked"
                     .to_owned(),
             ));
         }
         if with_options.guests {
             notes.extend(guests::packet_rules_note(of_packets.into_iter()));
         }
-        Ok(Built { chains, report, inventory, function_names: names, needs, policy: Some(policy), contents })
+        let (chains, policy) = (Arc::new(chains), Some(policy));
+        Ok(Built { chains, report, inventory, function_names, needs, policy, contents })
     }
+}
+
+/// The note of a warning.
+fn warning(text: String) -> Note {
+    Note::Line(format!("warning: {text}"))
 }
 
 /// Builds, and passes the diagnostics on, after success and failure.
@@ -791,56 +757,4 @@ fn add_overrides(contents: &mut Contents, agent: &Agent) {
     if !overrides.is_empty() {
         contents.add(ContentKind::Settings, "function-configure", json!(overrides).to_string().as_bytes());
     }
-}
-
-/// Reads a policy for the agent's functions, and adds it to `contents`. `before`: the previous one.
-fn read_policy(
-    origin: &PolicyOrigin,
-    agent: &Agent,
-    compiler: &RuleSetCompiler,
-    before: Option<&PolicyFile>,
-    contents: &mut Contents,
-) -> Result<PolicyFile, GenerationError> {
-    let functions = agent.function_names();
-    let path = match origin {
-        PolicyOrigin::File(path) => path,
-        PolicyOrigin::Held(joined) => {
-            contents.add_hash(ContentKind::Policy, CONTROLLER, joined.manifest);
-            return Ok(policy::from_parts(CONTROLLER, &joined.parts, &functions, before)?);
-        }
-        PolicyOrigin::Until => {
-            // A host with rules inspects all traffic with them; a host without any blocks all traffic.
-            let default = match compiler.has_rules_for_all() {
-                true => json!({"action": "allow", "chain": ["ids"]}),
-                false => json!({"action": "drop"}),
-            };
-            let node = read::from_json(&json!({"default": default}));
-            return Ok(policy::from_node(CONTROLLER, node, &functions)?);
-        }
-    };
-    let text = input::read_utf8(path, "policy file")?;
-    input::is_no_other(path, &text, FileKind::Policy)?;
-    contents.add_file(ContentKind::Policy, path, text.as_bytes());
-    Ok(policy::parse(&path.display().to_string(), &text, &functions)?)
-}
-
-/// Policies and rules of a generation that no packet reaches, since another one comes before them; with their
-/// places. `before`: the policies of the generation before; what was so in it is left out.
-fn hidden(file: &PolicyFile, before: Option<&PolicyFile>, prepared: &Prepared) -> Vec<String> {
-    let policies = file.hidden_policies(before);
-    policies.iter().chain(&prepared.warnings).map(|problem| file.line_of(problem)).collect()
-}
-
-/// Numbers for the links that a policy names, in the order of their first place in the file.
-fn links_of(file: &PolicyFile) -> Vec<(String, LinkId)> {
-    let of_tenants = file.tenants.iter().flat_map(|t| t.select.link.iter());
-    let of_policies = file.policies.iter().flat_map(|p| p.link.iter());
-    let mut names: Vec<(String, LinkId)> = Vec::new();
-    for name in of_tenants.chain(of_policies).flat_map(|list| list.iter()) {
-        if !names.iter().any(|(known, _)| known == name) {
-            let id = LinkId(u16::try_from(names.len()).unwrap_or(u16::MAX));
-            names.push((name.clone(), id));
-        }
-    }
-    names
 }

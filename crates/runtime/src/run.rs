@@ -228,7 +228,8 @@ fn last_events(
 /// The numbers and rules of the first generation, as a controller knows them.
 fn in_force_of(builder: &Builder, inventory: &Inventory, contents: &Contents) -> Arc<InForce> {
     let in_force = Arc::new(InForce::default());
-    let first = RunningGeneration { generation: Generation(1), content: contents.hashes() };
+    let controller = builder.held().map_or(0, |held| held.generation);
+    let first = RunningGeneration { generation: Generation(1), controller, content: contents.hashes() };
     in_force.note(first, builder.held(), &builder.tenants(), inventory.told());
     in_force
 }
@@ -362,7 +363,7 @@ fn source_of(
 
 /// Logs the first generation, in the form of a reload.
 fn tell_first(in_force: &InForce, report: &RuleSetReport) {
-    let RunningGeneration { generation, content } = in_force.newest();
+    let RunningGeneration { generation, content, .. } = in_force.newest();
     info!(
         "generation {}: {} rules loaded, {} refused; {content}",
         generation.0,

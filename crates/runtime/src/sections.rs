@@ -4,7 +4,7 @@
 
 use crate::load;
 use bartizan_base::{FunctionId, Generation};
-use bartizan_config::policy::{ConfigProblem, PolicyDefinition, PolicyFile, ResolvedMember, Target, read};
+use bartizan_config::policy::{ConfigProblem, PolicyDefinition, PolicyFile, ResolvedMember, Target};
 use bartizan_controller::sections::{SectionFindings, Sections};
 use bartizan_flow::host::HostTable;
 use bartizan_function::contain::contained;
@@ -43,7 +43,9 @@ fn findings(
     file: &PolicyFile,
     policy: &PolicyDefinition,
 ) -> SectionFindings {
-    let classes = [Arc::new(RulePart::new(class_of(kind.spec().name, file, policy)))];
+    let section = policy.sections.iter().find(|section| section.function == kind.spec().name);
+    let section = section.map(|section| Arc::clone(&section.content)).unwrap_or_default();
+    let classes = [Arc::new(RulePart::with_section(class_of(file, policy), section))];
     let hosts = HostTables::new(HostTablesConfig { memory: HOST_BYTES, ..HostTablesConfig::default() });
     let source = RuleSource {
         common,
@@ -88,17 +90,15 @@ fn common_of(file: &PolicyFile) -> Value {
     })
 }
 
-/// The data of one policy that a function receives.
-fn class_of(function: &str, file: &PolicyFile, policy: &PolicyDefinition) -> Value {
+/// The data of one policy that a function receives beside its section.
+fn class_of(file: &PolicyFile, policy: &PolicyDefinition) -> Value {
     let texts = |targets: &[Target]| members(&file.resolve(targets));
-    let section = policy.sections.iter().find(|section| section.function == function);
     json!({
         "policy": policy.name,
         "fids": [1],
         "from": texts(&policy.from),
         "to": texts(&policy.to),
         "one-sided": policy.one_sided,
-        "rules": section.map_or(Value::Null, |section| read::to_json(&section.node)),
     })
 }
 
@@ -114,7 +114,7 @@ fn members(all: &[ResolvedMember]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_config::policy;
+    use bartizan_config::policy::{self, read};
 
     fn found_by(function: &str, section: Value) -> SectionFindings {
         let scattered: Vec<String> = (0..300).map(|n| format!("10.{}.{}.1", n / 200, n % 200)).collect();

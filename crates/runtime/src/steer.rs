@@ -256,7 +256,8 @@ impl Steering<'_> {
             false => built.inventory.told(),
         };
         let content = built.contents.hashes();
-        let newest = RunningGeneration { generation: Generation(*number), content };
+        let controller = builder.held().map_or(0, |held| held.generation);
+        let newest = RunningGeneration { generation: built.chains.generation, controller, content };
         self.in_force.note(newest, builder.held(), &builder.tenants(), left_out);
         self.engines.ask(&built);
         self.traces.enter(&built.chains, builder.tenants());

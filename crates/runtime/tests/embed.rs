@@ -2,6 +2,7 @@
 //! The runtime as a library: an embedding program inspects captures and runs links without a command line,
 //! takes diagnostics as values and log lines by a subscriber of its own.
 
+use bartizan_function::FunctionKind;
 use bartizan_runtime::generation::BuildOptions;
 use bartizan_runtime::inspect::{self, InspectOptions};
 use bartizan_runtime::log::{Note, Report};
@@ -12,8 +13,11 @@ use bartizan_testkit::capture::paced;
 use bartizan_testkit::{namespace, packet};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+#[path = "../../../examples/function-ttlguard/src/lib.rs"]
+mod ttlguard;
 
 const RULES: &str = "\
 alert udp any any -> any 5300 (msg:\"query\"; content:\"ask\"; sid:1;)
@@ -92,6 +96,42 @@ fn a_request_to_end_stops_an_inspection_between_two_packets() {
     let done = inspect::run(&options, &REQUESTS).unwrap();
     assert!(!done.is_complete);
     assert_eq!((done.summary.packets, done.summary.incomplete.len()), (0, 1));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_function_of_another_crate_decides_where_policies_name_it() {
+    static REQUESTS: Requests = Requests::new();
+    let folder = folder("function");
+    let policy = folder.join("policy.yaml");
+    let inspected = |floor: &str| {
+        let text = format!("default: {{action: allow, chain: [ttlguard], ttlguard: {{floor: {floor}}}}}\n");
+        std::fs::write(&policy, text).unwrap();
+        let functions: Vec<Arc<dyn FunctionKind>> = vec![Arc::new(ttlguard::TtlGuardKind)];
+        let cache = Some("none".into());
+        let build =
+            BuildOptions { policy: Some(policy.clone()), functions, cache, ..BuildOptions::default() };
+        let (out, captures) = (Some(folder.join("out")), vec![capture(&folder)]);
+        let options = InspectOptions {
+            build,
+            out,
+            threads: 1,
+            prevention: true,
+            captures,
+            ..InspectOptions::default()
+        };
+        inspect::run(&options, &REQUESTS)
+    };
+    // The packets have 64 hops to live.
+    for (floor, refused) in [("64", 0), ("65", 3)] {
+        let done = inspected(floor).unwrap();
+        assert_eq!(done.summary.packets, 3);
+        let stats = std::fs::read_to_string(folder.join("out/stats.json")).unwrap();
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        assert_eq!(stats["ips.blocked"], refused, "floor {floor}: {stats}");
+    }
+    let error = inspected("none").err().unwrap();
+    assert!(error.message.contains("policy.yaml:1:") && error.message.contains("ttlguard"), "{error}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 

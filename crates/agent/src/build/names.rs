@@ -5,8 +5,8 @@ use super::{Build, NAMES};
 use crate::classes::ByName;
 use bartizan_classify::NameId;
 use bartizan_config::policy::{DnsName, ResolvedMember, Target};
+use bartizan_function::classes::{AddressMember as SideMember, SideCondition, sides};
 use bartizan_function::{Function, RulePart, RuleSource};
-use bartizan_functions::classes::{AddressMember as SideMember, SideCondition, sides};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 

@@ -13,9 +13,10 @@ use crate::grt::Meaning;
 use bartizan_base::{Fid, FunctionId, Path, TenantId};
 use bartizan_classify::HeaderRule;
 use bartizan_classify::list::Piece;
+use bartizan_config::policy::sections::IdsSection;
 use bartizan_config::policy::{
     Bypass, DefaultAction, DefaultPolicy, ForWant, FunctionSection, OnFailure, OneSided, OverloadPolicy,
-    PolicyDefinition, Target, read, unknown_function,
+    PolicyDefinition, SectionContent, Target, section_of, unknown_function,
 };
 use bartizan_function::{FunctionKind, RulePart};
 use bartizan_stages::chain::{Class, ClassTraits};
@@ -155,7 +156,8 @@ impl<'a> Build<'a> {
         }
         let Making { infos, traits, groups } = making;
         let groups = groups.into_iter().map(|(kind, level, fids)| {
-            let part = Arc::new(RulePart::new(self.section(owner, kind, level, &fids)));
+            let section = self.section(owner, kind, level);
+            let part = Arc::new(RulePart::with_section(self.class_head(owner, &fids), section));
             SectionClasses { kind, fids, part }
         });
         Some(CompiledOwner {
@@ -234,11 +236,8 @@ impl<'a> Build<'a> {
         tenant: TenantId,
     ) -> Option<Variants> {
         let detection = self.agent.function_id(DETECTION).filter(|id| path.contains(*id));
-        let own_level = owner
-            .sections
-            .iter()
-            .find(|s| s.function == DETECTION)
-            .and_then(|s| s.node.get("level")?.as_str());
+        let section = section_of::<IdsSection>(owner.sections).and_then(Result::ok);
+        let own_level = section.as_ref().and_then(|section| section.level.as_deref());
         let own_path = if own_level == Some(NO_DETECTION) {
             detection.map_or(path, |id| path.without(id))
         } else {
@@ -323,26 +322,31 @@ impl<'a> Build<'a> {
             .fold(Path::EMPTY, |path, (_, id)| path.with(*id))
     }
 
-    /// The function's input for an owner and some of its classes.
-    fn section(&self, owner: &Owner<'_>, kind: usize, level: Option<&str>, fids: &[Fid]) -> Value {
+    /// The section of a function: the policy's own, unless an order or the service level of the hosts changes
+    /// it, or the agent writes it.
+    fn section(&self, owner: &Owner<'_>, kind: usize, level: Option<&str>) -> Arc<SectionContent> {
         let function = self.agent.kinds.get(kind).map_or("", |kind| kind.spec().name);
-        let section = owner.sections.iter().find(|s| s.function == function);
-        let mut rules = section.map_or(Value::Null, |s| read::to_json(&s.node));
-        if let Some(own) = self.agent.overrides.get(function).filter(|own| !own.is_empty()) {
-            let mut section = rules.as_object().cloned().unwrap_or_default();
-            section.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
-            rules = Value::Object(section);
-        }
         if function == GATE {
-            rules = json!({"refuse": owner.refuse, "drop-one-sided": owner.one_sided == OneSided::Drop});
+            let gate = json!({"refuse": owner.refuse, "drop-one-sided": owner.one_sided == OneSided::Drop});
+            return Arc::new(SectionContent::new(gate));
+        }
+        let section = owner.sections.iter().find(|s| s.function == function);
+        let mut content = section.map(|section| Arc::clone(&section.content)).unwrap_or_default();
+        if let Some(own) = self.agent.overrides.get(function).filter(|own| !own.is_empty()) {
+            content = Arc::new(content.with(own));
         }
         if let Some(level) = level {
-            let mut object = rules.as_object().cloned().unwrap_or_default();
+            let mut object = content.json().as_object().cloned().unwrap_or_default();
             // The service level determines the rules for these hosts.
             object.remove("rules");
             object.insert("level".to_owned(), json!(level));
-            rules = Value::Object(object);
+            content = Arc::new(SectionContent::new(Value::Object(object)));
         }
+        content
+    }
+
+    /// The functions' input for an owner and some of its classes, without the section.
+    fn class_head(&self, owner: &Owner<'_>, fids: &[Fid]) -> Value {
         let prefixes = |targets: &[Target]| self.texts(&self.file.resolve(targets));
         // Built value by value: `json!` would copy its arguments.
         let mut class = Map::new();
@@ -351,7 +355,6 @@ impl<'a> Build<'a> {
         class.insert("from".to_owned(), prefixes(owner.from).into());
         class.insert("to".to_owned(), prefixes(owner.to).into());
         class.insert("one-sided".to_owned(), json!(owner.one_sided));
-        class.insert("rules".to_owned(), rules);
         Value::Object(class)
     }
 }

@@ -10,7 +10,9 @@ use bartizan_base::{FunctionId, LinkId, SettingsMap};
 use bartizan_config::policy::{self, PolicyFile};
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
-use bartizan_function::{Function, FunctionKind, FunctionModel, FunctionSpec, RuleSource, RulesError};
+use bartizan_function::{
+    Function, FunctionKind, FunctionModel, FunctionSpec, RulePart, RuleSource, RulesError,
+};
 use bartizan_functions::registry::{Services, kinds};
 use bartizan_stages::settings::EngineSettings;
 use std::sync::{Arc, Mutex};
@@ -47,7 +49,12 @@ impl FunctionKind for Ids {
     }
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let mut whole = source.common.json().clone();
-        whole["classes"] = source.classes.iter().map(|class| class.json().clone()).collect();
+        let class = |class: &Arc<RulePart>| {
+            let mut whole = class.json().clone();
+            whole["rules"] = class.section().json().clone();
+            whole
+        };
+        whole["classes"] = source.classes.iter().map(class).collect();
         self.0.lock().unwrap().push(whole);
         Ok(Box::new(Nothing(source.id)))
     }

@@ -15,6 +15,7 @@ mod parts;
 pub mod read;
 pub(crate) mod resolve;
 mod schema;
+mod section;
 pub mod sections;
 pub mod shadow;
 pub mod shares;
@@ -25,6 +26,7 @@ pub use parts::{Parts, PolicyText, from_parts};
 pub use read::{ConfigProblem, did_you_mean, locate, nearest};
 pub use resolve::{Hidden, hidden};
 pub use schema::schema;
+pub use section::{FunctionSection, SectionContent, SectionType, SectionValue, section_of};
 pub use values::{
     AddressGroup, IpProtocol, IpVersions, Labels, OneOrMany, PortGroup, Ports, Prefix, Seconds, Size, Target,
     carries,
@@ -33,6 +35,7 @@ pub use values::{
 use crate::yaml::{self, Node, Position, Value};
 use core::num::NonZeroU64;
 use schemars::JsonSchema;
+use sections::{FilterAction, PfwSection};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -304,17 +307,6 @@ pub enum DefaultAction {
     Drop,
 }
 
-/// A function's section of a policy, as in the file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FunctionSection {
-    /// The function.
-    pub function: String,
-    /// Position of the section's key.
-    pub position: Position,
-    /// Content of the section.
-    pub node: Node,
-}
-
 /// A policy: the conversations it applies to, and the functions that inspect them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -570,9 +562,8 @@ impl PolicyFile {
     #[must_use]
     pub fn drops_by_default(&self) -> bool {
         let filters = |policy: &Arc<PolicyDefinition>| {
-            let section = policy.sections.iter().find(|section| section.function == "pfw");
-            let default = section.and_then(|section| section.node.get("default")?.as_str());
-            !policy.staged && default.is_some_and(|default| default != "allow")
+            let filter = section_of::<PfwSection>(&policy.sections).and_then(Result::ok);
+            !policy.staged && filter.is_some_and(|filter| filter.default != FilterAction::Allow)
         };
         let default = self.default.action == DefaultAction::Drop && !self.default.staged;
         default || self.policies.iter().any(filters)
@@ -753,7 +744,7 @@ impl PolicyFileBuilder<'_> {
                 sections.push(FunctionSection {
                     function: name.to_owned(),
                     position: key.position,
-                    node: value.clone(),
+                    content: Arc::new(SectionContent::new(read::to_json(value))),
                 });
             }
         }

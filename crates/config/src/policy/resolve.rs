@@ -8,7 +8,7 @@ use super::values::{EVERYTHING, carries};
 use super::{
     ADDRESSES_MAX, ConfigProblem, DEFAULT_TENANT, GroupMember, IpVersions, Labels, OneOrMany,
     PolicyDefinition, PolicyFile, PolicyFileBuilder, Prefix, ResolvedMember, Select, Target, did_you_mean,
-    locate, read,
+    locate, section_of,
 };
 use crate::yaml::Node;
 use core::ops::Range;
@@ -619,8 +619,7 @@ pub(super) fn nothing_selected(file: &PolicyFile) -> Vec<String> {
         let whose = format!("policy `{}`", policy.name);
         look(format!("policies/{index}/from"), Some(&policy.from), &whose);
         look(format!("policies/{index}/to"), Some(&policy.to), &whose);
-        for section in policy.sections.iter().filter(|section| section.function == "pfw") {
-            let Ok(section) = read::read::<PfwSection>(&section.node) else { continue };
+        if let Some(Ok(section)) = section_of::<PfwSection>(&policy.sections) {
             for (number, rule) in section.rules.iter().enumerate() {
                 let path = format!("policies/{index}/pfw/rules/{number}");
                 look(format!("{path}/from"), rule.from.as_deref(), "this rule");

@@ -3,7 +3,8 @@
 
 use super::sections::{IdsSection, PfwSection, SfwSection};
 use super::{
-    DefaultPolicy, DnsSection, GroupMember, Labels, OneOrMany, PolicyDefinition, ServiceLevel, Tenant,
+    DefaultPolicy, DnsSection, GroupMember, Labels, OneOrMany, PolicyDefinition, SectionType, ServiceLevel,
+    Tenant,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -39,14 +40,19 @@ struct File {
     default: DefaultPolicy,
 }
 
+/// The schema of a section that this crate defines, with its key.
+fn own<T: SectionType + JsonSchema>(generator: &mut SchemaGenerator) -> (String, Schema) {
+    (T::FUNCTION.to_owned(), generator.subschema_for::<T>())
+}
+
 /// The schema of policy files; `more`: sections of other functions, by the function's name.
 #[must_use]
 pub fn schema(more: &[(&str, Schema)]) -> Value {
     let mut generator = SchemaGenerator::default();
     let mut sections: Vec<(String, Schema)> = vec![
-        ("pfw".to_owned(), generator.subschema_for::<PfwSection>()),
-        ("sfw".to_owned(), generator.subschema_for::<SfwSection>()),
-        ("ids".to_owned(), generator.subschema_for::<IdsSection>()),
+        own::<PfwSection>(&mut generator),
+        own::<SfwSection>(&mut generator),
+        own::<IdsSection>(&mut generator),
     ];
     sections.extend(more.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())));
     let mut root = generator.into_root_schema_for::<File>().to_value();

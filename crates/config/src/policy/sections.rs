@@ -3,6 +3,7 @@
 //!
 //! A function from elsewhere provides the type of its section; see docs/writing-a-function.md.
 
+use super::section::SectionType;
 use super::values::{IpProtocol, OneOrMany, Ports, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,10 @@ pub struct PfwSection {
     /// The rules in order: the first that matches decides.
     #[serde(default)]
     pub rules: Vec<PfwRule>,
+}
+
+impl SectionType for PfwSection {
+    const FUNCTION: &'static str = "pfw";
 }
 
 /// A rule of the packet filter, with exactly one of `allow`, `drop`, `reject` and `redirect`. An absent key
@@ -123,6 +128,10 @@ pub struct SfwSection {
     pub window_check: bool,
 }
 
+impl SectionType for SfwSection {
+    const FUNCTION: &'static str = "sfw";
+}
+
 fn yes() -> bool {
     true
 }
@@ -150,4 +159,8 @@ pub struct IdsSection {
     /// Whether rules that drop or reject take effect.
     #[serde(default)]
     pub mode: IdsMode,
+}
+
+impl SectionType for IdsSection {
+    const FUNCTION: &'static str = "ids";
 }

@@ -9,10 +9,11 @@
 //! the same way, and are counted as well.
 
 use super::combinations::SideCounts;
+use super::sections::PfwSection;
 use super::values::EVERYTHING;
 use super::{
     ConfigProblem, DEFAULT_TENANT, FunctionSection, PolicyDefinition, PolicyFile, PolicyFileBuilder,
-    ResolvedMember, ServiceLevel, SharedPolicyParts, Target, combinations, resolve,
+    ResolvedMember, ServiceLevel, SharedPolicyParts, Target, combinations, resolve, section_of,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -75,9 +76,6 @@ const COMBINATIONS: QuantityBound = QuantityBound {
     tenant: TENANT_COMBINATIONS_MAX,
     advice: "use fewer or coarser ones: larger networks, ranges of ports",
 };
-
-/// The function whose rules form combinations.
-const FILTER: &str = "pfw";
 
 /// A bounded quantity of policies.
 struct PolicyQuantity {
@@ -264,9 +262,10 @@ fn combinations_in(
     from: &[Target],
     to: &[Target],
 ) -> usize {
-    let Some(section) = sections.iter().find(|section| section.function == FILTER) else { return 0 };
+    // The function reports the problems of a section that cannot be read.
+    let Some(Ok(section)) = section_of::<PfwSection>(sections) else { return 0 };
     let own = SideCounts { from: members_of(file, from), to: members_of(file, to) };
-    combinations::of_section(&section.node, own, |targets| members_of(file, targets))
+    combinations::of_section(&section, own, |targets| members_of(file, targets))
 }
 
 /// Counts the usage by a file's policies. Reports excesses to the builder.

@@ -41,7 +41,7 @@ fn reads_the_example() {
     assert_eq!(file.resolve(&file.policies[1].from).len(), 3);
     assert_eq!(file.prefixes(&file.policies[1].to), values::EVERYTHING);
     assert_eq!(web.tenant.0, ["default"]);
-    let pfw: PfwSection = read::read(&web.sections[0].node).expect("pfw");
+    let pfw = section_of::<PfwSection>(&web.sections).expect("a section").expect("pfw");
     assert_eq!(pfw.default, FilterAction::Drop);
     assert_eq!(pfw.rules[0].to_ports.as_ref().expect("ports")[2], Ports { first: 8000, last: 8010 });
     assert_eq!(pfw.rules[1].drop.as_ref().expect("drop")[0], IpProtocol(Some(47)));
@@ -128,12 +128,15 @@ fn keys_of_sections_stand_once() {
 #[test]
 fn sections_are_read_from_json_as_from_yaml() {
     let file = parse("policy.yaml", EXAMPLE, FUNCTIONS).expect("policy");
-    let node = &file.policies[0].sections[0].node;
-    let json = read::to_json(node);
-    let again: PfwSection = read::read(&read::from_json(&json)).expect("json");
-    assert_eq!(again, read::read::<PfwSection>(node).expect("yaml"));
-    let text = serde_json::to_value(&again).expect("json");
-    assert_eq!(read::read::<PfwSection>(&read::from_json(&text)).expect("own output"), again);
+    let root = crate::yaml::parse(EXAMPLE).expect("yaml");
+    let Some(Value::Sequence(policies)) = root.get("policies").map(|list| &list.value) else {
+        panic!("{EXAMPLE}")
+    };
+    let node = policies[0].get("pfw").expect("a section");
+    let again = section_of::<PfwSection>(&file.policies[0].sections).expect("a section").expect("json");
+    assert_eq!(*again, read::read::<PfwSection>(node).expect("yaml"));
+    let text = serde_json::to_value(&*again).expect("json");
+    assert_eq!(read::read::<PfwSection>(&read::from_json(&text)).expect("own output"), *again);
 }
 
 #[test]

@@ -16,13 +16,14 @@ use crate::sections::SectionFindings;
 use crate::store::Document;
 use bartizan_config::policy::sections::{IdsSection, PfwSection, SfwSection};
 use bartizan_config::policy::{
-    self, ConfigProblem, FunctionSection, GroupMember, Labels, OneOrMany, PolicyError, PolicyFile, Target,
-    read,
+    self, ConfigProblem, FunctionSection, GroupMember, Labels, OneOrMany, PolicyError, PolicyFile,
+    SectionType, Target, read, section_of,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// A policy of a tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -204,19 +205,19 @@ fn foreign_ports(context: &Context<'_>, file: &PolicyFile) -> Vec<Fault> {
     let stands = context.model.get(render::POLICIES, &id).and_then(|d| d.body.pointer("/policy/pfw/rules"));
     let stands = stands.and_then(Value::as_array).into_iter().flatten();
     given.extend(stands.filter_map(|rule| rule.get("egress")?.as_str().map(str::to_owned)));
-    let sections = file.policies.iter().flat_map(|policy| &policy.sections);
-    let filters = sections.filter(|section| section.function == "pfw");
-    let rules = filters.filter_map(|section| read::read::<PfwSection>(&section.node).ok());
-    let rules = rules.flat_map(|filter| filter.rules.into_iter().enumerate().collect::<Vec<_>>());
-    let foreign =
-        rules.filter_map(|(at, rule)| Some((at, rule.egress.filter(|port| !given.contains(port))?)));
+    let filters = file.policies.iter().filter_map(|policy| section_of::<PfwSection>(&policy.sections)?.ok());
+    let foreign = |filter: Arc<PfwSection>| {
+        let ports = filter.rules.iter().map(|rule| rule.egress.clone()).enumerate();
+        let ports = ports.filter_map(|(at, port)| Some((at, port.filter(|port| !given.contains(port))?)));
+        ports.collect::<Vec<_>>()
+    };
     let fault = |(at, port): (usize, String)| {
         let message = format!(
             "port `{port}` is not the tenant's to redirect to; ask an administrator to add it to `ports` of the tenant"
         );
         Fault::new(format!("/policy/pfw/rules/{at}/egress"), message)
     };
-    foreign.map(fault).collect()
+    filters.flat_map(foreign).map(fault).collect()
 }
 
 /// Fault if the tenant has more rules with this policy than its quota: devices would refuse it.
@@ -400,19 +401,14 @@ pub(super) fn sections(context: &Context<'_>, file: &PolicyFile, under: &str) ->
 
 /// Faults of a section that the controller can find: it knows the sections of the built-in functions.
 fn of_section(context: &Context<'_>, file: &PolicyFile, section: &FunctionSection, path: &str) -> Vec<Fault> {
-    let problems = match section.function.as_str() {
-        "pfw" => match read::read::<PfwSection>(&section.node) {
-            Ok(filter) => return filter_names(file, &filter, path),
-            Err(problems) => problems,
-        },
-        "sfw" => read::read::<SfwSection>(&section.node).err().unwrap_or_default(),
-        "ids" => match read::read::<IdsSection>(&section.node) {
-            Ok(ids) => return rules(context, &ids, path),
-            Err(problems) => problems,
-        },
-        _ => Vec::new(),
+    let content = &section.content;
+    let found = match section.function.as_str() {
+        PfwSection::FUNCTION => content.value::<PfwSection>().map(|filter| filter_names(file, &filter, path)),
+        SfwSection::FUNCTION => content.value::<SfwSection>().map(|_| Vec::new()),
+        IdsSection::FUNCTION => content.value::<IdsSection>().map(|ids| rules(context, &ids, path)),
+        _ => Ok(Vec::new()),
     };
-    problems.iter().map(|problem| Fault::of(path, problem)).collect()
+    found.unwrap_or_else(|problems| problems.iter().map(|problem| Fault::of(path, problem)).collect())
 }
 
 /// Faults of a chain of known functions: a device would refuse the whole generation for them, with the

@@ -25,13 +25,9 @@ const PLAIN: &[(&str, &[u8])] = &[
     ("sctp", &[132]),
 ];
 
-/// Application protocols that Suricata has; this build may lack a parser. Names may stay in the list once a
-/// parser exists.
-const KNOWN_APP: &[&str] = &[
-    "ftp",
+/// Application protocols that Suricata has and this build has no parser for; the others declare their names.
+const WITHOUT_PARSER: &[&str] = &[
     "ftp-data",
-    "smtp",
-    "ssh",
     "imap",
     "modbus",
     "enip",
@@ -95,7 +91,7 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
             ..ProtocolMatch::default()
         });
     }
-    if KNOWN_APP.contains(&lower.as_str()) {
+    if WITHOUT_PARSER.contains(&lower.as_str()) {
         return Err(unsupported(name));
     }
     let error = KeywordError::new(RefusalCode::UnknownProtocol, format!("unknown protocol `{name}`"));
@@ -109,13 +105,13 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
 /// Whether Suricata has an application protocol of this name, with or without a parser in this build.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
-    KNOWN_APP.contains(&name) || protocols::called(name).next().is_some()
+    WITHOUT_PARSER.contains(&name) || protocols::called(name).next().is_some()
 }
 
 /// Names of all application protocols that Suricata or this build knows.
 fn app_names() -> impl Iterator<Item = &'static str> {
     let parsed = protocols::TABLE.iter().flat_map(|spec| core::iter::once(&spec.name).chain(spec.aliases));
-    parsed.chain(KNOWN_APP).copied()
+    parsed.chain(WITHOUT_PARSER).copied()
 }
 
 /// The name of one protocol of a family: its first.
@@ -160,5 +156,12 @@ mod tests {
             assert!(error.message.contains(&format!("`{name}` is below IP")), "{}", error.message);
         }
         assert!(parse("pkthdr").is_ok() && parse("ip").is_ok());
+    }
+
+    #[test]
+    fn a_name_without_a_parser_is_declared_by_none() {
+        for name in WITHOUT_PARSER {
+            assert_eq!(protocols::called(name).count(), 0, "{name} has a parser: take it out of the list");
+        }
     }
 }

@@ -41,6 +41,17 @@ pub use notice::NoticeRecord;
 pub use own::{BartizanFields, LevelAmounts, OWN_VERSION, StreamPathFields, WouldBe};
 pub use stats::{Counter, DetectEngine, StatsRecord, ThreadCounters, is_own};
 
+/// Objects that are declared with their writers, for the tables of fields.
+pub(crate) mod objects {
+    pub(crate) use super::alert::FirewallFields;
+    pub(crate) use super::anomaly::AnomalyFields;
+    pub(crate) use super::common::PacketInfo;
+    pub(crate) use super::drop::DropFields;
+    pub(crate) use super::file::FileFields;
+    pub(crate) use super::flow::NetflowFields;
+    pub(crate) use super::own::{StreamPathFields, WouldBe};
+}
+
 /// The declared events, one line each. An output writes those that its list of types has.
 pub const DECLARED: &[&EventSpec] = &[ArpRecord::SPEC];
 

@@ -68,14 +68,14 @@ impl Workers {
         (0u16..).zip(places).map(|(number, (link, worker))| (link.as_str(), worker, WorkerId(number)))
     }
 
-    /// The controller's number of a worker's generation.
+    /// The controller's number that goes with a worker's generation.
     fn running_in(&self, worker: WorkerId) -> u64 {
-        self.in_force.generation(self.control.running_in(worker).unwrap_or(Generation(0)))
+        self.in_force.generation(self.control.running_in(worker).unwrap_or(Generation(0))).controller
     }
 
-    /// The controller's number of the generation that a level enforces; 0 if none.
+    /// The controller's number that goes with the generation of a level; 0 if none.
     fn acting(&self, level: &LevelNow) -> u64 {
-        level.generation.map_or(0, |own| self.in_force.generation(own))
+        level.generation.map_or(0, |own| self.in_force.generation(own).controller)
     }
 
     /// The present generation of each worker, and that of the levels that packets of its link pass before it.

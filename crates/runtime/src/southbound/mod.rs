@@ -4,7 +4,7 @@
 //!
 //! * [`device`]: the client's access to the supervisor of the run;
 //! * [`here`]: the controller itself, where it runs in this process;
-//! * [`in_force`]: the controller's numbers of generations and tenants;
+//! * [`in_force`]: the generations in force, with the controller's numbers of them and of tenants;
 //! * `reports`: messages to the controller;
 //! * [`shown`]: state of the connection, for people and metrics.
 //!

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ClassBench sets, from the folder that BARTIZAN_CLASSBENCH names or `../shared/data/classbench` beside
-//! the project.
-#![allow(dead_code, reason = "each test file uses some of it")]
+//! The ClassBench sets with their golden results, from the folder that BARTIZAN_CLASSBENCH names or
+//! `shared/data/classbench` beside the project.
 
 use bartizan_classify::{Header, HeaderRule, classbench};
 use std::io::Read;
@@ -13,7 +12,7 @@ pub type Golden = Vec<(Header, Option<u32>)>;
 /// The sets that have golden files.
 pub const SETS: [&str; 7] = ["acl1_1k", "fw1_1k", "ipc1_1k", "acl1_10k", "fw1_10k", "ipc1_10k", "acl1_100k"];
 
-pub fn folder() -> Option<PathBuf> {
+fn folder() -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("BARTIZAN_CLASSBENCH") {
         return Some(folder.into());
     }
@@ -33,6 +32,10 @@ fn read(path: &Path) -> Option<String> {
 }
 
 /// Rules and golden results of a set; `None`, with a message on stderr, if the data is missing.
+///
+/// # Panics
+/// The data is malformed.
+#[must_use]
 pub fn load(set: &str) -> Option<(Vec<HeaderRule>, Golden)> {
     let loaded = folder().and_then(|folder| {
         let rules = [format!("rules/{set}.rules"), format!("rules/{set}.rules.gz")];

@@ -2,14 +2,15 @@
 //! `ttlguard` drops packets whose time to live (IPv6: hop limit) is below a floor: they would expire behind
 //! the firewall, which is how traceroute maps a network and how inserted segments fool an inspector.
 //!
-//! The function of the tutorial, docs/writing-a-function.md.
+//! The function of the tutorial, docs/writing-a-function.md. Its crate is outside of the workspace, as one of
+//! yours would be.
 
 use bartizan_base::{Decision, FunctionId, Reason, Verdict};
+use bartizan_function::classes::{self, ByFid};
 use bartizan_function::{
     Function, FunctionCounter, FunctionKind, FunctionModel, FunctionSpec, HeaderField, HeaderHalf,
     PacketContext, RuleSource, RulesError, WorkerState,
 };
-use bartizan_functions::classes::{self, ByFid};
 use serde::Deserialize;
 
 /// The declaration.
@@ -91,9 +92,4 @@ impl Function for TtlGuard {
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
         each("dropped", worker.downcast_ref().copied().unwrap_or(0));
     }
-}
-
-#[allow(dead_code)] // The tests take the function alone.
-fn main() {
-    println!("{}: {}", SPEC.name, SPEC.summary);
 }

@@ -3,18 +3,19 @@
 //!
 //! The agent passes them as JSON: the part that classes share ([`RuleSource::common`]), `{"tenants": {name:
 //! id}, "ports": {name: number}, "groups": {name: [member]}, "labels": {group: {key: value}}}`, and each
-//! class ([`RuleSource::classes`]), `{"policy", "fids", "from", "to", "one-sided", "rules"}`. The result of
-//! reading a part is kept with it. A member is a prefix, or `name/NUMBER`: the addresses that currently have
-//! the name of this number ([`NameTable`](bartizan_classify::NameTable)). Errors carry the path of the key
+//! class ([`RuleSource::classes`]), `{"policy", "fids", "from", "to", "one-sided"}` with the policy's
+//! section ([`RulePart::section`]). The result of reading a part is kept with it. A member is a prefix, or
+//! `name/NUMBER`: the addresses that currently have the name of this number
+//! ([`NameTable`](bartizan_classify::NameTable)). Errors carry the path of the key
 //! (`classes/0/rules/rules/2/to-ports`), by which the agent finds line and column.
 
+use crate::{RulePart, RuleSource, RulesError};
 use bartizan_base::{Fid, PortIndex, TenantId};
 use bartizan_classify::{NameId, Net};
 use bartizan_config::policy::read::{self, from_json};
 use bartizan_config::policy::values::{Labels, carries};
 use bartizan_config::policy::{OneSided, Prefix, Target, did_you_mean};
 use bartizan_config::yaml::Node;
-use bartizan_function::{RulePart, RuleSource, RulesError};
 use core::net::IpAddr;
 use core::str::FromStr;
 use schemars::JsonSchema;
@@ -38,8 +39,8 @@ pub struct PolicyClass<T> {
     pub to: Vec<AddressMember>,
     /// The treatment of flows with only one visible direction.
     pub one_sided: OneSided,
-    /// The section.
-    pub rules: T,
+    /// The section, read once for all that look at it.
+    pub rules: Arc<T>,
 }
 
 /// A class with the function's compiled form.
@@ -159,7 +160,7 @@ pub fn error(function: &'static str, path: impl Into<String>, message: impl Into
     RulesError { function, place: path.into(), message: message.into() }
 }
 
-/// Reads a function's sections.
+/// A function's classes, each with the value of its section.
 ///
 /// # Errors
 /// Every problem, each with its path.
@@ -230,24 +231,28 @@ fn names(function: &'static str, common: &RulePart) -> Result<Arc<SectionNames>,
     Ok(names)
 }
 
-fn class<T: DeserializeOwned>(
+fn class<T: DeserializeOwned + Send + Sync + 'static>(
     function: &'static str,
     part: &RulePart,
     index: usize,
 ) -> Result<PolicyClass<T>, Vec<RulesError>> {
-    let json = part.json();
-    let head = some(json, &["policy", "fids", "from", "to", "one-sided"]);
-    let head = read::read_at::<ClassHead>(&head, &format!("classes/{index}"));
-    let rules = read::read_at::<T>(&from_json(json.get("rules").unwrap_or(&Value::Null)), &path(index));
+    let head = read::read_at::<ClassHead>(&from_json(part.json()), &format!("classes/{index}"));
+    let rules = part.section().value::<T>();
     match (head, rules) {
         (Ok(ClassHead { policy, fids, from, to, one_sided }), Ok(rules)) => {
             let fids = fids.into_iter().map(Fid).collect();
             Ok(PolicyClass { policy, fids, from, to, one_sided, rules })
         }
         (head, rules) => {
-            let mut problems = head.err().unwrap_or_default();
-            problems.extend(rules.err().unwrap_or_default());
-            Err(errors_of(function, problems))
+            let mut errors = errors_of(function, head.err().unwrap_or_default());
+            for problem in rules.err().iter().flat_map(|problems| problems.iter()) {
+                let place = match problem.path.as_str() {
+                    "" => path(index),
+                    within => format!("{}/{within}", path(index)),
+                };
+                errors.push(error(function, place, problem.message.clone()));
+            }
+            Err(errors)
         }
     }
 }
