@@ -144,7 +144,12 @@ fn a_confined_run_has_its_user_and_the_rights_that_its_links_need() {
                 format!("links: [{{name: a, {link}}}]\nworkers: 2\nuser: nobody\ncache: none\npid-file: pid\noutputs: {{eve: {{dir: confined}}}}\n"),
             );
             let mut command = Command::new(PROGRAM);
-            let running = Running::start(command.args(["run", "-c", "h.yaml"]).current_dir(&folder.0));
+            let running = Running::start(
+                command
+                    .args(["run", "-c", "h.yaml"])
+                    .current_dir(&folder.0)
+                    .env("RUNTIME_DIRECTORY", folder.path("runtime")),
+            );
             running.until(&format!("running on {running_on}"));
             let pid = running.id();
             let of = |line| of_threads(pid, line);
