@@ -3,7 +3,7 @@
 //! without, it prints so and returns): it does not start, and names the missing right. The page about rights
 //! names all of them.
 
-use crate::common::{Ended, Folder, PROGRAM, Running, run};
+use crate::common::{Ended, Folder, PROGRAM, Running, run, until};
 use crate::level::network;
 use crate::namespace::in_namespace;
 
@@ -144,10 +144,18 @@ fn a_confined_run_has_its_user_and_the_rights_that_its_links_need() {
                 format!("links: [{{name: a, {link}}}]\nworkers: 2\nuser: nobody\ncache: none\npid-file: pid\noutputs: {{eve: {{dir: confined}}}}\n"),
             );
             let mut command = Command::new(PROGRAM);
-            let running = Running::start(command.args(["run", "-c", "h.yaml"]).current_dir(&folder.0));
+            let running = Running::start(
+                command
+                    .args(["run", "-c", "h.yaml"])
+                    .current_dir(&folder.0)
+                    .env("RUNTIME_DIRECTORY", folder.path("runtime")),
+            );
             running.until(&format!("running on {running_on}"));
             let pid = running.id();
             let of = |line| of_threads(pid, line);
+            until("the workers start", || {
+                of("Name").iter().filter(|name| name.starts_with("worker-")).count() == 2
+            });
             let users: Vec<String> = of("Uid").iter().map(|all| all.replace('\t', " ")).collect();
             assert!(users.len() > 2 && users.iter().all(|user| *user == [uid; 4].join(" ")), "{users:?}");
             for set in ["CapEff", "CapPrm", "CapBnd"] {

@@ -67,7 +67,7 @@ fn settings_whose_loss_weakens_have_a_message_of_their_own() {
     all(&folder, &["--strict"], 1, &SAID);
     // The summary does not repeat these settings and those below them; switched-off ones are not reported.
     let said = run(&folder.0, &["check", "-v", "--suricata-config", "s.yaml"]).stderr;
-    for word in ["the setting `multi-detect", "the setting `umask", "landlock", "bpf-filter` has"] {
+    for word in ["the setting `multi-detect", "the setting `umask", "setting `security", "bpf-filter` has"] {
         assert!(!said.contains(word), "{word}: {said}");
     }
     assert!(

@@ -136,15 +136,19 @@ pub const ROOTS_FOLDER: &str = "/run/bartizan";
 /// `/run/bartizan` for root and for its owner, else a folder of the user; made if necessary. `None`: no place
 /// for it.
 pub fn runtime_folder() -> Option<PathBuf> {
+    runtime_path().filter(|folder| Rights::default().make_folder(folder).is_ok())
+}
+
+/// The path of that folder, whether it exists or not.
+pub fn runtime_path() -> Option<PathBuf> {
     let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
-    let folder = if let Some(of_unit) = of_unit("RUNTIME_DIRECTORY") {
-        of_unit
-    } else if root || is_own(Path::new(ROOTS_FOLDER)) {
-        PathBuf::from(ROOTS_FOLDER)
-    } else {
-        PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?).join("bartizan")
-    };
-    Rights::default().make_folder(&folder).is_ok().then_some(folder)
+    if let Some(of_unit) = of_unit("RUNTIME_DIRECTORY") {
+        return Some(of_unit);
+    }
+    if root || is_own(Path::new(ROOTS_FOLDER)) {
+        return Some(PathBuf::from(ROOTS_FOLDER));
+    }
+    Some(PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?).join("bartizan"))
 }
 
 /// The folders that a client looks for sockets in: this user's, then that of the host's runs.

@@ -55,7 +55,7 @@ impl<F: Fn(&RpcCall<'_>) -> bool + Send + Sync> TxCondition for OnCall<F> {
         if tx.rpc().is_some_and(|call| (self.holds)(&call)) {
             return Answer::Yes;
         }
-        let protocol = scene.flow.and_then(|flow| flow.app.current());
+        let protocol = scene.facts.flow.and_then(|flow| flow.app.current());
         let complete = protocol.and_then(|p| self.complete.iter().find(|(id, _)| *id == p));
         match complete {
             Some((_, complete)) => later(tx, direction, *complete, scene),

@@ -160,9 +160,9 @@ mod tests {
                 ("groups", rustix::thread::set_thread_groups(&[]).err().map(kind)),
                 (
                     "a socket of crypto",
-                    socket(AddressFamily::ALG, SocketType::SEQPACKET, None).err().map(kind),
+                    socket(family(libc::AF_ALG), SocketType::SEQPACKET, None).err().map(kind),
                 ),
-                ("a socket of VMs", socket(AddressFamily::VSOCK, SocketType::STREAM, None).err().map(kind)),
+                ("a socket of VMs", socket(family(libc::AF_VSOCK), SocketType::STREAM, None).err().map(kind)),
             ];
             let works = [
                 socket(AddressFamily::INET, SocketType::STREAM, None).is_ok(),
@@ -177,6 +177,10 @@ mod tests {
             assert_eq!(kind, Some(ErrorKind::PermissionDenied), "{what}");
         }
         assert_eq!(works, [true; 4]);
+    }
+
+    fn family(number: i32) -> AddressFamily {
+        AddressFamily::from_raw(u16::try_from(number).unwrap())
     }
 
     fn kind(error: Errno) -> ErrorKind {

@@ -2,7 +2,7 @@
 //! Capabilities of this thread, and its user. Source: capabilities(7), setresuid(2), PR_SET_KEEPCAPS of
 //! prctl(2). The calls are the kernel's, which act on one thread: no other may exist yet.
 
-use super::user::User;
+use super::user::RunUser;
 use rustix::io;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{
@@ -12,7 +12,7 @@ use rustix::thread::{
 };
 
 /// Changes the user, and keeps the permitted capabilities.
-pub fn change_user(user: &User) -> io::Result<()> {
+pub fn change_user(user: &RunUser) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     let groups: Vec<Gid> = user.groups.iter().map(|group| Gid::from_raw(*group)).collect();
     set_thread_groups(&groups)?;

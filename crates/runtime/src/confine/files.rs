@@ -17,7 +17,7 @@ const KNOWN: ABI = ABI::V5;
 
 /// The state of the restriction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enforced {
+pub enum FileRestriction {
     /// As described.
     Yes,
     /// As far as this kernel can.
@@ -26,7 +26,7 @@ pub enum Enforced {
     No,
 }
 
-impl fmt::Display for Enforced {
+impl fmt::Display for FileRestriction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Yes => "writes to its own folders only, and executes nothing (Landlock)",
@@ -39,7 +39,9 @@ impl fmt::Display for Enforced {
 }
 
 /// Restricts this thread, and those that it starts. Places that do not exist are left out.
-pub fn restrict(writable: &[PathBuf]) -> Result<Enforced, RulesetError> {
+pub fn restrict<'p>(
+    writable: impl IntoIterator<Item = &'p PathBuf>,
+) -> Result<FileRestriction, RulesetError> {
     let write = AccessFs::from_write(KNOWN);
     let handled: BitFlags<AccessFs> = write | AccessFs::Execute;
     let mut rules = Ruleset::default().handle_access(handled)?.create()?;
@@ -50,9 +52,9 @@ pub fn restrict(writable: &[PathBuf]) -> Result<Enforced, RulesetError> {
     }
     let status = rules.restrict_self()?;
     Ok(match (status.ruleset, status.landlock) {
-        (RulesetStatus::FullyEnforced, _) => Enforced::Yes,
-        (RulesetStatus::PartiallyEnforced, LandlockStatus::Available { .. }) => Enforced::InPart,
-        _ => Enforced::No,
+        (RulesetStatus::FullyEnforced, _) => FileRestriction::Yes,
+        (RulesetStatus::PartiallyEnforced, LandlockStatus::Available { .. }) => FileRestriction::InPart,
+        _ => FileRestriction::No,
     })
 }
 
@@ -87,7 +89,7 @@ mod tests {
         let (enforced, tried, read) = thread.join().unwrap();
         fs::remove_dir_all(&base).unwrap();
         assert_eq!(read, "x", "reading is the user's right");
-        let expected = if enforced == Enforced::No { None } else { Some(ErrorKind::PermissionDenied) };
+        let expected = if enforced == FileRestriction::No { None } else { Some(ErrorKind::PermissionDenied) };
         assert_eq!(tried, [expected; 5], "{enforced:?}");
     }
 }

@@ -26,14 +26,16 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, lchown};
 use std::path::{Path, PathBuf};
 use tracing::{info, warn};
-use user::User;
+use user::RunUser;
 
 /// The confinement of a run.
 #[derive(Debug)]
 pub struct Confinement {
     /// The user; `None`: the present one.
-    user: Option<User>,
-    /// Folders, and single files, that may be written.
+    user: Option<RunUser>,
+    /// Folders that are made for the user.
+    own: Vec<PathBuf>,
+    /// Folders, and single files, that may be written beside these.
     writable: Vec<PathBuf>,
     /// Files that are made before the user changes, since their folder is not the user's.
     files: Vec<PathBuf>,
@@ -100,14 +102,14 @@ impl Confinement {
                 guest.name
             )));
         }
-        let user = name.map(|name| User::find(name, group)).transpose();
+        let user = name.map(|name| RunUser::find(name, group)).transpose();
         let user = user.map_err(|why| Failure::input(format!("{place}: {why}")))?;
         let bpf = plan.links.iter().any(|link| !link.levels.is_empty());
-        let mut writable = writable(plan, settings);
+        let (own, mut writable) = (own_folders(plan), writable(plan, settings));
         writable.extend(more);
         let (opening, running) = capabilities_of(&plan.links);
         let files = plan.pid_file.iter().map(|path| absolute(path)).collect();
-        Ok(Some(Confinement { user, writable, files, opening, running, bpf }))
+        Ok(Some(Confinement { user, own, writable, files, opening, running, bpf }))
     }
 
     /// Makes the folders, changes the user, and gives up what is not needed to open ports and levels.
@@ -133,7 +135,8 @@ impl Confinement {
         };
         let missing = capabilities::keep(self.opening).map_err(|error| refused("capabilities", &error))?;
         rustix::thread::set_no_new_privs(true).map_err(|error| refused("no_new_privs", &error))?;
-        let enforced = files::restrict(&self.writable).map_err(|error| refused("Landlock", &error))?;
+        let enforced = files::restrict(self.own.iter().chain(&self.writable))
+            .map_err(|error| refused("Landlock", &error))?;
         calls::restrict(self.bpf).map_err(|error| refused("seccomp", &error))?;
         self.tell(missing, enforced);
         Ok(())
@@ -146,7 +149,7 @@ impl Confinement {
     }
 
     /// Makes missing folders and files, as root, for the user.
-    fn make_places(&self, user: &User) -> Result<(), Failure> {
+    fn make_places(&self, user: &RunUser) -> Result<(), Failure> {
         let failed = |path: &Path, error: &io::Error| {
             Failure::stopped(format!(
                 "cannot make {} for user `{}`: {error}; make it, or choose another place",
@@ -154,10 +157,10 @@ impl Confinement {
                 user.name
             ))
         };
-        for folder in self.writable.iter().filter(|path| !is_of_system(path)) {
-            let exists = folder.exists();
-            // The folders that are the program's own by their names are its user's, whoever ran it before.
-            if exists && !user::OWN_FOLDERS.iter().any(|own| Path::new(own) == folder) {
+        for folder in &self.own {
+            // A folder that exists stays as it is: only those that are the program's by their names, and were
+            // made by root without a user, become the user's.
+            if folder.exists() && !(is_programs_own(folder) && lock::is_own(folder)) {
                 continue;
             }
             Rights::default().make_folder(folder).map_err(|error| failed(folder, &error))?;
@@ -175,7 +178,7 @@ impl Confinement {
         Ok(())
     }
 
-    fn tell(&self, missing: CapabilitySet, enforced: files::Enforced) {
+    fn tell(&self, missing: CapabilitySet, enforced: files::FileRestriction) {
         let who = self.user.as_ref().map_or_else(String::new, |user| format!("user `{}`, ", user.name));
         info!("confined: {who}{}; {enforced}", capabilities::text(self.running));
         if !missing.is_empty() {
@@ -187,29 +190,46 @@ impl Confinement {
     }
 }
 
-/// Whether a path is the system's, which has it already.
-fn is_of_system(path: &Path) -> bool {
-    files::SYSTEM.iter().any(|known| Path::new(known) == path)
+/// Whether a folder is the program's by its name.
+fn is_programs_own(folder: &Path) -> bool {
+    folder.ends_with("bartizan")
+        && folder.parent().is_some_and(|above| {
+            ["/run", "/var/cache", "/var/lib", "/var/log"].iter().any(|known| Path::new(known) == above)
+        })
 }
 
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The folders that a run of this plan writes to.
-fn writable(plan: &RunPlan, settings: &SettingsMap) -> Vec<PathBuf> {
-    let folder_of = |path: &Path| absolute(path).parent().map(Path::to_owned);
+/// The folders that a run of this plan has for itself.
+fn own_folders(plan: &RunPlan) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = plan.out.iter().map(|out| absolute(out)).collect();
     found.extend(cache::folder(plan.options.cache.as_deref()).0.map(|folder| absolute(&folder)));
-    found.push(lock::runtime_folder().unwrap_or_else(|| PathBuf::from(lock::ROOTS_FOLDER)));
-    found.extend(user::OWN_FOLDERS.iter().map(PathBuf::from));
+    found.extend(lock::runtime_path());
+    if let Some(controller) = &plan.controller {
+        found.push(absolute(&controller.state));
+        found.extend(controller.here.iter().map(|here| absolute(&here.state)));
+    }
     let control = plan.control.socket.as_deref().filter(|path| *path != Path::new("none"));
     found.extend(control.and_then(folder_of));
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The folder of a file.
+fn folder_of(path: &Path) -> Option<PathBuf> {
+    absolute(path).parent().map(Path::to_owned)
+}
+
+/// The folders, and single files, that a run of this plan writes to beside its own folders.
+fn writable(plan: &RunPlan, settings: &SettingsMap) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
     found.extend(plan.pid_file.iter().map(|path| absolute(path)));
     found.extend(plan.options.outputs.socket.as_deref().and_then(folder_of));
     if let Some(controller) = &plan.controller {
-        found.extend([&controller.identity, &controller.state].map(|folder| absolute(folder)));
-        found.extend(controller.here.iter().map(|here| absolute(&here.state)));
+        found.push(absolute(&controller.identity));
     }
     // Outputs that the settings place outside the output folder.
     for (key, value) in settings.iter() {
@@ -264,6 +284,19 @@ mod tests {
     fn link(ports: LinkPorts, levels: Vec<OffloadSection>) -> LinkPlan {
         let (name, receive) = ("a".to_owned(), crate::plan::Receive::default());
         LinkPlan { name, ports, workers: 1, prevention: false, filter: None, receive, levels }
+    }
+
+    #[test]
+    fn folders_are_the_programs_by_their_whole_names() {
+        for (folder, own) in [
+            ("/run/bartizan", true),
+            ("/var/log/bartizan", true),
+            ("/var/log", false),
+            ("/home/bartizan", false),
+            ("/var/log/bartizan/x", false),
+        ] {
+            assert_eq!(is_programs_own(Path::new(folder)), own, "{folder}");
+        }
     }
 
     #[test]

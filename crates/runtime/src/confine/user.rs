@@ -4,12 +4,9 @@
 
 use std::os::unix::fs::MetadataExt as _;
 
-/// Folders that are the program's own by their names.
-pub const OWN_FOLDERS: [&str; 3] = ["/run/bartizan", "/var/cache/bartizan", "/var/log/bartizan"];
-
 /// A user with its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
+pub struct RunUser {
     /// Name or number, as it was given.
     pub name: String,
     /// Its number.
@@ -20,7 +17,7 @@ pub struct User {
     pub groups: Vec<u32>,
 }
 
-impl User {
+impl RunUser {
     /// Finds a user by name or number. `group`: another group than its own, by name or number.
     pub fn find(name: &str, group: Option<&str>) -> Result<Self, String> {
         let read = |path: &str| std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
@@ -57,7 +54,7 @@ impl User {
         let has =
             |of: &&Vec<String>| of.get(3).is_some_and(|members| members.split(',').any(|one| one == login));
         let groups = all.iter().filter(has).filter_map(|of| number(of.get(2))).collect();
-        Ok(User { name: name.to_owned(), uid, gid, groups })
+        Ok(RunUser { name: name.to_owned(), uid, gid, groups })
     }
 
     /// Whether the process runs as this user already.
@@ -75,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_user_is_found_with_its_groups() {
-        let find = |name, group| User::in_files(name, group, PASSWD, GROUP);
+        let find = |name, group| RunUser::in_files(name, group, PASSWD, GROUP);
         let user = find("bartizan", None).unwrap();
         assert_eq!((user.uid, user.gid, user.groups), (990, 991, vec![4]));
         assert_eq!(find("990", Some("pcap")).unwrap().gid, 70);
