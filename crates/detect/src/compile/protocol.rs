@@ -27,7 +27,6 @@ const PLAIN: &[(&str, &[u8])] = &[
 
 /// Application protocols that Suricata has and this build has no parser for; the others declare their names.
 const WITHOUT_PARSER: &[&str] = &[
-    "ftp-data",
     "imap",
     "modbus",
     "enip",

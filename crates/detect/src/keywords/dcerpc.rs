@@ -104,13 +104,13 @@ fn interface(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), 
     })?;
     let (mut version, mut any_fragment) = (None, false);
     for (index, part) in parts.enumerate() {
-        if any_fragment || index > 1 {
+        if any_fragment || index > 1 || version.is_some() && part != "any_frag" {
             return Err(KeywordError::argument(format!("`{part}` is too much"))
                 .help("after the UUID come a version and `any_frag`, each of them optional"));
         }
         if part == "any_frag" {
             any_fragment = true;
-        } else if version.is_none() {
+        } else {
             // Suricata's older form writes `=` before a number.
             let number = part.strip_prefix('=').unwrap_or(part);
             version = Some(UintMatch::<u16>::parse(number.as_bytes())?);
