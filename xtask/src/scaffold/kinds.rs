@@ -259,6 +259,7 @@ pub const KINDS: &[Kind] = &[
         ],
         taken: &[
             taken("crates/events/src/schema/fields.rs", "", "field(\"{{name}}\","),
+            taken("crates/events/src/record/", " struct ", " = \"{{name}}\""),
             taken("crates/events/src/config/read.rs", "", "\"{{name}}\" =>"),
         ],
         next: &[

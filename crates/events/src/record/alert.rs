@@ -5,6 +5,7 @@ use super::common::{Common, PacketBytes, Tuple, write_protocol};
 use super::file::FileInfo;
 use super::flow::{AppProtocols, FlowCounters};
 use super::misc::FrameRecord;
+use super::object::object;
 use crate::JsonWriter;
 use crate::config::{AlertOptions, HeaderOptions};
 use crate::record::EventPacketSource;
@@ -306,6 +307,17 @@ impl VerdictInfo {
     }
 }
 
+object! {
+    /// Place and actions of the firewall rule, in its alerts.
+    pub(crate) struct FirewallFields<'a> = "firewall" {
+        /// The table, like packet:filter or http:request_line; protocols without states of their own name
+        /// none.
+        hook: Option<&'a str>,
+        /// The actions of the rule or the policy.
+        policy: &'a str,
+    }
+}
+
 /// One alert.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlertRecord<'a> {
@@ -351,12 +363,7 @@ impl AlertRecord<'_> {
         common.begin_packet_event(w, options, "alert");
         self.alert.write(w, common, Some(alert));
         if let Some((hook, policy)) = self.firewall {
-            w.object("firewall");
-            if let Some(hook) = hook {
-                w.str("hook", hook);
-            }
-            w.str("policy", policy);
-            w.end_object();
+            FirewallFields { hook, policy }.write_object(w);
         }
         if let Some(tunnel) = &self.tunnel {
             tunnel.write(w);
@@ -412,7 +419,7 @@ impl AlertRecord<'_> {
             w.array("files");
             for file in self.files {
                 w.begin_object();
-                file.write_fields(w);
+                file.fields().write_fields(w);
                 w.end_object();
             }
             w.end_array();

@@ -2,6 +2,7 @@
 //! `anomaly`: traffic that a decoder, the stream engine or an application parser could not interpret.
 
 use super::common::{Common, PacketBytes};
+use super::object::object;
 use crate::JsonWriter;
 use crate::config::{AnomalyOptions, HeaderOptions};
 
@@ -30,6 +31,37 @@ pub enum AnomalyKind<'a> {
         /// The layer that raised the event: `proto_parser`, `proto_detect` or `parser`.
         layer: &'a str,
     },
+}
+
+object! {
+    /// Traffic that makes no sense.
+    pub(crate) struct AnomalyFields<'a> = "anomaly" {
+        /// Protocol of the parser that noticed.
+        app_proto: Option<&'a str>,
+        /// decode, stream or applayer.
+        kind: &'a str as "type",
+        /// Name of the event, as rules name it.
+        event: &'a str,
+        /// The layer that found it: proto_parser, proto_detect or parser.
+        layer: Option<&'a str>,
+    }
+}
+
+impl<'a> AnomalyKind<'a> {
+    /// The object of the event.
+    const fn fields(self) -> AnomalyFields<'a> {
+        match self {
+            AnomalyKind::Decode { event } => {
+                AnomalyFields { app_proto: None, kind: "decode", event, layer: None }
+            }
+            AnomalyKind::Stream { event } => {
+                AnomalyFields { app_proto: None, kind: "stream", event, layer: None }
+            }
+            AnomalyKind::AppLayer { app_proto, event, layer } => {
+                AnomalyFields { app_proto, kind: "applayer", event, layer: Some(layer) }
+            }
+        }
+    }
 }
 
 /// One anomaly.
@@ -61,29 +93,8 @@ impl AnomalyRecord<'_> {
         common: &Common<'_>,
     ) {
         common.begin_packet_event(w, options, "anomaly");
-        w.object("anomaly");
-        let packet_level = match self.kind {
-            AnomalyKind::Decode { event } => {
-                w.str("type", "decode");
-                w.str("event", event);
-                true
-            }
-            AnomalyKind::Stream { event } => {
-                w.str("type", "stream");
-                w.str("event", event);
-                true
-            }
-            AnomalyKind::AppLayer { app_proto, event, layer } => {
-                if let Some(name) = app_proto {
-                    w.str("app_proto", name);
-                }
-                w.str("type", "applayer");
-                w.str("event", event);
-                w.str("layer", layer);
-                false
-            }
-        };
-        w.end_object();
+        self.kind.fields().write_object(w);
+        let packet_level = !matches!(self.kind, AnomalyKind::AppLayer { .. });
         if anomaly.packethdr
             && packet_level
             && let Some(packet) = &self.packet

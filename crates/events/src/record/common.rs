@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The head of every event of a packet or flow, in Suricata's order.
 
+use super::object::object;
 use super::own::BartizanFields;
 use crate::community_id::community_id;
 use crate::config::HeaderOptions;
@@ -209,6 +210,16 @@ pub(crate) fn string_array<'s>(w: &mut JsonWriter, key: &str, items: impl Iterat
     }
 }
 
+object! {
+    /// How to read the packet.
+    pub(crate) struct PacketInfo<'a> = "packet_info" {
+        /// Link type as in capture files.
+        linktype: u32,
+        /// Name of the link type.
+        linktype_name: &'a str,
+    }
+}
+
 /// Bytes of a packet with their link type.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketBytes<'a> {
@@ -223,10 +234,8 @@ impl PacketBytes<'_> {
     pub(crate) fn write(&self, w: &mut JsonWriter, limit: usize) {
         let shown = self.bytes.get(..limit).unwrap_or(self.bytes);
         w.base64("packet", shown);
-        w.object("packet_info");
-        w.num("linktype", self.linktype);
-        w.str("linktype_name", linktype_name(self.linktype));
-        w.end_object();
+        let (linktype, linktype_name) = (self.linktype, linktype_name(self.linktype));
+        PacketInfo { linktype, linktype_name }.write_object(w);
     }
 }
 

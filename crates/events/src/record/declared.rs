@@ -4,14 +4,13 @@
 //!
 //! A declared event has one object, named as the event, with the fields of the record in their order. An
 //! output writes it if its list of types has the name. Events with more than that (alerts, flows) have
-//! writers of their own.
+//! writers of their own; objects of theirs whose fields stand in a fixed order are declared by
+//! `object!`, too.
 
 use super::common::Common;
 use crate::JsonWriter;
 use crate::config::HeaderOptions;
-use crate::schema::field::{EventField, EventFieldType};
-use bartizan_base::Timestamp;
-use std::net::IpAddr;
+use crate::schema::field::EventField;
 
 /// The declaration of an event, made by `record!`.
 #[derive(Debug)]
@@ -41,54 +40,7 @@ pub trait DeclaredRecord {
     }
 }
 
-/// A value of a declared record.
-pub trait RecordValue {
-    /// Its type in the schema.
-    const TYPE: EventFieldType;
-
-    /// Writes it under a key; an unknown value is left out.
-    fn write(&self, w: &mut JsonWriter, key: &str);
-}
-
-/// Implements [`RecordValue`] by methods of [`JsonWriter`].
-macro_rules! values {
-    ($($value:ty = $kind:ident, $method:ident;)*) => {
-        $(impl RecordValue for $value {
-            const TYPE: EventFieldType = EventFieldType::$kind;
-
-            fn write(&self, w: &mut JsonWriter, key: &str) {
-                w.$method(key, *self);
-            }
-        })*
-    };
-}
-
-values! {
-    &str = Text, str;
-    // Bytes of the traffic, as text.
-    &[u8] = Text, text;
-    u16 = Integer, num;
-    u32 = Integer, num;
-    u64 = Integer, num;
-    bool = Boolean, bool;
-    Timestamp = Time, time;
-    IpAddr = Text, address;
-    // A hardware address.
-    [u8; 6] = Text, mac;
-}
-
-impl<V: RecordValue> RecordValue for Option<V> {
-    const TYPE: EventFieldType = V::TYPE;
-
-    fn write(&self, w: &mut JsonWriter, key: &str) {
-        if let Some(value) = self {
-            value.write(w, key);
-        }
-    }
-}
-
-/// Declares the record of an event. The documentation of the record and its fields is their description in
-/// the schema and on the reference page; the names of the fields are those in the event.
+/// Declares the record of an event: its object ([`object!`]), and the event.
 macro_rules! record {
     (
         $(#[doc = $about:literal])+
@@ -96,29 +48,17 @@ macro_rules! record {
             $($(#[doc = $text:literal])+ pub $field:ident: $value:ty,)*
         }
     ) => {
-        $(#[doc = $about])+
-        #[derive(Clone, Copy, Debug)]
-        pub struct $record $(<$life>)? {
-            $($(#[doc = $text])+ pub $field: $value,)*
+        $crate::record::object::object! {
+            $(#[doc = $about])+
+            pub struct $record $(<$life>)? = $name {
+                $($(#[doc = $text])+ pub $field: $value,)*
+            }
         }
 
         impl $(<$life>)? $record $(<$life>)? {
             /// The declaration.
-            pub const SPEC: &'static $crate::record::declared::EventSpec = &$crate::record::declared::EventSpec {
-                name: $name,
-                fields: &[
-                    $crate::schema::field::EventField {
-                        path: $name,
-                        kind: $crate::schema::field::EventFieldType::Object,
-                        description: concat!($($about),+).trim_ascii(),
-                    },
-                    $($crate::schema::field::EventField {
-                        path: concat!($name, ".", stringify!($field)),
-                        kind: <$value as $crate::record::declared::RecordValue>::TYPE,
-                        description: concat!($($text),+).trim_ascii(),
-                    },)*
-                ],
-            };
+            pub const SPEC: &'static $crate::record::declared::EventSpec =
+                &$crate::record::declared::EventSpec { name: $name, fields: Self::FIELDS };
         }
 
         impl $(<$life>)? $crate::record::declared::DeclaredRecord for $record $(<$life>)? {
@@ -127,7 +67,7 @@ macro_rules! record {
             }
 
             fn write_fields(&self, w: &mut $crate::JsonWriter) {
-                $($crate::record::declared::RecordValue::write(&self.$field, w, stringify!($field));)*
+                $record::write_fields(self, w);
             }
         }
     };
@@ -138,7 +78,10 @@ pub(crate) use record;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::field::EventFieldType;
+    use bartizan_base::Timestamp;
     use serde_json::{Value, json};
+    use std::net::IpAddr;
 
     record! {
         /// A probe
@@ -174,7 +117,10 @@ mod tests {
             record.write(&mut writer, &HeaderOptions::default(), &Common::default());
             let event: Value = serde_json::from_slice(writer.bytes()).unwrap();
             assert_eq!(
-                crate::schema::check_with(&[crate::schema::FIELDS, ProbeRecord::SPEC.fields], &event),
+                crate::schema::check_with(
+                    &[crate::schema::TABLES, &[ProbeRecord::SPEC.fields]].concat(),
+                    &event
+                ),
                 Ok(())
             );
             assert_eq!(event["event_type"], "probe");

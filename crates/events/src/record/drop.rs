@@ -3,6 +3,7 @@
 
 use super::alert::{AlertInfo, VerdictInfo};
 use super::common::Common;
+use super::object::object;
 use crate::JsonWriter;
 use crate::config::{DropOptions, HeaderOptions};
 use bartizan_base::{Direction, Reason};
@@ -99,13 +100,7 @@ impl DropRecord<'_> {
         if let Some(direction) = self.direction {
             w.str("direction", direction.eve_name());
         }
-        w.object("drop");
-        self.write_network(w);
-        self.write_transport(w);
-        if let Some(reason) = self.reason {
-            w.str("reason", reason);
-        }
-        w.end_object();
+        self.fields().write_object(w);
         if drop.verdict
             && let Some(verdict) = &self.verdict
         {
@@ -119,45 +114,84 @@ impl DropRecord<'_> {
         common.finish(w, options);
     }
 
-    fn write_network(&self, w: &mut JsonWriter) {
+    /// The object of the event.
+    fn fields(&self) -> DropFields<'_> {
+        let mut fields = DropFields { reason: self.reason, ..DropFields::default() };
         match self.network {
             Some(NetworkHeader::V4 { len, tos, ttl, id }) => {
-                w.num("len", len);
-                w.num("tos", tos);
-                w.num("ttl", ttl);
-                w.num("ipid", id);
+                (fields.len, fields.tos, fields.ttl, fields.ipid) =
+                    (Some(len), Some(tos), Some(ttl), Some(id));
             }
             Some(NetworkHeader::V6 { len, class, hop_limit, flow_label }) => {
-                w.num("len", len);
-                w.num("tc", class);
-                w.num("hoplimit", hop_limit);
-                w.num("flowlbl", flow_label);
+                (fields.len, fields.tc) = (Some(len), Some(class));
+                (fields.hoplimit, fields.flowlbl) = (Some(hop_limit), Some(flow_label));
             }
             None => {}
         }
-    }
-
-    fn write_transport(&self, w: &mut JsonWriter) {
         match self.transport {
             TransportHeader::None => {}
             TransportHeader::Tcp { seq, ack, window, flags, reserved, urgent } => {
-                w.num("tcpseq", seq);
-                w.num("tcpack", ack);
-                w.num("tcpwin", window);
-                for (name, bit) in
-                    [("syn", 0x02), ("ack", 0x10), ("psh", 0x08), ("rst", 0x04), ("urg", 0x20), ("fin", 0x01)]
-                {
-                    w.bool(name, flags & bit != 0);
-                }
-                w.num("tcpres", reserved);
-                w.num("tcpurgp", urgent);
+                (fields.tcpseq, fields.tcpack, fields.tcpwin) = (Some(seq), Some(ack), Some(window));
+                let flag = |bit| Some(flags & bit != 0);
+                (fields.syn, fields.ack, fields.psh) = (flag(0x02), flag(0x10), flag(0x08));
+                (fields.rst, fields.urg, fields.fin) = (flag(0x04), flag(0x20), flag(0x01));
+                (fields.tcpres, fields.tcpurgp) = (Some(reserved), Some(urgent));
             }
-            TransportHeader::Udp { len } => w.num("udplen", len),
-            TransportHeader::Icmp { id, seq } => {
-                w.num("icmp_id", id);
-                w.num("icmp_seq", seq);
-            }
+            TransportHeader::Udp { len } => fields.udplen = Some(len),
+            TransportHeader::Icmp { id, seq } => (fields.icmp_id, fields.icmp_seq) = (Some(id), Some(seq)),
         }
+        fields
+    }
+}
+
+object! {
+    derive(Default);
+    /// Headers of a packet that was not forwarded.
+    pub(crate) struct DropFields<'a> = "drop" {
+        /// Length field of the IP header.
+        len: Option<u16>,
+        /// Type of service, IPv4.
+        tos: Option<u8>,
+        /// Time to live, IPv4.
+        ttl: Option<u8>,
+        /// Identification, IPv4.
+        ipid: Option<u16>,
+        /// Traffic class, IPv6.
+        tc: Option<u8>,
+        /// Hop limit, IPv6.
+        hoplimit: Option<u8>,
+        /// Flow label, IPv6.
+        flowlbl: Option<u32>,
+        /// TCP sequence number.
+        tcpseq: Option<u32>,
+        /// TCP acknowledgement number.
+        tcpack: Option<u32>,
+        /// TCP window.
+        tcpwin: Option<u16>,
+        /// TCP SYN.
+        syn: Option<bool>,
+        /// TCP ACK.
+        ack: Option<bool>,
+        /// TCP PSH.
+        psh: Option<bool>,
+        /// TCP RST.
+        rst: Option<bool>,
+        /// TCP URG.
+        urg: Option<bool>,
+        /// TCP FIN.
+        fin: Option<bool>,
+        /// Reserved bits of the TCP header.
+        tcpres: Option<u8>,
+        /// TCP urgent pointer.
+        tcpurgp: Option<u16>,
+        /// Length field of the UDP header.
+        udplen: Option<u16>,
+        /// ICMP identifier.
+        icmp_id: Option<u16>,
+        /// ICMP sequence number.
+        icmp_seq: Option<u16>,
+        /// Why, in Suricata's words.
+        reason: Option<&'a str>,
     }
 }
 

@@ -2,6 +2,7 @@
 //! Files in transactions: the object `fileinfo`, and the items of an alert's `files`.
 
 use super::common::Common;
+use super::object::object;
 use crate::JsonWriter;
 use crate::config::HeaderOptions;
 
@@ -63,47 +64,64 @@ pub struct FileInfo<'a> {
     pub tx_id: u64,
 }
 
+object! {
+    /// A file.
+    pub(crate) struct FileFields<'a> = "fileinfo", list "files": "Files of the transaction, in alerts." {
+        /// Name as in the traffic.
+        filename: Option<&'a [u8]>,
+        /// Rules that store the file.
+        sid: &'a [u32],
+        /// Kind of content.
+        magic: Option<&'a str>,
+        /// Whether data is missing.
+        gaps: bool,
+        /// CLOSED, TRUNCATED, ERROR or UNKNOWN.
+        state: &'a str,
+        /// MD5 of the content.
+        md5: Option<&'a [u8; 16]>,
+        /// SHA-1 of the content.
+        sha1: Option<&'a [u8; 20]>,
+        /// SHA-256 of the content, of a whole file; of one that is kept and is not whole, of the part that
+        /// came.
+        sha256: Option<&'a [u8; 32]>,
+        /// Whether it was stored.
+        stored: bool,
+        /// Number of the stored file.
+        file_id: Option<u32>,
+        /// It is being stored.
+        storing: Option<bool>,
+        /// Bytes seen.
+        size: u64,
+        /// First byte, for a part of a larger file.
+        start: Option<u64>,
+        /// Last byte, for a part of a larger file.
+        end: Option<u64>,
+        /// Transaction it came in.
+        tx_id: u64,
+    }
+}
+
 impl FileInfo<'_> {
-    /// Writes the fields into an object that is open.
-    pub(crate) fn write_fields(&self, w: &mut JsonWriter) {
-        if let Some(name) = self.filename {
-            w.text("filename", name);
+    /// The fields of the object `fileinfo`, and of an item of `files`.
+    pub(crate) fn fields(&self) -> FileFields<'_> {
+        let whole = self.state == FileRecordState::Closed;
+        FileFields {
+            filename: self.filename,
+            sid: self.sids,
+            magic: self.magic,
+            gaps: self.gaps,
+            state: self.state.name(),
+            md5: self.md5.as_ref().filter(|_| whole),
+            sha1: self.sha1.as_ref().filter(|_| whole),
+            sha256: self.sha256.as_ref(),
+            stored: self.file_id.is_some(),
+            file_id: self.file_id,
+            storing: (self.storing && self.file_id.is_none()).then_some(true),
+            size: self.size,
+            start: self.range.map(|(start, _)| start),
+            end: self.range.map(|(_, end)| end),
+            tx_id: self.tx_id,
         }
-        if !self.sids.is_empty() {
-            w.array("sid");
-            for sid in self.sids {
-                w.item_num(*sid);
-            }
-            w.end_array();
-        }
-        if let Some(magic) = self.magic {
-            w.str("magic", magic);
-        }
-        w.bool("gaps", self.gaps);
-        w.str("state", self.state.name());
-        if self.state == FileRecordState::Closed {
-            if let Some(md5) = &self.md5 {
-                w.hex("md5", md5);
-            }
-            if let Some(sha1) = &self.sha1 {
-                w.hex("sha1", sha1);
-            }
-        }
-        if let Some(sha256) = &self.sha256 {
-            w.hex("sha256", sha256);
-        }
-        w.bool("stored", self.file_id.is_some());
-        match self.file_id {
-            Some(id) => w.num("file_id", id),
-            None if self.storing => w.bool("storing", true),
-            None => {}
-        }
-        w.num("size", self.size);
-        if let Some((start, end)) = self.range {
-            w.num("start", start);
-            w.num("end", end);
-        }
-        w.num("tx_id", self.tx_id);
     }
 }
 
@@ -132,9 +150,7 @@ impl FileRecord<'_> {
         if let Some(name) = self.app_proto {
             w.str("app_proto", name);
         }
-        w.object("fileinfo");
-        self.file.write_fields(w);
-        w.end_object();
+        self.file.fields().write_object(w);
         if let Some(xff) = self.xff {
             w.str("xff", xff);
         }

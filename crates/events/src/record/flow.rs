@@ -3,6 +3,7 @@
 
 use super::amounts::write_counts;
 use super::common::Common;
+use super::object::object;
 use crate::JsonWriter;
 use crate::config::HeaderOptions;
 use crate::text::push_hex;
@@ -314,11 +315,39 @@ impl FlowRecord<'_> {
     }
 }
 
-/// Writes `start`, `end` and `age`, which is a difference of whole seconds as in Suricata.
+/// Writes `start`, `end` and `age`.
 fn write_span(w: &mut JsonWriter, start: Timestamp, end: Timestamp) {
     w.time("start", start);
     w.time("end", end);
-    w.num("age", end.as_secs().saturating_sub(start.as_secs()));
+    w.num("age", whole_seconds(start, end));
+}
+
+/// The time between two packets as a difference of whole seconds, as in Suricata.
+const fn whole_seconds(start: Timestamp, end: Timestamp) -> u64 {
+    end.as_secs().saturating_sub(start.as_secs())
+}
+
+object! {
+    /// One direction of a flow.
+    pub(crate) struct NetflowFields = "netflow" {
+        /// Packets.
+        pkts: u64,
+        /// Bytes, from the link layer on; of packets in a tunnel from their IP header on.
+        bytes: u64,
+        /// First packet of the flow.
+        start: Timestamp,
+        /// Last packet of the flow.
+        end: Timestamp,
+        /// Seconds between both.
+        age: u64,
+        /// Smallest time to live or hop limit of the packets that the host saw; of those that a level below
+        /// handled none is known.
+        min_ttl: Option<u8>,
+        /// Largest time to live or hop limit, of the same packets.
+        max_ttl: Option<u8>,
+        /// Number of transactions of the flow.
+        tx_cnt: Option<u64>,
+    }
 }
 
 /// `netflow`: one direction of a flow. [`Common::tuple`], [`Common::icmp`] and [`Common::ether`] are in
@@ -353,18 +382,17 @@ impl NetflowRecord<'_> {
             w.num("spi", spi);
         }
         w.str("app_proto", self.app_proto.unwrap_or("unknown"));
-        w.object("netflow");
-        w.num("pkts", self.packets);
-        w.num("bytes", self.bytes);
-        write_span(w, self.start, self.end);
-        if let Some((least, most)) = self.ttl {
-            w.num("min_ttl", least);
-            w.num("max_ttl", most);
-        }
-        if self.tx_cnt > 0 {
-            w.num("tx_cnt", self.tx_cnt);
-        }
-        w.end_object();
+        let fields = NetflowFields {
+            pkts: self.packets,
+            bytes: self.bytes,
+            start: self.start,
+            end: self.end,
+            age: whole_seconds(self.start, self.end),
+            min_ttl: self.ttl.map(|(least, _)| least),
+            max_ttl: self.ttl.map(|(_, most)| most),
+            tx_cnt: (self.tx_cnt > 0).then_some(self.tx_cnt),
+        };
+        fields.write_object(w);
         if let Some(flags) = self.tcp_flags {
             w.object("tcp");
             hex_flags(w, "tcp_flags", flags);

@@ -2,6 +2,7 @@
 //! Bartizan's additions to an event: the one top-level object `bartizan`.
 
 use super::amounts::write_counts;
+use super::object::object;
 use crate::JsonWriter;
 use bartizan_base::{Fid, Generation, Level, PerDirection, Reason, TenantId, Verdict};
 
@@ -59,45 +60,34 @@ pub struct BartizanFields<'a> {
     pub would_be: Option<WouldBe<'a>>,
 }
 
-/// The program behind a flow of the stream path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamPathFields<'a> {
-    /// Name of the guest at the other end, if no TCP is in between.
-    pub peer_guest: Option<&'a str>,
-    /// Number of the process.
-    pub process: i32,
-    /// Path of its executable.
-    pub executable: Option<&'a str>,
-    /// Its control group.
-    pub cgroup: Option<&'a str>,
-}
-
-impl StreamPathFields<'_> {
-    fn write(&self, w: &mut JsonWriter) {
-        w.object("stream_path");
-        w.num("pid", self.process);
-        let texts =
-            [("executable", self.executable), ("cgroup", self.cgroup), ("peer_guest", self.peer_guest)];
-        for (key, text) in texts {
-            if let Some(text) = text {
-                w.str(key, text);
-            }
-        }
-        w.end_object();
+object! {
+    derive(PartialEq, Eq);
+    /// The program behind a flow of the stream path (docs/stream.md); `bartizan.link` is its guest.
+    pub struct StreamPathFields<'a> = "bartizan.stream_path" {
+        /// Process that opened the connection, or listened for it.
+        pub process: i32 as "pid",
+        /// Path of the program.
+        pub executable: Option<&'a str>,
+        /// Control group of the process.
+        pub cgroup: Option<&'a str>,
+        /// Guest at the other end of a connection without TCP.
+        pub peer_guest: Option<&'a str>,
     }
 }
 
-/// A refusal that a staged policy did not carry out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WouldBe<'a> {
-    /// Name of the function that would have refused; `None`: no function of the run has its number.
-    pub function: Option<&'a str>,
-    /// The verdict that was not carried out.
-    pub verdict: Verdict,
-    /// Reason of that verdict.
-    pub reason: Reason,
-    /// Number of the function's rule.
-    pub rule: Option<u32>,
+object! {
+    derive(PartialEq, Eq);
+    /// The first refusal of the flow that a staged policy did not carry out; of a flow event.
+    pub struct WouldBe<'a> = "bartizan.would_be" {
+        /// Function that would have refused; engine for the engine itself.
+        pub function: Option<&'a str>,
+        /// The decision that was not carried out: drop or reject.
+        pub verdict: Verdict,
+        /// Why.
+        pub reason: Reason,
+        /// Number of the function's rule.
+        pub rule: Option<u32>,
+    }
 }
 
 /// Packets and bytes of a flow that a level has counted, by direction.
@@ -111,21 +101,6 @@ pub struct LevelAmounts {
     pub bytes: PerDirection<u64>,
 }
 
-impl WouldBe<'_> {
-    fn write(&self, w: &mut JsonWriter) {
-        w.object("would_be");
-        if let Some(function) = self.function {
-            w.str("function", function);
-        }
-        w.str("verdict", self.verdict.name());
-        w.str("reason", self.reason.name());
-        if let Some(rule) = self.rule {
-            w.num("rule", rule);
-        }
-        w.end_object();
-    }
-}
-
 impl BartizanFields<'_> {
     /// Writes the object, or nothing if it has no fields. `more` adds fields of a kind of event.
     pub(crate) fn write(&self, w: &mut JsonWriter, more: impl FnOnce(&mut JsonWriter)) {
@@ -136,10 +111,10 @@ impl BartizanFields<'_> {
         self.write_decision(w);
         self.write_place(w);
         if let Some(stream_path) = &self.stream_path {
-            stream_path.write(w);
+            stream_path.write_object(w);
         }
         if let Some(would_be) = &self.would_be {
-            would_be.write(w);
+            would_be.write_object(w);
         }
         more(w);
         if w.mark() == empty {

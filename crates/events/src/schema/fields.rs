@@ -1,18 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of fields, the one place that declares a new field of an event.
+//! The tables of fields. An object with a fixed order of fields is declared with its writer
+//! ([`crate::record`]); the other fields have a row here.
 
 use super::field::EventFieldType::{
     Boolean, Integer, IntegerList, Integers, Object, Objects, Open, OpenObjects, Text, Texts, Time,
 };
 use super::field::{EventField, EventFieldType};
+use crate::record::objects as record;
 
 const fn field(path: &'static str, kind: EventFieldType, description: &'static str) -> EventField {
     EventField { path, kind, description }
 }
 
-/// Every field that this crate writes, in the order in which events have them.
+/// Every field that this crate writes, in the order in which events have them: rows of this file, and those
+/// of objects that are declared with their writers.
+pub const TABLES: &[&[EventField]] = &[
+    HEAD,
+    record::NetflowFields::FIELDS,
+    ALERT,
+    record::FileFields::LIST,
+    PAYLOAD,
+    record::FirewallFields::FIELDS,
+    PACKET,
+    record::PacketInfo::FIELDS,
+    VERDICT,
+    record::AnomalyFields::FIELDS,
+    record::DropFields::FIELDS,
+    record::FileFields::FIELDS,
+    PROTOCOLS,
+    OWN,
+    record::StreamPathFields::FIELDS,
+    record::WouldBe::FIELDS,
+    OWN_PLACE,
+];
+
+/// The head of events, the flow and its TCP part.
 #[rustfmt::skip]
-pub const FIELDS: &[EventField] = &[
+const HEAD: &[EventField] = &[
     field("timestamp", Time, "When it happened, on the packet clock."),
     field("flow_id", Integer, "Number of the flow, the same in all its events."),
     field("parent_id", Integer, "Number of the flow that this one was expected from."),
@@ -105,15 +129,11 @@ pub const FIELDS: &[EventField] = &[
     field("tcp.tc_max_regions", Integer, "Most separate pieces that the stream to the client was held in."),
     field("tcp.ts_urgent_oob_data", Integer, "Bytes of urgent data taken out of the stream to the server."),
     field("tcp.tc_urgent_oob_data", Integer, "Bytes of urgent data taken out of the stream to the client."),
-    field("netflow", Object, "One direction of a flow."),
-    field("netflow.pkts", Integer, "Packets."),
-    field("netflow.bytes", Integer, "Bytes, from the link layer on; of packets in a tunnel from their IP header on."),
-    field("netflow.start", Time, "First packet of the flow."),
-    field("netflow.end", Time, "Last packet of the flow."),
-    field("netflow.age", Integer, "Seconds between both."),
-    field("netflow.min_ttl", Integer, "Smallest time to live or hop limit of the packets that the host saw; of those that a level below handled none is known."),
-    field("netflow.max_ttl", Integer, "Largest time to live or hop limit, of the same packets."),
-    field("netflow.tx_cnt", Integer, "Number of transactions of the flow."),
+];
+
+/// The rule of an alert, the packet around it, and its transaction.
+#[rustfmt::skip]
+const ALERT: &[EventField] = &[
     field("alert", Object, "The rule that matched."),
     field("alert.action", Text, "The action: allowed or blocked."),
     field("alert.engine", Text, "In firewall mode, the kind of rule: fw or td (threat detection)."),
@@ -145,22 +165,11 @@ pub const FIELDS: &[EventField] = &[
     field("tunnel.pkt_src", Text, "Where the outer packet came from."),
     field("ts_progress", Text, "How far the transaction has come towards the server, by the parser's names."),
     field("tc_progress", Text, "How far the transaction has come towards the client, by the parser's names."),
-    field("files", Objects, "Files of the transaction, in alerts."),
-    field("files.filename", Text, "Name as in the traffic."),
-    field("files.sid", IntegerList, "Rules that store the file."),
-    field("files.magic", Text, "Kind of content."),
-    field("files.gaps", Boolean, "Whether data is missing."),
-    field("files.state", Text, "CLOSED, TRUNCATED, ERROR or UNKNOWN."),
-    field("files.md5", Text, "MD5 of the content."),
-    field("files.sha1", Text, "SHA-1 of the content."),
-    field("files.sha256", Text, "SHA-256 of the content, of a whole file; of one that is kept and is not whole, of the part that came."),
-    field("files.stored", Boolean, "Whether it was stored."),
-    field("files.file_id", Integer, "Number of the stored file."),
-    field("files.storing", Boolean, "It is being stored."),
-    field("files.size", Integer, "Bytes seen."),
-    field("files.start", Integer, "First byte, for a part of a larger file."),
-    field("files.end", Integer, "Last byte, for a part of a larger file."),
-    field("files.tx_id", Integer, "Transaction it came in."),
+];
+
+/// Payload and protocol frame.
+#[rustfmt::skip]
+const PAYLOAD: &[EventField] = &[
     field("payload", Text, "Bytes that the rule looked at, in base64."),
     field("payload_length", Integer, "Their number."),
     field("payload_printable", Text, "The same as text, with a dot for each byte that is not printable."),
@@ -175,62 +184,27 @@ pub const FIELDS: &[EventField] = &[
     field("frame.payload_printable", Text, "The same as text, with a dot for each byte that is not printable."),
     field("frame.complete", Boolean, "Whether that is all of it."),
     field("frame.tx_id", Integer, "Transaction it belongs to."),
-    field("firewall", Object, "Of an alert of a firewall rule: where and what."),
-    field("firewall.hook", Text, "The table, like packet:filter or http:request_line; protocols without states of their own name none."),
-    field("firewall.policy", Text, "The actions of the rule or the policy."),
+];
+
+/// The packet itself.
+#[rustfmt::skip]
+const PACKET: &[EventField] = &[
     field("packet", Text, "The packet in base64."),
-    field("packet_info", Object, "How to read the packet."),
-    field("packet_info.linktype", Integer, "Link type as in capture files."),
-    field("packet_info.linktype_name", Text, "Name of the link type."),
+];
+
+/// The capture and the verdict.
+#[rustfmt::skip]
+const VERDICT: &[EventField] = &[
     field("capture_file", Text, "Capture that the packet is saved in."),
     field("verdict", Object, "The packet's verdict."),
     field("verdict.action", Text, "drop, alert, accept or pass."),
     field("verdict.reject-target", Text, "Receivers of the answer: to_client, to_server or both."),
     field("verdict.reject", Texts, "How: tcp-reset or icmp-prohib."),
-    field("anomaly", Object, "Traffic that makes no sense."),
-    field("anomaly.app_proto", Text, "Protocol of the parser that noticed."),
-    field("anomaly.type", Text, "decode, stream or applayer."),
-    field("anomaly.event", Text, "Name of the event, as rules name it."),
-    field("anomaly.layer", Text, "The layer that found it: proto_parser, proto_detect or parser."),
-    field("drop", Object, "Headers of a packet that was not forwarded."),
-    field("drop.len", Integer, "Length field of the IP header."),
-    field("drop.tos", Integer, "Type of service, IPv4."),
-    field("drop.ttl", Integer, "Time to live, IPv4."),
-    field("drop.ipid", Integer, "Identification, IPv4."),
-    field("drop.tc", Integer, "Traffic class, IPv6."),
-    field("drop.hoplimit", Integer, "Hop limit, IPv6."),
-    field("drop.flowlbl", Integer, "Flow label, IPv6."),
-    field("drop.tcpseq", Integer, "TCP sequence number."),
-    field("drop.tcpack", Integer, "TCP acknowledgement number."),
-    field("drop.tcpwin", Integer, "TCP window."),
-    field("drop.syn", Boolean, "TCP SYN."),
-    field("drop.ack", Boolean, "TCP ACK."),
-    field("drop.psh", Boolean, "TCP PSH."),
-    field("drop.rst", Boolean, "TCP RST."),
-    field("drop.urg", Boolean, "TCP URG."),
-    field("drop.fin", Boolean, "TCP FIN."),
-    field("drop.tcpres", Integer, "Reserved bits of the TCP header."),
-    field("drop.tcpurgp", Integer, "TCP urgent pointer."),
-    field("drop.udplen", Integer, "Length field of the UDP header."),
-    field("drop.icmp_id", Integer, "ICMP identifier."),
-    field("drop.icmp_seq", Integer, "ICMP sequence number."),
-    field("drop.reason", Text, "Why, in Suricata's words."),
-    field("fileinfo", Object, "A file."),
-    field("fileinfo.filename", Text, "Name as in the traffic."),
-    field("fileinfo.sid", IntegerList, "Rules that store the file."),
-    field("fileinfo.magic", Text, "Kind of content."),
-    field("fileinfo.gaps", Boolean, "Whether data is missing."),
-    field("fileinfo.state", Text, "CLOSED, TRUNCATED, ERROR or UNKNOWN."),
-    field("fileinfo.md5", Text, "MD5 of the content."),
-    field("fileinfo.sha1", Text, "SHA-1 of the content."),
-    field("fileinfo.sha256", Text, "SHA-256 of the content, of a whole file; of one that is kept and is not whole, of the part that came."),
-    field("fileinfo.stored", Boolean, "Whether it was stored."),
-    field("fileinfo.file_id", Integer, "Number of the stored file."),
-    field("fileinfo.storing", Boolean, "It is being stored."),
-    field("fileinfo.size", Integer, "Bytes seen."),
-    field("fileinfo.start", Integer, "First byte, for a part of a larger file."),
-    field("fileinfo.end", Integer, "Last byte, for a part of a larger file."),
-    field("fileinfo.tx_id", Integer, "Transaction it came in."),
+];
+
+/// Counters and transactions of application protocols; other crates describe what is in these.
+#[rustfmt::skip]
+const PROTOCOLS: &[EventField] = &[
     field("stats", Open, "Suricata's counters, nested by their dotted names; a counter that this program has no counterpart of is left out."),
     field("stats.uptime", Integer, "Seconds since the start."),
     field("bittorrent_dht", Open, "BitTorrent DHT transaction."),
@@ -264,6 +238,11 @@ pub const FIELDS: &[EventField] = &[
     field("tftp", Open, "TFTP transaction."),
     field("tls", Open, "TLS handshake."),
     field("websocket", Open, "WebSocket message."),
+];
+
+/// The end of events, and what Bartizan adds: the decision.
+#[rustfmt::skip]
+const OWN: &[EventField] = &[
     field("xff", Text, "Address that a proxy forwarded for, of `http` and `fileinfo` events (`xff` of the output, `mode: extra-data`)."),
     field("host", Text, "Name of the sensor, from the settings."),
     field("pcap_filename", Text, "Name of the capture file."),
@@ -298,16 +277,11 @@ pub const FIELDS: &[EventField] = &[
     field("bartizan.allowed_by", Text, "Function that allowed the flow: the last one that passed it and was done with it, else one that needs no more of its packets; `default` where no function passed or refused it, so that the policy, or the default of the policy file (`policy`: default), allowed it; in a flow event."),
     field("bartizan.allowed_rule", Integer, "Number of that function's rule; absent where its default did."),
     field("bartizan.staged", Boolean, "The policy is staged: its refusals are only reported."),
-    field("bartizan.stream_path", Object, "The program behind a flow of the stream path (docs/stream.md); `bartizan.link` is its guest."),
-    field("bartizan.stream_path.pid", Integer, "Process that opened the connection, or listened for it."),
-    field("bartizan.stream_path.executable", Text, "Path of the program."),
-    field("bartizan.stream_path.cgroup", Text, "Control group of the process."),
-    field("bartizan.stream_path.peer_guest", Text, "Guest at the other end of a connection without TCP."),
-    field("bartizan.would_be", Object, "The first refusal of the flow that a staged policy did not carry out; of a flow event."),
-    field("bartizan.would_be.function", Text, "Function that would have refused; engine for the engine itself."),
-    field("bartizan.would_be.verdict", Text, "The decision that was not carried out: drop or reject."),
-    field("bartizan.would_be.reason", Text, "Why."),
-    field("bartizan.would_be.rule", Integer, "Number of the function's rule."),
+];
+
+/// What Bartizan adds: the place, counters, and events of its own.
+#[rustfmt::skip]
+const OWN_PLACE: &[EventField] = &[
     field("bartizan.generation", Integer, "Generation of policies and rules that the packet saw."),
     field("bartizan.level", Text, "Where the flow's packets are handled: host, xdp or rtl."),
     field("bartizan.link", Text, "Link that the packet entered by."),

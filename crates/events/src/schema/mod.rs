@@ -2,7 +2,7 @@
 //! The schema of events: one table of fields, and from it the JSON schema, the reference page and the check
 //! that tests apply to every event.
 //!
-//! The tables ([`tables`]) have every field that this crate writes: [`FIELDS`], and the rows of each declared
+//! The tables ([`tables`]) have every field that this crate writes: [`TABLES`], and the rows of each declared
 //! event. The crates of the parsers describe the
 //! objects of application protocols and pass their own tables to the same functions; as long as no table
 //! names fields below an object of kind [`EventFieldType::Open`], any field is valid there.
@@ -11,15 +11,15 @@ pub mod field;
 mod fields;
 
 pub use field::{EventField, EventFieldType};
-pub use fields::FIELDS;
+pub use fields::TABLES;
 
 use crate::record::DECLARED;
 use serde_json::{Map, Value, json};
 
-/// The tables of this crate: that of all fields, and one for each declared event.
+/// The tables of this crate: those of all fields, and one for each declared event.
 #[must_use]
 pub fn tables() -> Vec<&'static [EventField]> {
-    std::iter::once(FIELDS).chain(DECLARED.iter().map(|spec| spec.fields)).collect()
+    TABLES.iter().copied().chain(DECLARED.iter().map(|spec| spec.fields)).collect()
 }
 
 /// JSON schema (draft 2020-12) of all events that the tables describe.
