@@ -27,7 +27,6 @@ const PLAIN: &[(&str, &[u8])] = &[
 
 /// Application protocols that Suricata has and this build has no parser for; the others declare their names.
 const WITHOUT_PARSER: &[&str] = &[
-    "imap",
     "modbus",
     "enip",
     "dnp3",
@@ -50,7 +49,6 @@ const WITHOUT_PARSER: &[&str] = &[
     "template",
     "rdp",
     "bittorrent-dht",
-    "pop3",
 ];
 
 /// Protocols that rules for later versions of Suricata name; their packets are not inspected.

@@ -2,10 +2,10 @@
 //! `alert`: a rule matched. The record of a drop shares the object `alert`.
 
 use super::common::{Common, PacketBytes, Tuple, write_protocol};
-use super::declared::object;
 use super::file::FileInfo;
 use super::flow::{AppProtocols, FlowCounters};
 use super::misc::FrameRecord;
+use super::object::object;
 use crate::JsonWriter;
 use crate::config::{AlertOptions, HeaderOptions};
 use crate::record::EventPacketSource;
@@ -310,7 +310,8 @@ impl VerdictInfo {
 object! {
     /// Place and actions of the firewall rule, in its alerts.
     pub(crate) struct FirewallFields<'a> = "firewall" {
-        /// The table, like packet:filter or http:request_line; protocols without states of their own name none.
+        /// The table, like packet:filter or http:request_line; protocols without states of their own name
+        /// none.
         hook: Option<&'a str>,
         /// The actions of the rule or the policy.
         policy: &'a str,

@@ -2,7 +2,7 @@
 //! `anomaly`: traffic that a decoder, the stream engine or an application parser could not interpret.
 
 use super::common::{Common, PacketBytes};
-use super::declared::object;
+use super::object::object;
 use crate::JsonWriter;
 use crate::config::{AnomalyOptions, HeaderOptions};
 

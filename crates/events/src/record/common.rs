@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The head of every event of a packet or flow, in Suricata's order.
 
-use super::declared::object;
+use super::object::object;
 use super::own::BartizanFields;
 use crate::community_id::community_id;
 use crate::config::HeaderOptions;

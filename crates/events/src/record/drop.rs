@@ -3,7 +3,7 @@
 
 use super::alert::{AlertInfo, VerdictInfo};
 use super::common::Common;
-use super::declared::object;
+use super::object::object;
 use crate::JsonWriter;
 use crate::config::{DropOptions, HeaderOptions};
 use bartizan_base::{Direction, Reason};

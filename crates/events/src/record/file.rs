@@ -2,7 +2,7 @@
 //! Files in transactions: the object `fileinfo`, and the items of an alert's `files`.
 
 use super::common::Common;
-use super::declared::object;
+use super::object::object;
 use crate::JsonWriter;
 use crate::config::HeaderOptions;
 
@@ -81,7 +81,8 @@ object! {
         md5: Option<&'a [u8; 16]>,
         /// SHA-1 of the content.
         sha1: Option<&'a [u8; 20]>,
-        /// SHA-256 of the content, of a whole file; of one that is kept and is not whole, of the part that came.
+        /// SHA-256 of the content, of a whole file; of one that is kept and is not whole, of the part that
+        /// came.
         sha256: Option<&'a [u8; 32]>,
         /// Whether it was stored.
         stored: bool,

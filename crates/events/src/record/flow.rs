@@ -3,7 +3,7 @@
 
 use super::amounts::write_counts;
 use super::common::Common;
-use super::declared::object;
+use super::object::object;
 use crate::JsonWriter;
 use crate::config::HeaderOptions;
 use crate::text::push_hex;

@@ -19,6 +19,7 @@ mod file;
 mod flow;
 mod misc;
 mod notice;
+mod object;
 mod own;
 mod stats;
 
@@ -29,7 +30,7 @@ pub use alert::{
 pub use anomaly::{AnomalyKind, AnomalyRecord};
 pub use arp::ArpRecord;
 pub use common::{Common, Ether, EventPacketSource, InPlace, PacketBytes, Tuple, Variables};
-pub use declared::{DeclaredRecord, EventSpec, RecordValue};
+pub use declared::{DeclaredRecord, EventSpec};
 pub use drop::{DropRecord, NetworkHeader, TransportHeader, drop_reason};
 pub use file::{FileInfo, FileRecord, FileRecordState};
 pub use flow::{
@@ -38,6 +39,7 @@ pub use flow::{
 };
 pub use misc::{FrameRecord, LossRecord, MetadataRecord, PacketRecord, TransactionRecord};
 pub use notice::NoticeRecord;
+pub use object::RecordValue;
 pub use own::{BartizanFields, LevelAmounts, OWN_VERSION, StreamPathFields, WouldBe};
 pub use stats::{Counter, DetectEngine, StatsRecord, ThreadCounters, is_own};
 

@@ -2,7 +2,7 @@
 //! Bartizan's additions to an event: the one top-level object `bartizan`.
 
 use super::amounts::write_counts;
-use super::declared::object;
+use super::object::object;
 use crate::JsonWriter;
 use bartizan_base::{Fid, Generation, Level, PerDirection, Reason, TenantId, Verdict};
 

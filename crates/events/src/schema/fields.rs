@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The tables of fields. An object with a fixed order of fields is declared with its writer
-//! ([`crate::record::declared`]); the other fields have a row here.
+//! ([`crate::record`]); the other fields have a row here.
 
 use super::field::EventFieldType::{
     Boolean, Integer, IntegerList, Integers, Object, Objects, Open, OpenObjects, Text, Texts, Time,
@@ -12,8 +12,8 @@ const fn field(path: &'static str, kind: EventFieldType, description: &'static s
     EventField { path, kind, description }
 }
 
-/// Every field that this crate writes, in the order in which events have them: rows of this file, and those of
-/// objects that are declared with their writers.
+/// Every field that this crate writes, in the order in which events have them: rows of this file, and those
+/// of objects that are declared with their writers.
 pub const TABLES: &[&[EventField]] = &[
     HEAD,
     record::NetflowFields::FIELDS,
