@@ -345,8 +345,8 @@ fn a_connection_is_the_admitted_one_whatever_becomes_of_its_descriptor() {
                 let entry = raw.layout.ring(raw.ring) + 4096 + dice.below(64) * DESCRIPTOR_BYTES;
                 let entry: &RingEntry = raw.control.at(entry).unwrap();
                 let which = &words[dice.below(2)];
-                for index in 3..6 {
-                    entry.0[index].store(which[index], Relaxed);
+                for (place, word) in entry.0.iter().zip(which).skip(3).take(3) {
+                    place.store(*word, Relaxed);
                 }
             }
         });
