@@ -34,7 +34,7 @@ pub fn of(settings: &SettingsMap, warnings: &mut Vec<String>) -> Vec<PathBuf> {
         if found.is_empty() {
             let origin = settings.origin(&key).unwrap_or(&key);
             warnings.push(format!(
-                "{origin}: no rule file is called {}; check `rule-files` and `default-rule-path`",
+                "{origin}: there is no rule file {}; check `rule-files` and `default-rule-path`",
                 path.display()
             ));
         }

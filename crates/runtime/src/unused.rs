@@ -159,7 +159,7 @@ impl Unused {
                 && is_on
                 && matches!(to, "redis" | "syslog")
             {
-                self.elsewhere.push(format!("{section}.eve-log: events cannot go to {to} here"));
+                self.elsewhere.push(format!("{section}.eve-log: events cannot be written to {to}"));
             }
             for name in settings.children(&section).filter(|name| !OUTPUTS.contains(name)) {
                 let on = settings.get(&format!("{section}.{name}.enabled")).and_then(parse_bool);
@@ -203,7 +203,7 @@ impl Unused {
         let (origin, names) = self.types.as_ref()?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Some(format!(
-            "{origin}: types of events that are asked for and not written here: {}; take them out of `types`, or leave them to another sensor",
+            "{origin}: event types that are enabled and not written by this program: {}; remove them from `types`",
             names.join(", ")
         ))
     }
@@ -212,7 +212,7 @@ impl Unused {
     fn outputs_line(&self) -> Option<String> {
         (!self.outputs.is_empty()).then(|| {
             let names = self.outputs.join(", ");
-            format!("outputs that are switched on and not written here: {names}; eve-log, file-store and tls-store are")
+            format!("outputs that are enabled and not supported: {names}; supported are eve-log, file-store and tls-store")
         })
     }
 
@@ -223,7 +223,7 @@ impl Unused {
         lines.extend(self.unknown.iter().take(shown).map(|(at, what)| format!("warning: {at}: {what}")));
         if self.unknown.len() > shown {
             lines.push(format!(
-                "warning: ... and {} more settings that there are not; `bartizan check -v` names them",
+                "warning: ... and {} more unknown settings; `bartizan check -v` names them",
                 self.unknown.len() - shown
             ));
         }
@@ -233,11 +233,10 @@ impl Unused {
         lines.extend(
             self.single
                 .iter()
-                .map(|key| format!("warning: --set {key}: this setting of Suricata has no effect here")),
+                .map(|key| format!("warning: --set {key}: this Suricata setting has no effect")),
         );
         if all {
-            lines
-                .extend(self.known.iter().map(|key| format!("note: the setting `{key}` has no effect here")));
+            lines.extend(self.known.iter().map(|key| format!("note: the setting `{key}` has no effect")));
         } else if !self.known.is_empty() {
             lines.push(self.summary());
         }
@@ -263,7 +262,7 @@ impl Unused {
             more => format!(" and {more} more sections"),
         };
         format!(
-            "note: {} settings of Suricata have no effect here: {}{more}; `bartizan check -v` names them",
+            "note: {} Suricata settings have no effect: {}{more}; `bartizan check -v` names them",
             self.known.len(),
             named.join(", ")
         )

@@ -22,9 +22,7 @@ pub fn ask(
     let path = match socket {
         Some(path) => path.to_owned(),
         None => usual().ok_or_else(|| {
-            Failure::usage(
-                "this user has no usual place for the socket; say where it lies with --socket PATH",
-            )
+            Failure::usage("this user has no default path for the socket; name it with --socket PATH")
         })?,
     };
     let end = Instant::now() + patience;
@@ -38,7 +36,7 @@ pub fn ask(
         let Some(answer) = answer else {
             let why = sent.err().map_or_else(String::new, |error| format!(" ({error})"));
             return Err(lost(format!(
-                "the program has ended the connection without an answer{why}; see its log"
+                "the program closed the connection without an answer{why}; see its log"
             )));
         };
         let reply = ControlReply::parse(&answer).map_err(|error| lost(error.to_string()))?;
@@ -54,13 +52,14 @@ pub fn ask(
 fn unreachable(path: &Path, error: &std::io::Error) -> Failure {
     let advice = match error.kind() {
         ErrorKind::NotFound => {
-            "is bartizan running? A run says where its socket lies when it starts (`commands: PATH`); name it with --socket PATH"
+            "is bartizan running? `bartizan run` prints the path of its socket at the start (`commands: PATH`); name it with --socket PATH"
         }
         ErrorKind::ConnectionRefused => {
-            "nobody listens there any more: the program was killed; start it again"
+            "the socket is left over from a program that was killed; start the program again"
         }
         ErrorKind::PermissionDenied => {
-            "its owner and its group may use it (`ls -l` shows them); be one of them, or root"
+            "only its owner and its group may use it (`ls -l` shows them); run this as one of them or as \
+             root"
         }
         _ => "name the socket of a running bartizan with --socket PATH",
     };
@@ -77,7 +76,7 @@ fn read(stream: &mut UnixStream, messages: &mut Messages, end: Instant) -> Resul
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(
-                "no answer came in time; it may still be carried out (--timeout SECONDS waits longer)"
+                "no answer in time; the command may still be carried out (--timeout SECONDS waits longer)"
                     .to_owned(),
             );
         }

@@ -260,7 +260,7 @@ pub fn outcome(outcome: &Value, dry: bool) -> String {
     }
     let devices = outcome.get("devices").map(brief).unwrap_or_default();
     match (changes.is_empty() && devices.is_empty(), dry) {
-        (true, _) => _ = writeln!(text, "nothing to change; generation {generation} stands"),
+        (true, _) => _ = writeln!(text, "nothing to change; generation {generation} is current"),
         (_, true) => _ = writeln!(text, "would be generation {generation}; nothing was changed"),
         (_, false) => _ = writeln!(text, "generation {generation}"),
     }
