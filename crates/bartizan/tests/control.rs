@@ -187,7 +187,7 @@ fn functions(client: &mut Client, folder: &Folder, workers: &str) {
     assert_eq!(state(client.ok("function-start", ids.clone())), "running");
     assert_eq!(state(client.ok("function-restart", ids)), "running");
     let why = client.refused("function-stop", json!({"function": "sfw"}));
-    assert!(why.contains("has a function `sfw`; there are ids"), "{why}");
+    assert!(why.contains("has the function `sfw`; functions are ids"), "{why}");
     let why = client.refused("function-configure", json!({"function": "ids", "settings": "mode=detect"}));
     assert!(why.contains("without a policy"), "{why}");
     let ended = ctl(folder, &["function", "start"]);
@@ -261,7 +261,7 @@ fn flows(client: &mut Client, folder: &Folder) {
     assert_eq!(client.refused("get-flow-stats-by-id", nobody), "Not existing flow");
     assert_eq!(client.ok("explain-flow", json!({"flow": "[2001:db8::2]:4000"}))["count"], 1);
     assert_eq!(client.ok("explain-flow", json!({"flow": "192.0.2.9"}))["count"], 0);
-    assert!(client.refused("explain-flow", json!({"flow": "here"})).contains("`here` is no address"));
+    assert!(client.refused("explain-flow", json!({"flow": "here"})).contains("`here` is not an address"));
     let levels = client.ok("levels", NOTHING);
     assert_eq!((&levels["flows"], &levels["levels"]), (&json!(2), &json!({"host": 2})), "{levels}");
     assert_eq!((&levels["stays"]["no_device"]["flows"], &levels["late_workers"]), (&json!(2), &json!([])));

@@ -174,7 +174,7 @@ fn wrong_questions_about_flows_get_one_clear_message() {
             "c.pcap has no flow `tcp 10.0.0.1:1 10.0.0.2:2` in its 20 packets; `bartizan explain flow c.pcap` lists",
         ),
         (&["c.pcap", "--flow", "tcp 10.0.0.1"], 2, "--flow: a flow is a protocol and two ends"),
-        (&["c.pcap", "--vlan", "7"], 2, "--vlan is for a 5-tuple"),
+        (&["c.pcap", "--vlan", "7"], 2, "--vlan applies to a 5-tuple"),
         (
             &["udp 10.0.0.1:1 192.0.2.7:80", "--policy", "nowhere.yaml"],
             1,
@@ -279,7 +279,11 @@ fn wrong_questions_about_rules_get_one_clear_message() {
         "alert tcp any any -> any any (msg:\"x\"; contnt:\"a\"; sid:8;)\nalert tcp any any -> (sid:9;)\n",
     );
     let cases: &[(&[&str], i32, &str)] = &[
-        (&["7", "--rules", "web.rules"], 1, "no rule with sid 7 among the 5 rules of web.rules; the nearest is 5"),
+        (
+            &["7", "--rules", "web.rules"],
+            1,
+            "no rule with sid 7 among the 5 rules of web.rules; the nearest is 5",
+        ),
         (&["8", "--rules", "bad.rules"], 1, "the engine does not load sid 8"),
         (&["8", "--rules", "bad.rules"], 1, "did you mean `content`?"),
         (

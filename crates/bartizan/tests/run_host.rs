@@ -209,7 +209,9 @@ fn reloads(folder: &Folder, running: &Running) {
         folder.write("local.rules", rules);
         let before = running.stderr().matches(")): 1 rules are running, 0 would").count();
         running.signal("USR2");
-        until("another refusal", || running.stderr().matches(")): 1 rules are running, 0 would").count() > before);
+        until("another refusal", || {
+            running.stderr().matches(")): 1 rules are running, 0 would").count() > before
+        });
         running.until(said);
     }
     assert_eq!(value(&get("/metrics"), "bartizan_generation", &["worker=\"0\""]), 2);

@@ -248,9 +248,7 @@ fn a_link_that_goes_and_comes_back_disturbs_no_other() {
         send(a, &packet(1));
         assert_eq!(take(b, 1).len(), 1);
         ip("link del dev b1");
-        running.until(
-            "warning: link `one`: the interface `b1` is gone: it was removed or moved",
-        );
+        running.until("warning: link `one`: the interface `b1` is gone: it was removed or moved");
         // A generation reaches all workers, with ports or without.
         running.signal("USR2");
         running.until("generation 2: 3 rules loaded");

@@ -293,9 +293,7 @@ fn one_of_two_interfaces_that_goes_and_comes_back() {
         send(&mut t, &packet(2));
         alerts(2);
         run("ip link delete u0");
-        program.until(
-            "warning: interface `u1`: the interface `u1` is gone: it was removed or moved",
-        );
+        program.until("warning: interface `u1`: the interface `u1` is gone: it was removed or moved");
         send(&mut t, &packet(3));
         alerts(3);
         mirror("u0", "u1");

@@ -108,7 +108,7 @@ pub const LIMITS: &[LimitSpec] = limits! {
         [Stats("flow.end.reason.forced"), Stats("tcp.ssn_memcap_drop"), Refused(StreamMemory)];
     Flow "connections evicted for a new one when that memory is exhausted" = "{}" [count(SESSIONS_ENDED)] in ["dataplane/passage/overload.rs"],
         "`stream.memcap-policy`", [Stats("tcp.ssn_memcap_drop"), Refused(StreamMemory)];
-    Flow "memory of reassembly" = "`stream.reassembly.memcap` ({}); flows are closed when 1/{} of it is free"
+    Flow "memory of reassembly" = "`stream.reassembly.memcap` ({}); flows are closed when a {}th of it is free"
         [of(|s| bytes_or_none(s.stream.reassembly.memcap)), count(app_memory::STREAM_ROOM)]
         in ["stages/settings.rs", "stages/app_memory.rs", "flow/stream/feed.rs"],
         "`stream.reassembly.memcap-policy` applies to data without room",

@@ -272,7 +272,7 @@ mod tests {
             channel.0.try_send(Asked::by_signal(ControlCommand::Reopen)).unwrap();
         }
         assert!(
-            matches!(channel.ask(ControlCommand::Reopen), CommandOutcome::Refused(why) if why.contains("64 commands wait"))
+            matches!(channel.ask(ControlCommand::Reopen), CommandOutcome::Refused(why) if why.contains("64 commands are already waiting"))
         );
         assert!(inbox.next(Duration::ZERO).is_some());
         drop(channel);

@@ -222,10 +222,7 @@ impl Links {
             let told = if let LinkMemberState::Gone(_, told) = &part.state { told.clone() } else { None };
             let why = told.or_else(|| part.interfaces.gone());
             let all = link.parts.iter().all(|part| !matches!(part.state, LinkMemberState::Up));
-            Some((
-                link.plan.name.clone(),
-                (all, why.unwrap_or_else(|| "an interface is gone".to_owned())),
-            ))
+            Some((link.plan.name.clone(), (all, why.unwrap_or_else(|| "an interface is gone".to_owned()))))
         };
         self.links.iter().filter_map(of).collect()
     }

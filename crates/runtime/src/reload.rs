@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(refused(&before, &next, &terms), "");
         let told = before.left_out(&next);
         assert!(
-            told.len() == 1 && told[0].starts_with("a.rules:7:") && told[0].contains("sid 7 ran"),
+            told.len() == 1 && told[0].starts_with("a.rules:7:") && told[0].contains("sid 7 is running"),
             "{told:?}"
         );
         assert!(next.left_out(&next).is_empty());

@@ -162,7 +162,10 @@ mod tests {
         );
         assert!(matching(&folder.join("*.rul[a-z]s")).iter().all(|path| !path.ends_with(".c.rules")));
         assert_eq!(matching(&folder.join(".*.rules")), [folder.join(".c.rules")]);
-        assert!(warnings.len() == 1 && warnings[0].starts_with("s.yaml:2:1: no rule file"), "{warnings:?}");
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with("s.yaml:2:1: there is no rule file"),
+            "{warnings:?}"
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -295,7 +295,7 @@ mod tests {
         assert!(error.contains("is not a socket; remove it"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"text");
         let long = folder.join("x".repeat(120));
-        assert!(take(&long, None).unwrap_err().contains("too long for a socket: 107 bytes"));
+        assert!(take(&long, None).unwrap_err().contains("use a path of at most 107 bytes"));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -186,7 +186,7 @@ fn life(watch: &Watch, workers: u32, silence: impl Fn(u32) -> Option<Duration>) 
         Fail::Closed => (LevelState::Closed, "are dropped"),
     };
     let which = silent.join(", ");
-    (state, format!("worker {which} is not alive: packets that it does not serve {what}"))
+    (state, format!("worker {which}: no heartbeat; packets that it should serve {what}"))
 }
 
 /// An early list, and the part of it that the level's table has.
