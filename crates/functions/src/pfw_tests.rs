@@ -253,7 +253,7 @@ fn a_rule_that_no_packet_matches_is_an_error_where_it_stands() {
             "icmp belongs to IPv4, and the rule has only IPv6 addresses",
         ),
         (json!({"redirect": "icmp", "egress": "x", "from": v6}), "/redirect", "write `icmpv6`"),
-        (json!({"drop": "icmp", "from": [v4, v6], "to": v6}), "/drop", "icmp is of IPv4"),
+        (json!({"drop": "icmp", "from": [v4, v6], "to": v6}), "/drop", "icmp belongs to IPv4"),
         (
             json!({"drop": "tcp", "from": v4, "to": v6}),
             "/to",
