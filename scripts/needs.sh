@@ -121,8 +121,8 @@ if [ ${#missing[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && have_program apt-get; then
         echo "installing: $command"
         export DEBIAN_FRONTEND=noninteractive
-        apt-get update -qq || echo "apt-get update failed: going on with the package lists that are there"
-        $command >/dev/null || echo "apt-get failed: going on with what is there"
+        apt-get update -qq || echo "apt-get update failed: continuing with the present package lists"
+        $command >/dev/null || echo "apt-get failed: continuing without these packages"
     else
         echo "not root: run as root: $command"
     fi

@@ -16,8 +16,8 @@ out=$target/demo-out
 say_what_differs() {
     cat <<TEXT
 
-This program ($program) is built for watching: it does what a release does, but without optimisation, so its speed
-says nothing. For use, \`cargo build --release\` optimises all crates as one, guided by a profile of real traffic
+This program ($program) is a demo build: it behaves as a release, but it is not optimised, so do not judge its
+speed. For use, \`cargo build --release\` optimises all crates as one, guided by a profile of real traffic
 (docs/design/0015-profile.md), and puts the program at $target/release/bartizan.
 TEXT
 }
@@ -25,11 +25,11 @@ TEXT
 mkdir -p "$out"
 if [ "$(id -u)" = 0 ] && command -v ip ethtool curl nginx python3 >/dev/null; then
     python3 scripts/demo/inline.py "$program" "$out"
-    printf '\nThe same with a controller in the program, driven by an operator (docs/controller.md, docs/ctl.md):\n\n'
+    printf '\nThe same link with a policy from a controller in the program, which an operator changes (docs/controller.md, docs/ctl.md):\n\n'
     python3 scripts/demo/planes.py "$program" "$out/planes"
     say_what_differs
     exit
 fi
-echo "inline needs root, ip, ethtool, curl, nginx and python3; going on over a capture"
+echo "the inline demo needs root, ip, ethtool, curl, nginx and python3; inspecting a sample capture instead"
 scripts/run-demo.sh "$program" "$out"
 say_what_differs

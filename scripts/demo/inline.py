@@ -211,11 +211,11 @@ def checks(network):
     yield "curl gets a page (IPv4)", ok(network.run("client", *curl, "http://%s/" % SERVER))
     yield "curl gets a page (IPv6)", ok(network.run("client", *curl, "http://[%s]/" % SERVER6))
     yield "a DNS lookup is answered", ok(network.run("client", "getent", "ahostsv4", "www.example.test"))
-    yield "an exploit in a URI is blocked", not ok(network.run("client", *curl, "http://%s/search?f=../../../../etc/passwd" % SERVER))
-    yield "a lookup of a bad name is blocked", not ok(network.run("client", "getent", "ahostsv4", "c2.evil.test"))
+    yield "a path traversal in a URI is blocked", not ok(network.run("client", *curl, "http://%s/search?f=../../../../etc/passwd" % SERVER))
+    yield "a DNS lookup of a listed name is blocked", not ok(network.run("client", "getent", "ahostsv4", "c2.evil.test"))
     found = network.run("client", sys.executable, "-c", SCAN, SERVER).stdout.split()
     yield "a port scan finds port 80 only (found: %s)" % (" ".join(found) or "none"), found == ["80"]
-    yield "segments out of state are sent", ok(network.run("client", sys.executable, "-c", STRAY, CLIENT, SERVER))
+    yield "segments without a connection are sent", ok(network.run("client", sys.executable, "-c", STRAY, CLIENT, SERVER))
     yield "curl still gets a page", ok(network.run("client", *curl, "http://%s/" % SERVER))
 
 
@@ -238,7 +238,7 @@ def drive(program, folder):
         print("$", " ".join(command), flush=True)
         engine = network.start("middle", *command)
         if not wait_for(lambda: network.run("client", "curl", "-s", "-m", "1", "-o", "/dev/null", "http://%s/" % SERVER).returncode == 0 or engine.poll() is not None, 15):
-            print("the program forwards nothing", file=sys.stderr)
+            print("the program forwarded no page within 15 seconds; its log is above", file=sys.stderr)
             return 1
         table = Events(eve)
         table.start()
@@ -249,7 +249,7 @@ def drive(program, folder):
         table.join(2)
     print()
     for what, right in results:
-        print("%-4s %s" % ("ok" if right else "BAD", what))
+        print("%-6s %s" % ("ok" if right else "FAILED", what))
     right = engine.returncode == 0 and all(r for _, r in results)
     right &= summary(eve)
     return 0 if right else 1
@@ -264,15 +264,15 @@ def summary(path):
     print("\nevents:", ", ".join("%d %s" % (n, k) for k, n in kinds.most_common()))
     print("drops by reason:", ", ".join("%d %s" % (n, r) for r, n in reasons.most_common()) or "none")
     print("alerts:", ", ".join("%d %s" % (n, s) for s, n in alerts.most_common()) or "none")
-    print("all of it:", path)
-    # A flow that a rule refused has an event for the packet that the rule met; what follows of it is counted.
+    print("all events:", path)
+    # A flow that a rule blocked has an event for the packet that matched; its later packets are counted only.
     with open(os.path.join(os.path.dirname(path), "stats.json")) as file:
         stats = json.load(file)
     refused, later = stats["ips.blocked"], stats.get("ips.drop_reason.flow_drop", 0)
-    print("packets refused: %d: %d with an event, %d more of flows that a rule had refused" % (refused, kinds["drop"], later))
+    print("packets dropped: %d: %d with an event, %d later packets of flows that a rule had blocked" % (refused, kinds["drop"], later))
     exact = refused == kinds["drop"] + later
     if not exact:
-        print("BAD  the sums do not meet")
+        print("FAILED the sum of these does not equal the number of dropped packets")
     return exact and kinds["flow"] > 0 and bool(reasons) and bool(alerts)
 
 

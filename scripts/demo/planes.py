@@ -65,20 +65,20 @@ def gets(network, path):
 
 def checks(network, operator):
     """(what, did it go as it should)."""
-    yield "nothing was said yet: nothing goes on", not gets(network, "/")
+    yield "without a policy nothing is forwarded", not gets(network, "/")
     operator.begin()
     print(operator.ask("apply", "-f", os.path.join(HERE, "site")).rstrip())
-    yield "the device runs it", wait_for(lambda: '"state": "running"' in operator.ask("--json", "devices", "get", "edge", shown=False).replace('":"', '": "'))
+    yield "the device runs the policy", wait_for(lambda: '"state": "running"' in operator.ask("--json", "devices", "get", "edge", shown=False).replace('":"', '": "'))
     yield "curl gets a page", gets(network, "/")
     begun = time.monotonic()
-    yield "one that looks for passwords gets its page, and an alert", gets(network, "/search?f=/etc/passwd")
+    yield "a request for /etc/passwd gets its page and raises an alert", gets(network, "/search?f=/etc/passwd")
     yield "the alert is at the controller", wait_for(operator.alerts)
     print(operator.ask("alerts", "acme").rstrip())
     print(operator.ask("policies", "put", "acme", "block", os.path.join(HERE, "block.yaml"), "--wait", "10").rstrip())
-    print("from the request to the block: %.2f s, three programs started meanwhile" % (time.monotonic() - begun))
-    yield "it gets nothing any more", not gets(network, "/")
+    print("from the request to the block: %.2f s, including the start of three programs" % (time.monotonic() - begun))
+    yield "the blocked client gets no page", not gets(network, "/")
     operator.ask("policies", "delete", "acme", "block", "--wait", "10")
-    yield "the block is taken back: curl gets a page", gets(network, "/")
+    yield "the block is removed: curl gets a page", gets(network, "/")
 
 
 def drive(program, folder):
@@ -98,7 +98,7 @@ def drive(program, folder):
             engine.wait(20)
     print()
     for what, right in results:
-        print("%-4s %s" % ("ok" if right else "BAD", what))
+        print("%-6s %s" % ("ok" if right else "FAILED", what))
     if not results or engine.returncode:
         print(open(said.name).read(), file=sys.stderr)
     return 0 if results and engine.returncode == 0 and all(right for _, right in results) else 1

@@ -26,30 +26,76 @@ pub const PAGES: &[Page] = &[
 ];
 
 const POLICY: &str = "\
-A policy file says which functions see which flows, and what they decide. A flow belongs to the first policy that it matches; `default` takes the
-rest. A mistyped key, a value of a wrong type and a selector that matches nothing are errors with their place; `bartizan check policy.yaml` reports
-them without a run.
+A policy file says which functions see which flows, and what they decide. A mistyped key, a value of a wrong type and a selector that matches nothing are
+errors with their place; `bartizan check policy.yaml` reports them without a run, and `bartizan explain flow` shows the decision for one flow.
+
+* A flow belongs to the **first policy that it matches**; `default` takes the rest. Specific policies stand before general ones.
+* `from` and `to` are the **two sides** of a conversation: packets of both directions belong to the policy. They do not say who may open flows.
+* Rules of `pfw` judge the first packet of a flow; answers need no rule. A rule without `from` applies to flows that the policy's `from` side opens. The
+  other side opens flows only by a rule that names it.
+* `sfw` with `initiate: from` (its default) admits only flows that the `from` side opens; `initiate: both` leaves this to the rules of `pfw`.
+* The chain names the functions in their order: `portscan`, `pfw`, `sfw`, `ids`. `chain: []` forwards without inspection.
+
+A site with a LAN, guests, servers and a DMZ; all other traffic is the internet:
 
 ```yaml
-groups: {lan: [10.0.0.0/8, \"2001:db8::/32\"], servers: [192.0.2.0/24], guests: [10.99.0.0/16]}
+groups:
+  lan: [10.0.0.0/16, \"2001:db8:0:10::/64\"]
+  guests: [10.99.0.0/16, \"2001:db8:0:99::/64\"]
+  servers: [10.1.0.0/24, \"2001:db8:0:1::/64\"]       # for the LAN only
+  dmz: [192.0.2.0/24, \"2001:db8:0:2::/64\"]          # reached from the internet
+  inside: [lan, servers, dmz]
+  link-local: [\"fe80::/10\", \"ff02::/16\", \"::\"]
 rule-groups: {web: [web.rules]}
 policies:
-  - name: guests                    # guests reach the internet, and nothing of the LAN
-    from: [guests]
-    to: [lan]
+  - name: neighbours                 # IPv6 does not work without neighbour discovery
+    from: [link-local]
     chain: [pfw]
-    pfw: {default: drop}
-  - name: web                       # the LAN may use the web servers, guarded by rules
+    pfw: {default: drop, rules: [{allow: icmpv6, type: [130-137, 143], from: any, to: any}]}
+  - name: guests-inside              # guests and the site never talk
+    from: [guests]
+    to: [inside]
+    chain: [pfw]
+    pfw: {default: reject}
+  - name: guests                     # guests open anything else, nobody opens to them
+    from: [guests]
+    chain: [portscan, sfw]
+    sfw: {initiate: from, max-connections: 2000}
+  - name: lan-servers                # the LAN uses the servers, inspected by rules
     from: [lan]
     to: [servers]
     chain: [pfw, sfw, ids]
-    pfw: {default: drop, rules: [{allow: tcp, to-ports: [80, 443]}]}
-    sfw: {initiate: from}
+    pfw: {default: drop, rules: [{allow: tcp, to-ports: [22, 80, 443]}, {allow: [icmp, icmpv6]}]}
     ids: {level: web}
-default: {action: allow, chain: [ids]}
+  - name: servers                    # the servers talk to nobody else
+    from: [servers]
+    chain: [pfw]
+    pfw: {default: drop}
+  - name: lan-dmz                    # the LAN manages the DMZ, the DMZ opens nothing to the LAN
+    from: [lan]
+    to: [dmz]
+    chain: [sfw, ids]
+    ids: {level: web}
+  - name: dmz                        # the internet uses the web of the DMZ; the DMZ asks for names and updates
+    to: [dmz]
+    chain: [portscan, pfw, sfw, ids]
+    pfw:
+      default: drop
+      rules:
+        - {allow: tcp, to-ports: [80, 443]}
+        - {allow: udp, from: dmz, to: any, to-ports: 53}
+        - {allow: tcp, from: dmz, to: any, to-ports: [53, 443]}
+    sfw: {initiate: both}            # the rules say who opens
+    ids: {level: web}
+  - name: lan                        # the LAN opens anything to the internet
+    from: [lan]
+    chain: [sfw, ids]
+    ids: {level: web}
+default: {action: drop}
 ```
 
-[Flow and chain](../flow-and-chain.md) explains how the parts work together, [Coming from nftables](../nftables.md) has worked policies and the traps.
+[Flow and chain](../flow-and-chain.md) explains how the parts work together, [Coming from nftables](../nftables.md) has the traps (DHCP, neighbour discovery,
+protocols with a second flow).
 ";
 
 const HOST: &str = "\

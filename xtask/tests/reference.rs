@@ -32,7 +32,11 @@ fn the_examples_are_read_by_the_program() {
         let (_, rest) = page.introduction.split_once("```yaml\n").unwrap();
         rest.split_once("```").unwrap().0.to_owned()
     };
-    let policy = bartizan_config::policy::parse("policy.yaml", &example("policy.md"), &["pfw", "sfw", "ids"]);
+    let policy = bartizan_config::policy::parse(
+        "policy.yaml",
+        &example("policy.md"),
+        &["portscan", "pfw", "sfw", "ids"],
+    );
     assert!(policy.is_ok(), "{policy:?}");
     let host = bartizan_config::host::parse("bartizan.yaml", &example("host.md"));
     assert!(host.is_ok(), "{host:?}");

@@ -31,7 +31,7 @@ pub enum NoFid {
     Wrong(Fid),
 }
 
-/// The class that a fid stands for.
+/// The flow class that a fid identifies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Meaning {
     /// The tenant of the flows.

@@ -34,7 +34,7 @@ struct StagedWorkerState {
 }
 
 impl Staged {
-    /// Stages a function for the classes `fids`.
+    /// Marks a function as staged for the classes `fids`.
     #[must_use]
     pub fn new(inner: Box<dyn Function>, fids: HashSet<Fid>) -> Self {
         let name = inner.spec().name;

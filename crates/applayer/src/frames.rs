@@ -82,7 +82,7 @@ pub struct ProtocolFrame {
     pub len: Option<u64>,
     /// Its transaction.
     pub tx: Option<TxId>,
-    /// Rules that matched it.
+    /// Rules that have matched this protocol frame.
     pub matched: SmallVec<[u32; 2]>,
     /// Bytes before this offset were inspected.
     looked: u64,
@@ -91,7 +91,7 @@ pub struct ProtocolFrame {
 }
 
 impl ProtocolFrame {
-    /// Records that a rule matched; `false`: it had matched before.
+    /// Records that a rule matched the frame. Returns `false` if it had matched before.
     pub fn note(&mut self, rule: u32) -> bool {
         let new = !self.matched.contains(&rule);
         if new {

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 pub struct AddressQuestion {
     /// Number of the question.
     pub number: u16,
-    /// Type of the records that it asks for.
+    /// Type of the records that the query requests.
     pub rrtype: u16,
     /// The name, in lower case.
     pub name: Box<str>,

@@ -46,7 +46,7 @@ pub struct DetectionPattern {
 pub struct ProbePort {
     /// Transport.
     pub transport: Transport,
-    /// The server's port; 0 stands for any port.
+    /// The server's port; 0 matches any port.
     pub port: u16,
     /// Number of bytes that the probe needs.
     pub min_depth: u16,

@@ -38,7 +38,7 @@ const MAX_VALUES: u32 = 100_000;
 /// All visible results of a transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shape {
-    /// Its events.
+    /// The protocol's events.
     pub events: Vec<EventCode>,
     /// Its progress by direction.
     pub progress: [u8; 2],

@@ -102,9 +102,9 @@ pub struct RunArgs {
     /// `--filter 'not port 22'`. Needs libpcap.
     #[arg(long, value_name = "EXPRESSION", conflicts_with = "inline")]
     pub filter: Option<String>,
-    /// With a tap: look at so many bytes of each frame, from 128 to 65535, or at its headers and so many
-    /// bytes after them: `layer4+64`. Flows are counted with their length on the wire, and payloads are
-    /// inspected as far as they were captured.
+    /// With a tap: inspect this number of bytes of each frame, from 128 to 65535, or the headers and this
+    /// number of bytes after them: `layer4+64`. Flows are counted with their length on the wire, and
+    /// payloads are inspected as far as they were captured.
     #[arg(long, value_name = "BYTES|LAYER+BYTES", conflicts_with = "inline", value_parser = snap_length)]
     pub snap_length: Option<Snap>,
     #[command(flatten)]
@@ -121,7 +121,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub fix_offloads: bool,
     /// Workers that share the traffic, each flow on one of them [default: 1, with a host file one per
-    /// processor]. Each stays on a processor of its own if one more is left for everything else. Several
+    /// processor]. Each is pinned to its own processor if another one is free for everything else. Several
     /// links of a host file share them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,

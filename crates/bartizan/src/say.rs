@@ -69,7 +69,7 @@ pub fn failure() -> Option<String> {
     let _ = out().flush();
     let error = FAILURE.get()?;
     Some(format!(
-        "the output is incomplete: cannot write to standard output: {error}; make room there or send it elsewhere, and run the command again"
+        "the output is incomplete: cannot write to standard output: {error}; free space or redirect it, and run the command again"
     ))
 }
 

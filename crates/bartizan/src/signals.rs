@@ -29,14 +29,14 @@ pub fn install() -> Result<&'static Requests, Failure> {
     Ok(&REQUESTS)
 }
 
-/// Passes signals on to a child from now on, in threads of their own. A terminal sends SIGINT and SIGQUIT to
-/// the child itself; this process goes on until the child has ended.
+/// Passes signals on to a child from now on, in threads of their own. A terminal sends SIGINT and SIGQUIT
+/// to the child itself; this process continues until the child has ended.
 ///
 /// # Errors
 /// The system accepts no handler, or has no descriptors or threads left.
 pub fn pass_on_to(child: u32) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
-        Failure::stopped(format!("cannot pass signals on to the command: {error}; end other programs"))
+        Failure::stopped(format!("cannot pass signals on to the command: {error}; stop other programs"))
     };
     let pid = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw);
     for signal in [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT] {
@@ -75,7 +75,7 @@ pub fn end_with_the_output() {
     ENDS_WITH_OUTPUT.store(true, Ordering::Relaxed);
 }
 
-/// The reader of standard output has gone.
+/// Whether the reader of standard output has closed it.
 pub fn output_closed() {
     if ENDS_WITH_OUTPUT.load(Ordering::Relaxed) {
         let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);

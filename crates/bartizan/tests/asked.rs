@@ -85,7 +85,7 @@ fn suricata_update_s_command_lines() {
     let test = run(&["-T", "-l", "l", "-c", "s.yaml", "-S", "malformed.rules"]);
     assert_eq!(test.code, Some(1), "{test:?}");
     says(&test, &["malformed.rules:2:", "1 loaded, 4 refused (4 malformed, 0 not supported)"]);
-    says(&run(&["-T", "-l", "nothere", "-S", "good.rules"]), &["the log folder nothere is not there"]);
+    says(&run(&["-T", "-l", "nothere", "-S", "good.rules"]), &["the log folder nothere does not exist"]);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_check_and_a_test_have_one_result() {
     assert_eq!(summary["rules"]["unsupported_protocols"]["nfs"], 1);
     assert_eq!(summary["rules"]["unsupported_keywords"]["asn1"], 1);
     let ended = inspect(&["--strict"]);
-    assert!(ended.code == Some(1) && ended.stderr.contains("2 rules would be left out"), "{ended:?}");
+    assert!(ended.code == Some(1) && ended.stderr.contains("2 rules cannot be loaded"), "{ended:?}");
     // Many are summed, each kind with its first place; `-v` names each.
     let many: String =
         (10..40).map(|sid| format!("alert nfs any any -> any any (msg:\"m\"; sid:{sid};)\n")).collect();
@@ -129,7 +129,9 @@ fn a_check_and_a_test_have_one_result() {
     assert_eq!(ended.code, Some(0));
     says(
         &ended,
-        &["warning: 31 rules of the protocol `nfs`, which has no parser here (the first at many.rules:1)"],
+        &[
+            "warning: 31 rules of the protocol `nfs`, for which there is no parser (the first at many.rules:1)",
+        ],
     );
     says(&ended, &["warning: 1 rule with `asn1`", "many.rules:2", "(0 malformed, 32 not supported)"]);
     assert!(ended.stdout.lines().count() < 10, "{}", ended.stdout);
@@ -206,17 +208,17 @@ fn a_test_says_what_a_run_would_say() {
     for arguments in [&["-T", "-c", "m.yaml"][..], &["check", "--suricata-config", "m.yaml"]] {
         let ended = run(arguments);
         assert_eq!(ended.code, Some(1), "{ended:?}");
-        says(&ended, &["m.yaml:8:5: no rule file is called rules/missing*.rules"]);
+        says(&ended, &["m.yaml:8:5: there is no rule file rules/missing*.rules"]);
     }
     // One without rules.
     folder.write("none.rules", "# later\n");
     for arguments in [&["-T", "-S", "none.rules"][..], &["check", "none.rules"]] {
         let ended = run(arguments);
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        says(&ended, &["warning: none.rules: no rules are in this file"]);
+        says(&ended, &["warning: none.rules: this file has no rules"]);
     }
     policy("none.rules");
-    says(&run(&["check", "p.yaml"]), &["none.rules: no rules are in this file"]);
+    says(&run(&["check", "p.yaml"]), &["none.rules: this file has no rules"]);
     // Nothing to test is no success.
     for arguments in [&["-T"][..], &["-T", "-l", "l"], &["-T", "--strict"]] {
         let ended = run(arguments);
@@ -312,7 +314,7 @@ fn threshold_files_that_are_malformed_are_told_of() {
             &[
                 "t.config:2:1: ",
                 "(2 malformed lines in this threshold file)",
-                "--strict takes that for an error",
+                "with --strict this is an error",
             ],
         );
     }
@@ -564,7 +566,7 @@ fn a_suricata_yaml_says_where_rules_are_and_events_go() {
     // A pattern that matches no rule file is reported.
     let ended = inspect(&["--set", "rule-files.0=none-*.rules", "--out", "mine2"]);
     assert_eq!(ended.code, Some(0));
-    says(&ended, &["--set: no rule file is called rules/none-*.rules"]);
+    says(&ended, &["--set: there is no rule file rules/none-*.rules"]);
     // A policy says which rules by itself.
     folder.write("p.yaml", "policies: []\ndefault: {action: allow, chain: [ids]}\n");
     says(
@@ -586,9 +588,9 @@ fn settings_without_effect_are_summed_and_misspelt_ones_are_named() {
     let said = inspect(&["--set", "outputs.2.eve-log.append=no"]).stderr;
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), 2, "{said}");
-    assert!(lines[0].contains("switched on and not written here: fast;"), "{said}");
+    assert!(lines[0].contains("enabled and not supported: fast;"), "{said}");
     assert!(
-        lines[1].contains("1 settings of Suricata have no effect here, and 0 work otherwise: pcap 1;"),
+        lines[1].contains("1 Suricata settings have no effect, and 0 work in another way: pcap 1;"),
         "{said}"
     );
     // The list has neither settings that were read nor outputs that are switched off.
@@ -612,7 +614,7 @@ fn settings_without_effect_are_summed_and_misspelt_ones_are_named() {
         assert_eq!(run(&folder.0, &[&check[..], &["--strict"]].concat()).code, Some(1));
     }
     let known = inspect(&["--set", "runmode=workers"]);
-    says(&known, &["warning: --set runmode: this setting of Suricata has no effect here: the workers"]);
+    says(&known, &["warning: --set runmode: this Suricata setting has no effect: the workers"]);
     assert!(!known.stderr.contains("did you mean"), "{}", known.stderr);
     // In the file, by its place.
     folder.write("s.yaml", format!("{YAML}streem:\n  midstream: yes\n"));

@@ -96,7 +96,7 @@ fn captures() {
             &[("x.pcap", &foreign)],
             inspect,
             0,
-            &["4 packets have a link type that is not supported (147)", "supported are ", "EN10MB"],
+            &["4 packets have an unsupported link type (147)", "supported are ", "EN10MB"],
         ),
         case(&[("x.pcap", b"\x1f\x8bxxxxxxxxxxxxxxxxx")], inspect, 1, &["gzip data is damaged", "gzip -t"]),
         case(
@@ -110,7 +110,7 @@ fn captures() {
             &[],
             "inspect --cache none --out o dir",
             1,
-            &["no capture is in the folder dir; check the path"],
+            &["the folder dir contains no capture; check the path"],
         ),
         case(&[], "inspect --cache none --out o ok.pcap nothere", 1, &["cannot open capture nothere"]),
         case(&[], "inspect", 2, &["<CAPTURE>"]),
@@ -129,13 +129,13 @@ fn outputs() {
             &[],
             &with("ok.pcap"),
             3,
-            &["cannot make the output folder ok.pcap", "choose another with --out"],
+            &["cannot create the output folder ok.pcap", "choose another with --out"],
         ),
         case(
             &[],
             &with("/proc/x"),
             3,
-            &["cannot make the output folder /proc/x", "choose another with --out"],
+            &["cannot create the output folder /proc/x", "choose another with --out"],
         ),
         case(
             &[],
@@ -389,7 +389,9 @@ fn host_files() {
         (with("settings: {stream.memcap: manny}\n"), &["setting `stream.memcap`: `manny` is not a size"]),
         (
             with("settings: {stream.memcapp: 32mb}\n"),
-            &["the host file sets `stream.memcapp`, which nothing reads; did you mean `stream.memcap`?"],
+            &[
+                "the host file sets `stream.memcapp`, which is not a known setting; did you mean `stream.memcap`?",
+            ],
         ),
         (with("cache: ok.pcap\n"), &["the pattern cache ok.pcap cannot be used"]),
     ];
@@ -406,12 +408,12 @@ fn host_files() {
         ),
         case(&[], "run -c nothere.yaml", 1, &["cannot open host file nothere.yaml: no such file"]),
         case(&[], "run -c dir", 1, &["cannot open host file dir: it is a folder"]),
-        case(&[], "run", 2, &["give --inline A B, --tap INTERFACE or a host file with -c FILE"]),
+        case(&[], "run", 2, &["use --inline A B, --tap INTERFACE or a host file with -c FILE"]),
         case(&[], "run --tap lo --inline a b", 2, &["cannot be used with"]),
         case(&[], "run --inline lo", 2, &["2 values required"]),
         case(&[], "run --tap lo --metrics 1:2:3", 2, &["`1:2:3` is no address with a port"]),
         case(&[], "run --tap nope0 --out o", 1, &["interface `nope0` does not exist"]),
-        case(&[], "run --tap lo --out ok.pcap", 3, &["cannot make the output folder ok.pcap"]),
+        case(&[], "run --tap lo --out ok.pcap", 3, &["cannot create the output folder ok.pcap"]),
     ]);
 }
 
@@ -474,7 +476,7 @@ fn a_file_that_may_not_be_read() {
     let ended = run(&folder.0, &["inspect", "--cache", "none", "--out", "o", "x.pcap"]);
     assert_eq!(ended.code, Some(1));
     assert!(
-        ended.stderr.contains("cannot open capture x.pcap: permission denied; check who may read it"),
+        ended.stderr.contains("cannot open capture x.pcap: permission denied; check its permissions"),
         "{}",
         ended.stderr
     );
@@ -507,7 +509,7 @@ default: {action: drop}
 default: {action: drop}
 ";
     let words = [
-        "p.yaml:2:92: pfw: this rule is never reached: rule 1 of this policy matches all that it matches",
+        "p.yaml:2:92: pfw: this rule is never reached: rule 1 of this policy already matches all its packets",
         "p.yaml:3:12: policy `one` is never reached: policy `all`, which is tried before it, has all of its traffic",
     ];
     let warned = words.map(|words| format!("warning: {words}"));
@@ -518,9 +520,9 @@ default: {action: drop}
             "check p.yaml",
             1,
             &[
-                "p.yaml:8:31: pfw: `256` is beyond 255, the last of ICMP types",
-                "p.yaml:9:31: pfw: `300-400` is beyond 255, the last of ICMP codes",
-                "p.yaml:10:18: pfw: this rule never matches: icmpv6 is of IPv6",
+                "p.yaml:8:31: pfw: `256` is out of range for ICMP types",
+                "p.yaml:9:31: pfw: `300-400` is out of range for ICMP codes",
+                "p.yaml:10:18: pfw: this rule never matches: icmpv6 belongs to IPv6",
                 "p.yaml:11:37: pfw: this rule never matches: `from` has addresses of IPv4 only and `to` of IPv6 only",
             ],
         ),

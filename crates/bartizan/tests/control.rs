@@ -78,7 +78,7 @@ fn commands(workers: &str) {
     let stat = client.ok("iface-stat", json!({"iface": "a1"}));
     assert_eq!(stat, json!({"pkts": 2, "invalid-checksums": 0, "drop": 0, "bypassed": 0}));
     let why = client.refused("iface-stat", json!({"iface": "a9"}));
-    assert!(why.contains("`a9` is no interface of this run; there are a1"), "{why}");
+    assert!(why.contains("`a9` is not an interface of this run; interfaces are a1"), "{why}");
 
     let counters = client.ok("dump-counters", NOTHING);
     assert_eq!(
@@ -109,7 +109,7 @@ fn commands(workers: &str) {
     running.until("generation 4: 2 rules loaded");
     folder.write("local.rules", format!("{RULES}alert udp any\n"));
     let why = client.refused("reload-rules", NOTHING);
-    assert!(why.contains("local.rules:4:") && why.contains("generation 4 goes on"), "{why}");
+    assert!(why.contains("local.rules:4:") && why.contains("generation 4 keeps running"), "{why}");
     folder.write("local.rules", RULES);
 
     std::fs::rename(folder.path("out/eve.json"), folder.path("out/eve.json.1")).unwrap();
@@ -119,7 +119,7 @@ fn commands(workers: &str) {
     flows(&mut client, &folder);
 
     let why = client.refused("no-such-command", NOTHING);
-    assert!(why.contains("unknown command; there are command-list, help"), "{why}");
+    assert!(why.contains("unknown command; commands are command-list, help"), "{why}");
     let why = client.refused("iface-stat", NOTHING);
     assert!(why.contains("`iface` is missing; write `iface-stat INTERFACE`"), "{why}");
     let counted = client.ok("control-stats", NOTHING);
@@ -131,7 +131,7 @@ fn commands(workers: &str) {
     functions(&mut client, &folder, workers);
 
     // The log names the process that sent the command.
-    let who = format!("control: process {} (uid 0, gid 0) asks for reload-rules", std::process::id());
+    let who = format!("control: process {} (uid 0, gid 0) requests reload-rules", std::process::id());
     assert!(running.stderr().contains(&who), "{}", running.stderr());
     assert_eq!(client.ok("shutdown", NOTHING), "Closing Bartizan");
     let ended = running.wait();
@@ -187,7 +187,7 @@ fn functions(client: &mut Client, folder: &Folder, workers: &str) {
     assert_eq!(state(client.ok("function-start", ids.clone())), "running");
     assert_eq!(state(client.ok("function-restart", ids)), "running");
     let why = client.refused("function-stop", json!({"function": "sfw"}));
-    assert!(why.contains("has a function `sfw`; there are ids"), "{why}");
+    assert!(why.contains("has the function `sfw`; functions are ids"), "{why}");
     let why = client.refused("function-configure", json!({"function": "ids", "settings": "mode=detect"}));
     assert!(why.contains("without a policy"), "{why}");
     let ended = ctl(folder, &["function", "start"]);
@@ -217,7 +217,7 @@ fn functions_are_configured_by_order_and_what_they_refuse_changes_nothing() {
             let why = client.refused("function-configure", function);
             assert!(why.contains(says), "{why}");
         };
-        refused(json!({"ports": 1}), "generation 2 goes on");
+        refused(json!({"ports": 1}), "generation 2 keeps running");
         refused(
             json!({"port": 9}),
             "has no setting `port` that can be changed so; there are ports, hosts, window",
@@ -261,7 +261,7 @@ fn flows(client: &mut Client, folder: &Folder) {
     assert_eq!(client.refused("get-flow-stats-by-id", nobody), "Not existing flow");
     assert_eq!(client.ok("explain-flow", json!({"flow": "[2001:db8::2]:4000"}))["count"], 1);
     assert_eq!(client.ok("explain-flow", json!({"flow": "192.0.2.9"}))["count"], 0);
-    assert!(client.refused("explain-flow", json!({"flow": "here"})).contains("`here` is no address"));
+    assert!(client.refused("explain-flow", json!({"flow": "here"})).contains("`here` is not an address"));
     let levels = client.ok("levels", NOTHING);
     assert_eq!((&levels["flows"], &levels["levels"]), (&json!(2), &json!({"host": 2})), "{levels}");
     assert_eq!((&levels["stays"]["no_device"]["flows"], &levels["late_workers"]), (&json!(2), &json!([])));
@@ -326,8 +326,8 @@ fn clients_that_do_not_behave_keep_nobody_waiting() {
         assert!(large.line().unwrap().contains("more than 65536 bytes"));
 
         // Messages that are incomplete at the time limit.
-        assert!(half.line().unwrap().contains("not whole within 5 seconds"));
-        assert!(half_hello.line().unwrap().contains("not whole within 5 seconds"));
+        assert!(half.line().unwrap().contains("not complete within 5 seconds"));
+        assert!(half_hello.line().unwrap().contains("not complete within 5 seconds"));
         until("all are let go but one", || good.ok("control-stats", NOTHING)["clients_now"] == 1);
         let counted = good.ok("control-stats", NOTHING);
         for (name, count) in [
@@ -407,7 +407,8 @@ fn the_socket_is_for_its_group_and_one_program() {
         drop(UnixListener::bind(folder.path("c.socket")).unwrap());
         let ended = ctl(&folder, &["uptime"]);
         assert!(
-            ended.code == Some(3) && ended.stderr.contains("the program was killed; start it again"),
+            ended.code == Some(3)
+                && ended.stderr.contains("a program that was killed; start the program again"),
             "{ended:?}"
         );
         host("adm", "c.socket");
@@ -433,7 +434,7 @@ fn the_socket_is_for_its_group_and_one_program() {
         host("no-such-group", "c.socket");
         let ended = start().wait();
         assert!(
-            ended.code == Some(1) && ended.stderr.contains("`no-such-group`, which is no group"),
+            ended.code == Some(1) && ended.stderr.contains("`no-such-group`: this machine has no such group"),
             "{ended:?}"
         );
         host("", "none");
@@ -492,18 +493,16 @@ fn ctl_shows_what_comes_of_commands() {
         assert!(told(&["dump-counters"]).contains("\ndecoder.pkts 1\n"));
         assert!(told(&["levels"]).contains("1 no_device: the link has no level below the host"));
         let explained = told(&["explain-flow", "udp", "192.0.2.1:1000", "192.0.2.2:4000"]);
-        for line in [
-            "udp 192.0.2.1:1000 -> 192.0.2.2:4000",
-            "chain     ids; still looking: ids",
-            "level     host for ",
-        ] {
+        for line in
+            ["udp 192.0.2.1:1000 -> 192.0.2.2:4000", "chain     ids; inspecting: ids", "level     host for "]
+        {
             assert!(explained.lines().any(|found| found.starts_with(line)), "{line}\n{explained}");
         }
         let live = ["explain", "flow", "--live", "--socket", "c.socket", "192.0.2.2:4000"];
         let ended = common::run(&folder.0, &live);
         assert!(ended.code == Some(0) && ended.stdout.starts_with("udp 192.0.2.1:1000"), "{ended:?}");
         for (arguments, code, says) in [
-            (&["explain-flow", "192.0.2.9"][..], 1, "no live flow fits"),
+            (&["explain-flow", "192.0.2.9"][..], 1, "no open flow matches"),
             (&["conf-get", "no.such"], 1, "Unable to get value"),
             (&["no-such"], 2, "there is no command `no-such`; known: `command-list`"),
             (&["iface-stat"], 2, "INTERFACE is missing; write `iface-stat INTERFACE`"),
@@ -584,7 +583,7 @@ fn who_asks_is_answered_while_a_reload_is_built() {
         std::fs::remove_file(folder.path("local.rules")).unwrap();
         assert!(Command::new("mkfifo").arg(folder.path("local.rules")).status().unwrap().success());
         reloads.send(b"{\"command\": \"reload-rules\"}\n");
-        running.until("asks for reload-rules");
+        running.until("requests reload-rules");
         assert!(asks.ok("uptime", NOTHING).is_u64());
         assert_eq!(asks.ok("levels", NOTHING)["flows"], 1);
         assert_eq!(asks.ok("explain-flow", json!({"flow": "192.0.2.2:4000"}))["count"], 1);
@@ -706,7 +705,7 @@ fn who_is_not_in_the_group_is_kept_out_and_who_asks_is_known() {
         let member = as_user(&["4242"]).unwrap();
         let said = String::from_utf8_lossy(&member.stdout).into_owned();
         assert!(said.contains(r#"{"message":"workers","return":"OK"}"#), "{member:?}");
-        running.until("(uid 65534, gid 65534) asks for running-mode");
+        running.until("(uid 65534, gid 65534) requests running-mode");
         assert_eq!(running.stop().code, Some(0));
     });
 }

@@ -118,7 +118,7 @@ fn levels(workers: u16) {
     let stat = asks.ok("iface-stat", json!({"iface": "a1"}));
     assert!(stat["bypassed"].as_u64() >= Some(8), "{stat}");
     let shown = ctl(&folder, &["explain-flow", "192.0.2.1:40001", "192.0.2.2:4000"]).stdout;
-    assert!(shown.contains("\nlevel     xdp for ") && shown.contains("let go on by ids, rule 2"), "{shown}");
+    assert!(shown.contains("\nlevel     xdp for ") && shown.contains("allowed by ids, rule 2"), "{shown}");
 
     // Another generation takes it up, and says so.
     asks.ok("reload-rules", Value::Null);

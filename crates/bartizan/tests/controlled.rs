@@ -101,7 +101,7 @@ fn what_a_controller_says_runs_and_outlives_it() {
         let (folder, mut net, site) = begin("");
         let running = start(&folder);
         // Nothing has come: nothing goes on.
-        running.until("nothing goes on by inline links");
+        running.until("inline links forward nothing");
         assert!(passed(&mut net, &[4000]).is_empty());
         site.publish(1, &generation(4000, &[2001]));
         until("generation 1", || site.acknowledged() == 1);
@@ -132,13 +132,13 @@ fn what_a_controller_says_runs_and_outlives_it() {
         // Its first packets.
         let running = start(&folder);
         assert_eq!(passed(&mut net, &[4000, 5000]), [5000]);
-        assert!(running.stderr().contains("generation 3 runs, as it was stored"), "{}", running.stderr());
+        assert!(running.stderr().contains("the stored generation 3 is running"), "{}", running.stderr());
         let ended = running.stop();
         assert_eq!(ended.code, Some(0), "{ended:?}");
         // A device that lost its key keeps its protection.
         std::fs::remove_dir_all(folder.path("identity")).unwrap();
         let running = start(&folder);
-        running.until("nothing new comes");
+        running.until("keeps running without updates");
         assert_eq!(passed(&mut net, &[4000, 5000]), [5000]);
         assert_eq!(running.stop().code, Some(0));
     });
@@ -229,8 +229,8 @@ fn killed_while_it_built(folder: &Folder, net: &mut [InlinePort; 2]) {
     broken.objects.insert(bad().key(), Arc::new(bad()));
     assert!(store.save_ahead(&broken).unwrap());
     let running = start(folder);
-    running.until("generation 2 was stored, and cannot be used");
-    running.until("generation 1 runs, as it was stored");
+    running.until("the stored generation 2 cannot be used");
+    running.until("the stored generation 1 is running");
     assert_eq!(passed(net, &[4000, 7000]), [4000]);
     assert_eq!(running.stop().code, Some(0));
     // It could be built, but the start that tried ended over it: the one before it is begun with.
@@ -242,8 +242,8 @@ fn killed_while_it_built(folder: &Folder, net: &mut [InlinePort; 2]) {
     let mut tried = FileStore::new(&folder.path("state/edge"));
     assert!(tried.load().is_ok() && tried.may_build().unwrap());
     let running = start(folder);
-    running.until("the program ended over that twice");
-    running.until("generation 1 runs, as it was stored");
+    running.until("the program ended twice while it built it");
+    running.until("the stored generation 1 is running");
     assert_eq!(passed(net, &[4000, 7000]), [4000]);
     assert_eq!(running.stop().code, Some(0));
 }
@@ -274,7 +274,7 @@ fn what_was_stored_and_is_broken_is_said_and_the_hosts_own_policy_holds() {
             "policies: [{name: own, chain: [pfw], pfw: {default: drop, rules: [{allow: udp, to-ports: 7000}]}}]\ndefault: {action: drop}\n",
         );
         let running = start(&folder);
-        running.until("own.yaml holds");
+        running.until("own.yaml applies");
         assert_eq!(passed(&mut net, &[4000, 7000]), [7000]);
         site.publish(1, &generation(4000, &[2001]));
         until("generation 1", || site.acknowledged() == 1);
@@ -285,7 +285,7 @@ fn what_was_stored_and_is_broken_is_said_and_the_hosts_own_policy_holds() {
         std::fs::write(&list, "{").unwrap();
         drop(site);
         let running = start(&folder);
-        running.until("what was stored cannot be read");
+        running.until("the stored generation cannot be read");
         assert_eq!(passed(&mut net, &[4000, 7000]), [7000]);
         assert_eq!(running.stop().code, Some(0));
     });

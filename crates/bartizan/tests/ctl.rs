@@ -260,7 +260,7 @@ fn a_folder_is_applied_in_an_order_that_works() {
     );
     assert!(!world.told(&["tenants", "list"]).contains("acme"));
     let done = world.told(&["apply", "-f", "site"]);
-    assert!(done.contains("7 changed, 0 were as they stand; generation"), "{done}");
+    assert!(done.contains("7 changed, 0 unchanged; generation"), "{done}");
     assert!(world.told(&["apply", "-f", "site"]).starts_with("nothing to change: 7 documents"));
     // Only a change is shown and put.
     world.write(
@@ -277,16 +277,20 @@ fn a_folder_is_applied_in_an_order_that_works() {
     // Mistakes have the place in the whole file.
     world.write("bad.yaml", "kind: tenant\nname: other\nspec: {select: {vni: 8}}\n---\nkind: policy\ntenant: other\nname: web\nspec:\n  policy:\n    from: nowhere\n    chain: []\n");
     world.refused(&["apply", "-f", "bad.yaml"], 1, "bad.yaml:10:");
-    world.refused(&["apply", "-f", "bad.yaml"], 1, "0 of 1 are done; not done: policy other/web");
+    world.refused(
+        &["apply", "-f", "bad.yaml"],
+        1,
+        "0 of 1 documents are applied; not applied: policy other/web",
+    );
     for (text, says) in [
         ("kind: polcy\nname: x\nspec: {}\n", "bad.yaml:1:7: there is no kind `polcy`"),
         ("kind: policy\nname: x\nspec: {}\n", "`tenant` is missing"),
         ("kind: tenant\ntenant: x\nname: x\nspec: {}\n", "bad.yaml:2:"),
         (
             "kind: tenant\nname: x\nspec: {}\n---\nkind: tenant\nname: x\nspec: {}\n",
-            "bad.yaml:6:7: tenant x is at bad.yaml:2:7 already",
+            "bad.yaml:6:7: tenant x is already at bad.yaml:2:7",
         ),
-        ("kind: tenant\nname: x\nspce: {}\n", "there is no key `spce` here"),
+        ("kind: tenant\nname: x\nspce: {}\n", "the key `spce` is not known"),
         ("# nothing\n", "there are no documents"),
     ] {
         world.write("bad.yaml", text);
@@ -353,7 +357,11 @@ fn a_change_is_replayed_before_it_is_put() {
     // The device runs nothing yet: nothing to compare with.
     let report = told(&["c.pcap"]);
     assert_eq!((&report["all"]["flows"], &report["changing"]["flows"]), (&2.into(), &0.into()));
-    world.refused(&["replay", "--device", "edge", "--against", "running", "c.pcap"], 1, "has not said yet");
+    world.refused(
+        &["replay", "--device", "edge", "--against", "running", "c.pcap"],
+        1,
+        "has not reported a running generation yet",
+    );
     let generation: Value = serde_json::from_str(&world.told(&["generations", "get", "--json"])).unwrap();
     let generation = generation["generation"].to_string();
     world.told(&["devices", "acknowledge", "edge", "--generation", &generation, "--accepted"]);

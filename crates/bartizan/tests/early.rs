@@ -259,13 +259,13 @@ fn reloads_before_a_worker_runs_the_first_of_them_leave_the_table_in_use_alone()
             [0, 1].into_iter().for_each(|worker| runs(worker, generation));
         }
         // Of the last one there was no room; once it runs there is.
-        running.until("not refused early in generation 5");
+        running.until("not dropped early in generation 5");
         generation += 1;
         running.signal("USR2");
         [0, 1].into_iter().for_each(|worker| runs(worker, generation));
         goes_on("all run");
         let said = ends_well(running).stderr;
-        assert_eq!(said.matches("not refused early").count(), 1, "{said}");
+        assert_eq!(said.matches("not dropped early").count(), 1, "{said}");
     });
 }
 

@@ -135,7 +135,7 @@ fn the_history_of_a_flow_is_told() {
     let args = ["explain", "flow", "--capture", "c.pcap", "--flow", one, "--policy", "p.yaml"];
     let told = folder.run(&args);
     assert!(told.stdout().contains("refused   1 packets by pfw: pfw_default."), "{}", told.stdout());
-    assert!(told.stdout().contains("--ips acts"), "{}", told.stdout());
+    assert!(told.stdout().contains("--ips prevents"), "{}", told.stdout());
     // All flows, and without a policy.
     let all = folder.run(&["explain", "flow", "c.pcap", "--rules", "web.rules", "--json"]).json();
     assert_eq!(all["flows"].as_array().unwrap().len(), 4);
@@ -150,27 +150,31 @@ fn wrong_questions_about_flows_get_one_clear_message() {
     folder.write("text.txt", "no capture\n");
     folder.write("broken.yaml", "policies: [\n");
     let cases: &[(&[&str], i32, &str)] = &[
-        (&["tcp 10.0.0.1:1 192.0.2.7:80"], 2, "say which policy is asked with --policy FILE"),
+        (&["tcp 10.0.0.1:1 192.0.2.7:80"], 2, "name a policy with --policy FILE"),
         (&["tcp", "10.0.0.1:1", "--policy", "p.yaml"], 2, "a flow is a protocol and two ends, found 2 words"),
         (
             &["tcp 10.0.0.1:1 192.0.2.7:99999", "--policy", "p.yaml"],
             2,
-            "`99999` in `192.0.2.7:99999` is no port",
+            "`99999` in `192.0.2.7:99999` is not a port",
         ),
-        (&["tcp 10.0.0.1:1 192.0.2.7", "--policy", "p.yaml"], 2, "write `192.0.2.7:80`, or whatever it is"),
+        (
+            &["tcp 10.0.0.1:1 192.0.2.7", "--policy", "p.yaml"],
+            2,
+            "the destination port is missing; write for example `192.0.2.7:80`",
+        ),
         (&["tcp 10.0.0.1:1 [2001:db8::1]:80", "--policy", "p.yaml"], 2, "different IP versions"),
-        (&["nowhere.pcap"], 2, "`nowhere.pcap` is neither a flow nor a capture file that is there"),
+        (&["nowhere.pcap"], 2, "`nowhere.pcap` is neither a flow nor an existing capture file"),
         (&["--capture", "nowhere.pcap"], 1, "cannot open capture nowhere.pcap: no such file; check the path"),
         (&["text.txt"], 1, "text.txt"),
         (&["c.pcap", "--flow", "0"], 2, "packets of a capture are numbered from 1"),
-        (&["c.pcap", "--flow", "99"], 1, "c.pcap has no packet 99: it has 20, numbered from 1"),
+        (&["c.pcap", "--flow", "99"], 1, "c.pcap has no packet 99: it has 20 packets, numbered from 1"),
         (
             &["c.pcap", "--flow", "tcp 10.0.0.1:1 10.0.0.2:2"],
             1,
             "c.pcap has no flow `tcp 10.0.0.1:1 10.0.0.2:2` in its 20 packets; `bartizan explain flow c.pcap` lists",
         ),
         (&["c.pcap", "--flow", "tcp 10.0.0.1"], 2, "--flow: a flow is a protocol and two ends"),
-        (&["c.pcap", "--vlan", "7"], 2, "--vlan is for a 5-tuple"),
+        (&["c.pcap", "--vlan", "7"], 2, "--vlan applies to a 5-tuple"),
         (
             &["udp 10.0.0.1:1 192.0.2.7:80", "--policy", "nowhere.yaml"],
             1,
@@ -224,7 +228,7 @@ fn a_rule_is_explained() {
     let bit = ask("3");
     let warning = bit["warnings"][0].as_str().unwrap();
     assert!(
-        bit["warnings"].to_string().contains("`never.set` is set by no rule of these files"),
+        bit["warnings"].to_string().contains("no rule of these files sets the flowbit `never.set`"),
         "{warning}"
     );
     let always = ask("5");
@@ -275,7 +279,11 @@ fn wrong_questions_about_rules_get_one_clear_message() {
         "alert tcp any any -> any any (msg:\"x\"; contnt:\"a\"; sid:8;)\nalert tcp any any -> (sid:9;)\n",
     );
     let cases: &[(&[&str], i32, &str)] = &[
-        (&["7", "--rules", "web.rules"], 1, "no rule with sid 7 among the 5 of web.rules; the nearest is 5"),
+        (
+            &["7", "--rules", "web.rules"],
+            1,
+            "no rule with sid 7 among the 5 rules of web.rules; the nearest is 5",
+        ),
         (&["8", "--rules", "bad.rules"], 1, "the engine does not load sid 8"),
         (&["8", "--rules", "bad.rules"], 1, "did you mean `content`?"),
         (
@@ -289,7 +297,7 @@ fn wrong_questions_about_rules_get_one_clear_message() {
             "cannot open rule file nowhere.rules: no such file; check the path",
         ),
         (&["1", "--rules", "web.rules", "nowhere.pcap"], 1, "cannot open capture nowhere.pcap"),
-        (&["one", "--rules", "web.rules"], 2, "`one` is no number; write the sid"),
+        (&["one", "--rules", "web.rules"], 2, "`one` is not a number; write the sid"),
         (&["1"], 2, "--rules <FILE>"),
     ];
     for (args, code, message) in cases {

@@ -136,7 +136,7 @@ fn a_killed_run_fails_open_and_the_next_one_takes_over() {
         assert!(nothing_arrives(&mut ports, &strangers(30_000, BLOCKED)), "but what rules refuse does not");
         assert_eq!(pinned(), 2);
         let running = start(&folder, 2, "open");
-        running.until("its 16 flows are judged anew");
+        running.until("its 16 flows are evaluated again");
         running.until(&format!("{} packets passed uninspected", 80 + STRANGERS));
         // From here on all goes up again, and is judged.
         assert!(nothing_arrives(&mut ports, &datagrams(REFUSED, b"load")));
@@ -207,7 +207,7 @@ fn what_was_left_open_is_closed_by_a_run_that_wants_it_closed() {
             let arguments = ["run", "--inline", "a1", "b1", "--policy", "policy.yaml", "--out", "out"];
             Running::start(command.args(arguments).current_dir(&folder.0))
         };
-        running.until("that a killed run had left");
+        running.until("that a killed run left");
         running.until("running on");
         assert!(nothing_arrives(&mut ports, &datagrams(REFUSED, b"load")));
         assert_eq!(arrive(&mut ports, OTHERS, 1), 8);
@@ -433,7 +433,7 @@ fn killed_at_random(fail: &'static str) {
             } else {
                 running.until("running on");
                 if was_left {
-                    running.until("that a killed run had left is replaced");
+                    running.until("that a killed run left is replaced");
                 }
                 arrived.go_on(&format!("{what}: the path works"));
                 std::thread::sleep(SETTLED + Duration::from_millis(draw(1_000)));

@@ -228,7 +228,7 @@ fn reloads(workers: u16, reloads: u64, away: bool, seed: u64) -> u64 {
         if away && generation == 2 + reloads / 2 {
             until("pins", || pins().len() == 2);
             detach_pinned(&pin_of("a1"));
-            traffic.until("the level, again", || running.stderr().contains("has its XDP level again"));
+            traffic.until("the level, again", || running.stderr().contains("uses its XDP level again"));
         }
     }
     let (took, frames) = (begun.elapsed(), traffic.sent().packets - before);

@@ -149,7 +149,7 @@ fn no_such_link(world: &mut World, running: Running) -> Running {
     running.signal("KILL");
     drop(running);
     let running = start(&world.0.folder);
-    assert!(running.stderr().contains("runs, as it was stored"), "{}", running.stderr());
+    assert!(running.stderr().contains("controller: the stored generation "), "{}", running.stderr());
     world.other_goes_on(4_005, "partial");
     running
 }

@@ -233,7 +233,7 @@ fn swap(program: &Program, folder: &Folder) -> BTreeMap<u64, u64> {
             std::thread::sleep(Duration::from_millis(30));
             let all = program.said.lock().unwrap()[line..].join("\n");
             assert!(
-                said.contains("refused") && said.contains(&format!("generation {number} goes on")),
+                said.contains("refused") && said.contains(&format!("generation {number} keeps running")),
                 "{all}"
             );
             assert!(all.contains(named), "the message names {named}: {all}");

@@ -93,7 +93,7 @@ fn a_flow_that_no_function_decided_names_the_default_that_allowed_it() {
         let explain = [&explain[..], &["tcp 10.0.0.1:40000 192.0.2.7:80"]].concat();
         let told = folder.run(&explain);
         let line = match by {
-            "default" => "allowed   by default: no function decided, and none refused it".to_owned(),
+            "default" => "allowed   by default: no function decided".to_owned(),
             function => format!("allowed   by {function}: its default"),
         };
         assert!(told.stdout().lines().any(|found| found == line), "{text}{}{}", told.stdout(), told.stderr());
@@ -157,7 +157,7 @@ fn a_capture_can_come_from_a_link() {
     assert!(refused(&summary).iter().all(|b| b.0 == "branch" && b.1 != "pfw"), "{summary}");
     let cases: [(&[&str], i32, &str); 4] = [
         (&["--link", "brnch"], 1, "no policy names a link `brnch`; did you mean `branch`?"),
-        (&["--link", "branch", "--link", "branch"], 2, "more --link than captures"),
+        (&["--link", "branch", "--link", "branch"], 2, "there are more --link options than captures"),
         (&["--policy", "nowhere.yaml"], 1, "cannot open policy file nowhere.yaml: no such file"),
         (&["--policy", "bad.yaml"], 1, "bad.yaml:1:30: there is no function `pfv`; did you mean `pfw`?"),
     ];

@@ -95,7 +95,7 @@ fn what_was_left_on_interfaces_that_are_no_link_now_is_taken_away_and_told() {
             running.until("running on");
             pinned(&running, left);
             for interface in told {
-                running.until(&format!("that a killed run had left on {interface} is taken away, since"));
+                running.until(&format!("that a killed run left on {interface} is removed, since"));
             }
             let [a, b] = &mut ports;
             assert!(nothing_arrives([b, a]), "{links}: nothing is forwarded from b1");
@@ -143,7 +143,7 @@ fn what_was_left_on_interfaces_that_are_paired_otherwise_now_is_taken_away_and_t
             }
             let said = ends_well(running).stderr;
             for interface in ["a1", "b1", "c1", "d1"] {
-                let told = format!("left on `{interface}` is taken away, since it was not that of this link");
+                let told = format!("left on `{interface}` is removed, since it did not belong to this link");
                 assert_eq!(said.contains(&told), otherwise, "{interface}: {said}");
             }
         }
@@ -197,11 +197,11 @@ fn the_level_is_looked_after_while_a_reload_is_built() {
         pipe.write_all(RULES.as_bytes()).unwrap();
         drop(pipe);
         // The first order is a reload, which waits for its rules.
-        running.until("that a killed run had left is replaced");
+        running.until("that a killed run left is replaced");
         assert!(!running.stderr().contains("generation 2"), "{}", running.stderr());
         detach_pinned(&pin_of("a1"));
-        running.until("somebody has taken the XDP program away from `a1`; it is attached again");
-        running.until("link `wan` has its XDP level again");
+        running.until("another program detached the XDP program from `a1`; it is attached again");
+        running.until("link `wan` uses its XDP level again");
         pinned(&running, 2);
         assert!(!running.stderr().contains("generation 2"), "{}", running.stderr());
         std::fs::write(&rules, RULES).unwrap();

@@ -231,7 +231,7 @@ fn snap_length(name: &str, workers: &str, (snap, said): (&str, &str), filter: Op
     std::thread::sleep(Duration::from_millis(200));
     let [of_whole, of_cut] = programs.map(Running::stop);
     assert_eq!((of_whole.code, of_cut.code), (Some(0), Some(0)), "{of_whole:?} {of_cut:?}");
-    let note = format!("note: {said} are looked at (snap-length)");
+    let note = format!("note: {said} are inspected (snap-length)");
     assert!(of_cut.stderr.contains(&note), "{}", of_cut.stderr);
     let flows = flows_of(&cut);
     assert_eq!(flows, flows_of(&whole));

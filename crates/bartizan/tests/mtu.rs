@@ -69,12 +69,12 @@ fn an_inline_link_follows_an_mtu_that_is_changed() {
         let large = [datagram(false, 3, 8_000), datagram(true, 4, 8_000)];
         assert!(passes(&small), "{}", running.stderr());
         set(&ENDS, 9000);
-        running.until("note: interface `b1` has MTU 9000 now, 1500 before");
+        running.until("note: the MTU of interface `b1` changed from 1500 to 9000");
         assert!(passes(&large), "{}", running.stderr());
         // One end alone: the log says that longer packets are refused.
         set(&["b1"], 1500);
         running.until(
-            "warning: `b1` has MTU 1500 and `a1` has 9000: packets over 1500 bytes are refused between them",
+            "warning: `b1` has MTU 1500 and `a1` has 9000: packets over 1500 bytes are dropped between them",
         );
         std::thread::sleep(Duration::from_secs(2));
         let mut from = port("a0");
@@ -181,7 +181,7 @@ fn with_a_level_below_it_larger_frames_pass_or_are_counted() {
             passed == 0
         });
         until("all that did not pass is counted", || came + lost() - before == sent);
-        running.until("packets over 1500 bytes are refused between them");
+        running.until("packets over 1500 bytes are dropped between them");
         let reason = ["port=\"b1\"", "reason=\"too_large\""];
         let before = value(&get("/metrics"), "bartizan_port_dropped_total", &reason);
         until("the level leaves them to the host, which refuses them", || {

@@ -164,10 +164,10 @@ fn a_port_that_takes_nothing_any_more_is_told_and_its_flows_go_on_through_the_ho
             send(client, &frames);
             assert_eq!(take(server, 8), 8);
         }
-        running.until("nothing leaves by `b1` at the XDP level any more, 1 frames were lost there: interface `b1` does not take redirected frames");
+        running.until("the XDP level cannot send on `b1`, and 1 frames were lost: interface `b1` does not take redirected frames");
         running.until("`ethtool -K OTHER_END gro on`");
         tool("ethtool", "-K b0 gro on");
-        running.until("`b1` takes frames of the XDP level again");
+        running.until("`b1` accepts frames of the XDP level again");
         let forwarded =
             || value(&get("/metrics"), "bartizan_port_level_total", &["port=\"a1\"", "forwarded"]);
         let before = forwarded();
@@ -519,17 +519,17 @@ fn a_link_that_comes_back_has_its_level_again() {
         assert_eq!(below(&mut ports, 20), 8 * 20);
         drop(ports);
         ip("link del dev a0");
-        running.until("nothing comes by it until it is there");
+        running.until("it carries no packets until it exists");
         ip("link del dev b0");
         // The interface comes back first in a state that the level cannot use, then as it was.
         let [client, server] = ends(["a", "b"], 1500);
         tool("ethtool", "-K a1 gro on");
-        running.until("note: link `wan` is taken up again");
-        running.until("warning: link `wan` runs without its XDP level until that can be used again");
+        running.until("note: link `wan` is in use again");
+        running.until("warning: link `wan` runs without its XDP level until the level can be used again");
         let mut ports = [client, server];
         assert_eq!(below(&mut ports, 5), 0, "the host has them meanwhile");
         tool("ethtool", "-K a1 gro off");
-        running.until("note: link `wan` has its XDP level again");
+        running.until("note: link `wan` uses its XDP level again");
         // The flows have kept their entries.
         assert_eq!(below(&mut ports, 20), 8 * 20);
         // Once more, without a reason to wait.
@@ -537,10 +537,10 @@ fn a_link_that_comes_back_has_its_level_again() {
         ip("link del dev b0");
         ip("link del dev a0");
         // On a busy machine both are gone before the program looks, and it names either.
-        let gone = "nothing comes by it until it is there";
+        let gone = "it carries no packets until it exists";
         until("both gone", || running.stderr().matches(gone).count() == 2);
         let mut ports = ends(["a", "b"], 1500);
-        let again = "note: link `wan` has its XDP level again";
+        let again = "note: link `wan` uses its XDP level again";
         until("the level, once more", || running.stderr().matches(again).count() == 2);
         assert_eq!(below(&mut ports, 20), 8 * 20);
         let ended = ends_well(running);

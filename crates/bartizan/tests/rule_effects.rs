@@ -149,7 +149,7 @@ fn files_are_kept_where_rules_and_settings_say_so() {
         assert_eq!(stats(&folder, out)["file_store.stored"], 2);
     }
     let said = inspect(&folder, rule, "without", &[]);
-    assert!(said.contains("nothing is kept"), "{said}");
+    assert!(said.contains("no file is stored"), "{said}");
     assert!(!folder.path().join("without/files").exists());
     assert_eq!(folder.events("without", "fileinfo")[0]["fileinfo"]["stored"], false);
     // A rule that does not match keeps nothing; `force-filestore` keeps all.

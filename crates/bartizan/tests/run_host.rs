@@ -187,7 +187,7 @@ fn reloads(folder: &Folder, running: &Running) {
     });
     folder.write("policy.yaml", POLICY.replace("pfw, ids", "pfw, idss, ids"));
     running.signal("USR2");
-    running.until("reload refused, generation 2 goes on (content ");
+    running.until("reload refused, generation 2 keeps running (content ");
     running.until("policy.yaml:5:18: there is no function `idss`; did you mean `ids`?");
     let page = get("/metrics");
     assert_eq!(value(&page, "bartizan_reloads_total", &["result=\"done\""]), 1);
@@ -199,17 +199,19 @@ fn reloads(folder: &Folder, running: &Running) {
     let cut = RULES.len() - 8;
     for (rules, said) in [
         (RULES.get(..cut).unwrap(), "local.rules:1:"),
-        ("", "local.rules: no rules are in this file, it had 1"),
+        ("", "local.rules: this file has no rules; it had 1"),
         (
             "alert udp any any -> any 1 (asn1:bitstring_overflow; sid:1;)\n",
-            "1 rules would be gone, more than 10%",
+            "1 rules would be removed, more than 10%",
         ),
         ("alert udp any any -> any 1 (contnt:\"x\"; sid:1;)\n", "(1 malformed line in this file, 0 rules)"),
     ] {
         folder.write("local.rules", rules);
-        let before = running.stderr().matches(")): 1 rules run, 0 would").count();
+        let before = running.stderr().matches(")): 1 rules are running, 0 would").count();
         running.signal("USR2");
-        until("another refusal", || running.stderr().matches(")): 1 rules run, 0 would").count() > before);
+        until("another refusal", || {
+            running.stderr().matches(")): 1 rules are running, 0 would").count() > before
+        });
         running.until(said);
     }
     assert_eq!(value(&get("/metrics"), "bartizan_generation", &["worker=\"0\""]), 2);
@@ -255,7 +257,7 @@ fn a_second_instance_says_what_to_do() {
                 &["--tap", "lo", "--out", "two", "--metrics", "127.0.0.1:9100"],
                 &[
                     "cannot listen on 127.0.0.1:9100 for metrics",
-                    "another program (or another bartizan) listens there; give another port",
+                    "another program (or another bartizan) listens there; use another port",
                 ],
             ),
             (
@@ -303,7 +305,7 @@ fn interfaces_that_cannot_be_used() {
         ip("link set dev a0 up");
         says(
             &ends(&folder, &[&["--inline", "a1", "a1"][..], &rest].concat()),
-            &["`a1` is given twice", "give two, or watch one with --tap"],
+            &["`a1` is given twice", "name another one, or watch this one with --tap"],
         );
         // Without the right: root, and the right taken away.
         let mut without = Command::new("setpriv");
@@ -374,9 +376,9 @@ fn folders_that_were_removed_are_named() {
     let inside = folder.path("gone");
     std::fs::create_dir_all(&inside).unwrap();
     for (arguments, parts) in [
-        (&["--out", "."][..], &["cannot write to the output folder .", "the folder was removed"][..]),
-        (&["--out", "o"], &["cannot make the output folder o", "choose another with --out"]),
-        (&["--out", "/tmp", "--pidfile", "b.pid"], &["cannot write the pid file b.pid", "make its folder"]),
+        (&["--out", "."][..], &["cannot write to the output folder .", "the current folder was removed"][..]),
+        (&["--out", "o"], &["cannot create the output folder o", "choose another with --out"]),
+        (&["--out", "/tmp", "--pidfile", "b.pid"], &["cannot write the pid file b.pid", "create its folder"]),
     ] {
         // The shell's folder goes while it is in it.
         std::fs::create_dir_all(&inside).unwrap();

@@ -261,11 +261,11 @@ fn a_link_that_goes_and_comes_back_disturbs_no_other() {
         assert_eq!(take(d, 1).len(), 1);
         // Not up yet: logged once, however often the program checks.
         ip("link add b0 type veth peer name b1");
-        running.until("warning: link `one` is not taken up again yet: interface `b1` is down");
+        running.until("warning: link `one` is not in use again yet: interface `b1` is down");
         for end in ["b0", "b1"] {
             ip(&format!("link set dev {end} arp off up"));
         }
-        running.until("note: link `one` is taken up again");
+        running.until("note: link `one` is in use again");
         let mut b = port("b0");
         // The flow of before goes on, and the counters too.
         let [a, _] = &mut outside.one;
@@ -279,7 +279,7 @@ fn a_link_that_goes_and_comes_back_disturbs_no_other() {
         assert!(ended.stdout.contains("link one: 2 frames, 2 forwarded, 0 refused"), "{}", ended.stdout);
         assert!(ended.stdout.contains("link two: 1 frames, 1 forwarded"), "{}", ended.stdout);
         assert!(!ended.stdout.contains("do not agree"), "{}", ended.stdout);
-        for said in ["`b1` is gone", "not taken up again yet", "is taken up again"] {
+        for said in ["`b1` is gone", "not in use again yet", "is in use again"] {
             assert_eq!(ended.stderr.matches(said).count(), 1, "{said}: {}", ended.stderr);
         }
         let events = events::parse(&folder.read("out/eve.json"));
@@ -304,12 +304,12 @@ fn a_link_that_goes_under_traffic_leaves_no_frame_uncounted() {
                 send(&mut outside.one[0], &round);
             }
             let gone = "the interface `b1` is gone";
-            let taken_up = running.stderr().matches("is taken up again").count();
+            let taken_up = running.stderr().matches("is in use again").count();
             until(gone, || running.stderr().matches(gone).count() == taken_up + 1);
             // What comes meanwhile is not seen.
             send(&mut outside.one[0], &round);
             veth("b0", "b1", 1500);
-            until("taken up", || running.stderr().matches("is taken up again").count() == taken_up + 1);
+            until("taken up", || running.stderr().matches("is in use again").count() == taken_up + 1);
             outside.one[1] = port("b0");
         }
         let one = &mut outside.one;
@@ -392,7 +392,10 @@ fn links_that_cannot_be_are_named() {
             "links: [{name: x, inline: {a: a0, b: a1}}, {name: y, tap: {interface: lo}}]\ncache: none\nsettings: {firewall.enabled: yes}\n",
         );
         let ended = common::run(&folder.0, &["run", "-c", "bartizan.yaml"]);
-        assert!(ended.stderr.contains("link `y`: firewall mode holds back"), "{ended:?}");
+        assert!(
+            ended.stderr.contains("link `y`: firewall mode drops packets that no rule accepts"),
+            "{ended:?}"
+        );
     });
 }
 
@@ -669,7 +672,7 @@ fn captures_have_filters_too() {
         ];
         let ended = common::run(&folder.0, &arguments);
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert!(ended.stdout.contains("4 packets left out by --filter"), "{}", ended.stdout);
+        assert!(ended.stdout.contains("4 packets excluded by --filter"), "{}", ended.stdout);
         let events = events::parse(&folder.read("bartizan-out/eve.json"));
         let numbers: Vec<_> = events::of_type(&events, "alert").map(|e| e["pcap_cnt"].as_u64()).collect();
         assert_eq!(numbers.len(), 2, "{numbers:?}");

@@ -297,7 +297,7 @@ fn one_of_two_interfaces_that_goes_and_comes_back() {
         send(&mut t, &packet(3));
         alerts(3);
         mirror("u0", "u1");
-        program.until("note: interface `u1` is taken up again");
+        program.until("note: interface `u1` is in use again");
         let mut u = port("u0");
         send(&mut u, &packet(4));
         alerts(4);
@@ -334,7 +334,7 @@ fn taps_that_cannot_be_are_named() {
             ),
             (
                 "interface: [t1, uplink]",
-                "link `m`: `t1` and `uplink` are one interface: give each interface of a tap once",
+                "link `m`: `t1` and `uplink` are one interface: name each interface of a tap once",
             ),
             ("interface: [t1, t9]", "interface `t9` does not exist"),
             ("interface: []", "bartizan.yaml:1:25: link `m`: a tap has 1 to 8 interfaces, and this one 0"),
@@ -374,7 +374,7 @@ fn without_hardware_timestamps_the_kernels_are_taken_where_that_is_allowed() {
             (
                 "[t1, u1]",
                 "auto",
-                "warning: link `m` has software timestamps on all its interfaces, since interface `t1` gives no others: its driver stamps no",
+                "warning: link `m` uses software timestamps on all its interfaces, since interface `t1` has no hardware timestamps: its driver stamps no",
             ),
             ("t1", "software", ""),
         ] {

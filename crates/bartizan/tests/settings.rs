@@ -72,7 +72,7 @@ fn settings_whose_loss_weakens_have_a_message_of_their_own() {
     }
     assert!(
         said.contains(
-            "note: the setting `pfring.0.threads` has no effect here: this way of capture does not exist"
+            "note: the setting `pfring.0.threads` has no effect: this way of capture does not exist"
         ),
         "{said}"
     );
@@ -92,12 +92,12 @@ fn types_of_events_that_are_not_written_are_named_together() {
     let folder = folder();
     let yaml = "%YAML 1.1\n---\noutputs:\n  - eve-log: {enabled: no, types: [rdp]}\n  - eve-log:\n      enabled: yes\n      filename: a.json\n      types:\n        - alert: {payload: yes}\n        - http\n        - tls:\n        - dns\n        - tftp\n        - nfs:\n        - flow\n        - pgsql: {enabled: no}\n        - mqtt: {passwords: yes}\n  - eve-log: {enabled: yes, filename: b.json, types: [rfb, nfs, stats]}\n";
     folder.write("s.yaml", yaml);
-    let one = "s.yaml:14:11: types of events that are asked for and not written here: mqtt, nfs, rfb;";
+    let one = "s.yaml:14:11: event types that are enabled and not written by this program: mqtt, nfs, rfb;";
     let written = folder.read("s.yaml");
     all(&folder, &["--strict"], 1, &["mqtt, nfs"]);
     let direct = ["check", "--suricata-config", "s.yaml"];
     let ended = run(&folder.0, &direct);
-    assert_eq!((ended.code, ended.stderr.matches("types of events").count()), (Some(0), 1), "{ended:?}");
+    assert_eq!((ended.code, ended.stderr.matches("event types that").count()), (Some(0), 1), "{ended:?}");
     says(&ended, &[one]);
     // By the command line, with an option only.
     folder.write(
@@ -109,10 +109,10 @@ fn types_of_events_that_are_not_written_are_named_together() {
     let set = ["--strict", "--set", "outputs.1.eve-log.types.40.snmp.extended=yes"];
     let ended = run(&folder.0, &[&direct[..], &set].concat());
     assert_eq!(ended.code, Some(1));
-    says(&ended, &["--set: types of events that are asked for and not written here: snmp;"]);
+    says(&ended, &["--set: event types that are enabled and not written by this program: snmp;"]);
     // The built-in settings request many event types; no user has written them.
     let ended = run(&folder.0, &["check", "p.yaml", "--strict", "--set", "stats.interval=3"]);
-    assert!(ended.code == Some(0) && !ended.stderr.contains("types of events"), "{ended:?}");
+    assert!(ended.code == Some(0) && !ended.stderr.contains("event types that"), "{ended:?}");
     // Outputs that are left out are no less missed.
     folder.write("s.yaml", written.replace("filename: b.json", "filetype: redis").replace("mqtt", "dns"));
     says(&run(&folder.0, &[&direct[..], &["--strict"]].concat()), &["events cannot go to redis here"]);

@@ -75,7 +75,7 @@ fn live(workers: &str) {
     running.signal("HUP");
     // Also while nothing happens.
     until("a new file", || folder.path("out/eve.json").exists());
-    running.until("outputs are opened again (SIGHUP)");
+    running.until("outputs are reopened (SIGHUP)");
     send("out/eve.json", 2);
     assert_eq!(alerts(&folder.read("out/eve.json.1")), 4);
     // logrotate's `copytruncate`: the file is copied and cut.
@@ -159,7 +159,7 @@ fn captures_end_in_order_by_a_signal() {
         drop(input);
         let (said, shown) = (String::from_utf8_lossy(&ended.stderr), String::from_utf8_lossy(&ended.stdout));
         assert_eq!(ended.status.code(), Some(3), "{said}");
-        assert!(said.contains("stopped by a signal; the rest was not read"), "{said}");
+        assert!(said.contains("stopped by a signal; the remaining packets were not read"), "{said}");
         assert!(shown.contains("2 packets") && shown.contains("incomplete: "), "{shown}");
         let eve = folder.read("out/eve.json");
         let count =
@@ -215,7 +215,7 @@ fn standard_input_and_folders_are_read_like_files() {
     assert!(
         said.contains("d/README")
             && said.contains("skipped")
-            && said.contains("1 folders are not looked into"),
+            && said.contains("1 subfolders are not searched"),
         "{said}"
     );
     let summary: serde_json::Value = serde_json::from_str(&shown).unwrap();
@@ -226,7 +226,7 @@ fn standard_input_and_folders_are_read_like_files() {
     );
     assert_eq!(events("folder"), events("file"));
     // Nothing to read is no success.
-    for (name, says) in [("d/deeper", "no capture is in the folder d/deeper"), ("none", "no such file")] {
+    for (name, says) in [("d/deeper", "the folder d/deeper contains no capture"), ("none", "no such file")] {
         let (code, _, said) = inspect("nothing", name, Stdio::null());
         assert!(code == Some(1) && said.contains(says), "{said}");
     }

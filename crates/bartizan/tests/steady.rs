@@ -130,7 +130,7 @@ fn take_away(running: &Running) {
     for (number, name) in ["a1", "b1"].into_iter().enumerate() {
         until("pins", || pins().len() == 2);
         detach_pinned(&pin_of(name));
-        let again = "note: link `wan` has its XDP level again";
+        let again = "note: link `wan` uses its XDP level again";
         until("the level, again", || running.stderr().matches(again).count() == number + 1);
         is_below();
     }
@@ -164,7 +164,7 @@ fn nothing_is_lost_while_the_program_is_attached_changed_and_replaced() {
         std::thread::sleep(SURELY_STALE);
         write(&folder, 1);
         let running = start(&folder, "open");
-        running.until("that a killed run had left is replaced");
+        running.until("that a killed run left is replaced");
         running.until("running on");
         stream.arrives("frames after the replacement");
         is_below();

@@ -176,7 +176,7 @@ fn what_is_wrong_with_variables_is_said_with_its_place() {
         ),
         (
             "{address-groups: {HOME_NET: any}}",
-            "p.yaml:2:35: with these, variables of the settings come to nothing: `AIM_SERVERS`, `EXTERNAL_NET`",
+            "p.yaml:2:35: these definitions leave variables of the settings empty: `AIM_SERVERS`, `EXTERNAL_NET`",
         ),
         (
             "{adress-groups: {}}",

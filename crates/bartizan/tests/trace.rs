@@ -83,7 +83,7 @@ fn a_trace_says_what_explain_rule_says_of_the_same_packets() {
             });
             begun(&mut client, 4);
             let why = client.refused("trace", json!({"rule": 2}));
-            assert!(why.contains("4 rules are traced already"), "{why}");
+            assert!(why.contains("4 rules are already traced"), "{why}");
             send(&mut port, &read(&sample::sample()).into_iter().map(|(_, frame)| frame).collect::<Vec<_>>());
             for (sid, trace) in sids.iter().zip(traces) {
                 let (is_ok, answer) = trace.join().unwrap();
@@ -159,7 +159,7 @@ fn a_trace_ends_with_its_packets_its_client_or_its_rule() {
         send(&mut port, &frames[..1]);
         until("a packet", || client.ok("iface-stat", json!({"iface": "a1"}))["pkts"] == 12);
         folder.write("local.rules", MORE.lines().next().unwrap());
-        assert_eq!(client.refused("reload-rules", Value::Null).matches("would be gone").count(), 1);
+        assert_eq!(client.refused("reload-rules", Value::Null).matches("would be removed").count(), 1);
         folder.write("local.rules", MORE.replace("gid:5; sid:6", "gid:5; sid:7"));
         assert_eq!(client.ok("reload-rules", Value::Null), "done");
         let (is_ok, answer) = goes.join().unwrap();
@@ -167,7 +167,7 @@ fn a_trace_ends_with_its_packets_its_client_or_its_rule() {
         let reason = answer["reason"].as_str().unwrap();
         assert_eq!(
             reason,
-            "generation 2 does not have the rule: no rule with sid 5:6 is among the 2 in force; the nearest is 6"
+            "generation 2 does not have the rule: no rule with sid 5:6 among the 2 in force; the nearest is 6"
         );
         send(&mut port, &frames[..1]);
         let (is_ok, answer) = stays.join().unwrap();
@@ -193,10 +193,10 @@ fn what_cannot_be_traced_is_refused_with_the_reason() {
         let (running, mut port) = tap(&folder, &["--rules", "local.rules"]);
         let mut client = Client::greeted(&folder.path("c.socket"));
         for (rule, says) in [
-            (json!("9"), "no rule with sid 9 is among the 2 in force; the nearest is 6"),
-            (json!("6"), "several rules have this sid: 1:6, 5:6; write which one is meant, as gid:sid"),
-            (json!("5:8"), "no rule with sid 5:8 is among the 2 in force"),
-            (json!(8), "rule 8 is not in force, as it was left out when it was loaded: local.rules:3:"),
+            (json!("9"), "no rule with sid 9 among the 2 in force; the nearest is 6"),
+            (json!("6"), "several rules have this sid: 1:6, 5:6; name one of them as gid:sid"),
+            (json!("5:8"), "no rule with sid 5:8 among the 2 in force"),
+            (json!(8), "rule 8 is not in force, because it was skipped when it was loaded: local.rules:3:"),
         ] {
             let why = client.refused("trace", json!({"rule": rule}));
             assert!(why.contains(says), "{why}");
@@ -212,7 +212,7 @@ fn what_cannot_be_traced_is_refused_with_the_reason() {
         assert!(
             ended.code == Some(0)
                 && ended.stdout.contains("ended: 1 seconds are over")
-                && ended.stdout.contains("no packet came on which the rule is evaluated"),
+                && ended.stdout.contains("the rule was evaluated on no packet"),
             "{ended:?}"
         );
         // As text for people, with the values found.
@@ -225,8 +225,8 @@ fn what_cannot_be_traced_is_refused_with_the_reason() {
         });
         for part in [
             "[1:6:0] seen\n",
-            "the rule's head held for 1; ended: the rule's head has held for as many packets as were asked for\n",
-            "       1 times the first that did not hold: 3 head: addresses and ports\n",
+            "1 of them match the rule's header; ended: the requested number of packets has matched the rule's header\n",
+            "       1 times the first false condition: 3 head: addresses and ports\n",
             "FALSE payload: contains \"secret\" [6 bytes: \"public\"]\n",
         ] {
             assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);

@@ -32,9 +32,9 @@ pub struct Spread {
 pub struct Factors {
     /// For the words of source plus destination address; IPv4 uses the first.
     pub address: [u32; 4],
-    /// For source plus destination port.
+    /// Multiplier for the sum of source and destination port.
     pub ports: u32,
-    /// For the last step, which spreads low bits to high ones.
+    /// Multiplier of the last step, which spreads low bits to high ones.
     pub last: u32,
     /// For the sum of VLAN ids; 0 if they are ignored.
     pub vlans: u32,

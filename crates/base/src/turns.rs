@@ -56,7 +56,7 @@ impl TurnPosition {
 }
 
 impl CaptureTurns {
-    /// Places of `workers` workers, all at the beginning.
+    /// The positions of `workers` workers, all at the first turn.
     #[must_use]
     pub fn new(workers: usize) -> Arc<Self> {
         Arc::new(CaptureTurns { places: (0..workers).map(|_| TurnPosition::default()).collect() })

@@ -84,9 +84,9 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// A packet-filter rule refused it.
+    /// A packet filter rule drops or rejects the packet.
     PfwRule => "pfw_rule",
-    /// No packet-filter rule matched and the default action is to refuse.
+    /// No packet filter rule matches, and the default action drops or rejects.
     PfwDefault => "pfw_default",
     /// TCP packet that opens no connection and belongs to none.
     SfwNoConnection => "sfw_no_connection",
@@ -94,7 +94,7 @@ reasons! {
     SfwState => "sfw_state",
     /// TCP sequence or acknowledgement number outside the window.
     SfwWindow => "sfw_window",
-    /// The policy does not let this side open connections.
+    /// The policy does not allow this side to open connections.
     SfwInitiator => "sfw_initiator",
     /// ICMP error that quotes no known flow.
     SfwUnrelatedIcmp => "sfw_unrelated_icmp",
@@ -102,54 +102,54 @@ reasons! {
     SfwSynLimit => "sfw_syn_limit",
     /// Too many connections of one source.
     SfwConnectionLimit => "sfw_connection_limit",
-    /// A detection rule refused it.
+    /// A detection rule drops or rejects the packet.
     IdsRule => "ids_rule",
-    /// A rate filter turned a detection rule's match into a refusal.
+    /// A rate filter turns a detection rule's match into a drop.
     IdsThreshold => "ids_threshold",
-    /// An earlier detection rule decided for the whole flow.
+    /// A detection rule blocked the whole flow earlier.
     IdsFlow => "ids_flow",
-    /// A firewall rule refused it (firewall mode).
+    /// A firewall rule drops or rejects the packet (firewall mode).
     FirewallRule => "firewall_rule",
-    /// No firewall rule accepted the packet, and the policy of packets refuses.
+    /// No firewall rule accepts the packet, and the policy for packets drops.
     FirewallPacketPolicy => "firewall_packet_policy",
-    /// No firewall rule accepted a state of a transaction, and its policy refuses.
+    /// No firewall rule accepts a state of a transaction, and the policy of that state drops.
     FirewallAppPolicy => "firewall_app_policy",
-    /// A firewall rule before the flow refused it.
+    /// A firewall rule of the pre-flow hook drops the packet.
     FirewallPreFlow => "firewall_pre_flow",
-    /// A firewall rule before the stream refused it.
+    /// A firewall rule of the pre-stream hook drops the packet.
     FirewallPreStream => "firewall_pre_stream",
-    /// The firewall refused the whole flow earlier.
+    /// The firewall blocked the whole flow earlier.
     FirewallFlow => "firewall_flow",
-    /// An exception policy decided earlier for the whole flow.
+    /// An exception policy blocked the whole flow earlier.
     ExceptionFlow => "exception_flow",
-    /// A packet inside this one, of a tunnel, was refused.
+    /// A packet inside this tunnel packet is dropped.
     TunnelInner => "tunnel_inner",
-    /// A fragment could not be kept, or its datagram is not allowed to be completed.
+    /// A fragment could not be stored, or its datagram must not be completed.
     Defrag => "defrag",
     /// Malformed headers: the payload cannot be located and inspected, but a receiver may find it.
     Unreadable => "unreadable",
     /// A TCP segment that the stream engine does not accept inline.
     StreamError => "stream_error",
-    /// Retransmitted bytes that differ from those inspected, and the policy drops such segments.
+    /// Retransmitted bytes that differ from the inspected ones, and the policy drops such segments.
     StreamOverlap => "stream_overlap",
-    /// Memory for TCP sessions is used up, and the policy refuses.
+    /// Memory for TCP sessions is exhausted, and the exception policy drops.
     StreamMemory => "stream_memory",
-    /// Reassembly memory is used up, and the policy refuses.
+    /// Reassembly memory is exhausted, and the exception policy drops.
     StreamReassembly => "stream_reassembly",
-    /// Mid-stream pick-up that the policy refuses.
+    /// Midstream TCP packet that the policy does not pick up.
     StreamMidstream => "stream_midstream",
-    /// The flow table has no room, and the policy refuses packets without a flow.
+    /// The flow table is full, and the exception policy drops packets without a flow.
     FlowMemory => "flow_memory",
-    /// The application-layer parser failed, and the policy refuses such flows.
+    /// The application-layer parser failed, and the exception policy blocks such flows.
     AppLayerError => "applayer_error",
     /// A rule depends on the protocol, which the bytes so far do not show: the packet is forwarded after more
     /// bytes or some time.
     ProtocolOpen => "protocol_open",
-    /// Memory for application layers is used up, and the policy refuses flows that give way.
+    /// Memory for application layers is exhausted, and the exception policy blocks the flows that it closes.
     AppLayerMemory => "applayer_memory",
-    /// Fragments cannot be kept: defragmentation memory is used up.
+    /// Fragments cannot be stored: defragmentation memory is exhausted.
     DefragMemory => "defrag_memory",
-    /// The policy's default for traffic that no policy names.
+    /// The default action for traffic that no policy matches.
     PolicyDefault => "policy_default",
     /// One direction of the flow is not visible, and the policy drops such flows.
     OneSided => "one_sided",
@@ -161,13 +161,13 @@ reasons! {
     HandOverRing => "hand_over_ring",
     /// Its source scans ports or sweeps the network, and the policy drops new flows of such a source.
     Portscan => "portscan",
-    /// A function of its chain has failed, and the policy refuses packets without it.
+    /// A function of the chain has failed, and the policy drops packets without it.
     FunctionFailed => "function_failed",
-    /// A function of its chain was stopped by an order, and the policy refuses packets without it.
+    /// A function of the chain was stopped by an operator, and the policy drops packets without it.
     FunctionStopped => "function_stopped",
-    /// HTTP/2 in clear text, which is not parsed, and the policy refuses it.
+    /// HTTP/2 in clear text, which is not parsed, and the policy blocks it.
     Http2 => "http2",
-    /// The load exceeds the worker's capacity, and flows of its policy's priority give way.
+    /// The load exceeds the worker's capacity, and flows with the priority of this policy are shed.
     Overload => "overload",
 }
 

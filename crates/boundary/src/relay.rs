@@ -196,8 +196,8 @@ fn reset(connection: &TcpStream) {
     let _ = connection.shutdown(std::net::Shutdown::Read);
 }
 
-/// Waits until the engine is gone, then ends all streams of the guest, so that programs which sleep in calls
-/// return. Joins the guest with a process slot of its own.
+/// Waits until the engine has ended, then ends all streams of the guest, so that programs which sleep in
+/// calls return. Joins the guest with a process slot of its own.
 ///
 /// # Errors
 /// The guest has as many processes as it may.

@@ -32,7 +32,7 @@ pub struct Auto {
     pub classifier: Box<dyn Classifier>,
     /// The reason for this choice, for people.
     pub why: String,
-    /// Whether it keeps to the budget without searching many rules linearly.
+    /// Whether the structure stays within the budget without searching many rules linearly.
     pub fits: bool,
 }
 

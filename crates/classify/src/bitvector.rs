@@ -63,7 +63,8 @@ pub struct BitVector {
 }
 
 impl BitVector {
-    /// A classifier of so many rule sets, at most [`SETS_MAX`], that uses about `limit` bytes at most.
+    /// A classifier of this number of rule sets, at most [`SETS_MAX`], that uses about `limit` bytes at
+    /// most.
     #[must_use]
     pub fn new(sets: u8, limit: usize) -> Self {
         let sets = sets.min(SETS_MAX);

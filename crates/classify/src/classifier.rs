@@ -168,7 +168,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// A classifier of so many rule sets, at most [`SETS_MAX`].
+    /// A classifier of this number of rule sets, at most [`SETS_MAX`].
     #[must_use]
     pub fn new(sets: u8) -> Self {
         Linear { sets: vec![Vec::new(); usize::from(sets.min(SETS_MAX))] }

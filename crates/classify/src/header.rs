@@ -121,7 +121,7 @@ pub type NameIds = SmallVec<[NameId; 2]>;
 /// The names of a header's addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderNames {
-    /// The names of its source.
+    /// The names that the source address matches.
     pub source: NameIds,
     /// The names of its destination.
     pub destination: NameIds,

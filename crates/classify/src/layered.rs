@@ -117,8 +117,8 @@ impl Layered {
         Layered::compiled(lists, budget, None)
     }
 
-    /// A structure for lists that differ little, with the tables of this one; compiled anew where they
-    /// differ too much.
+    /// A structure for lists that differ little, with the tables of this one; compiled again if they differ
+    /// too much.
     ///
     /// # Errors
     /// As [`Layered::new`].

@@ -149,8 +149,8 @@ pub struct OffloadSection {
     pub fail: OffloadFail,
     /// Silence of a worker after which `fail` applies to its frames, from 1s to 1h; 1s unless given.
     pub stale: Option<Seconds>,
-    /// One of this many packets that the level would drop goes up to this program, which drops it and writes
-    /// a `drop` event if enabled. A power of two up to 1,048,576, or 0 for none; 1,024 unless given.
+    /// One of this many packets that the level would drop is handed up to this program, which drops it and
+    /// writes a `drop` event if enabled. A power of two up to 1,048,576, or 0 for none; 1,024 unless given.
     pub drop_samples: Option<u32>,
     /// `true`: as far as it has the rules, the level drops packets of TCP, UDP and ICMP (queries and answers)
     /// without a flow that a policy's packet filter or default action drops, before the host makes a flow of

@@ -39,7 +39,7 @@ impl Clock for WallClock {
     }
 }
 
-/// A clock that stands still until a test sets it: wall time and monotonic time.
+/// A clock that changes only when a test sets it: wall time and monotonic time.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64, AtomicU64);
 

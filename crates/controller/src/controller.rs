@@ -561,7 +561,7 @@ impl Controller {
         Some(Principal { id: secret.id().to_owned(), scope, tenant: own("tenant"), device: own("device") })
     }
 
-    /// Records a device's answer to a generation; a roll-out may go on or stop by it.
+    /// Records a device's answer to a generation; it may continue or stop a roll-out.
     ///
     /// # Errors
     /// The device does not exist, or the store failed.

@@ -48,7 +48,7 @@ counters! {
     alerts_unknown "alerts-unknown" "Alerts of tenants that the device does not serve.";
 }
 
-/// Counts one.
+/// Increments the counter by one.
 pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

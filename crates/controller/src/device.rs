@@ -155,12 +155,14 @@ pub struct TookReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct ContentReport {
-    /// Over the policies and rule files that the device was sent; `bartizan ctl controller` on the device
-    /// shows it.
+    /// Hash of the policies and rule files that the device was sent; `bartizan ctl controller` on the
+    /// device shows it.
     pub manifest: String,
-    /// Over the lists that the device's rules read, as `bartizan ctl status` shows it; null if not reported.
+    /// Hash of the lists that the device's rules read, as `bartizan ctl status` shows it; null if not
+    /// reported.
     pub lists: Option<String>,
-    /// Over the device's host file and settings, as `bartizan ctl status` shows it; null if not reported.
+    /// Hash of the device's host file and settings, as `bartizan ctl status` shows it; null if not
+    /// reported.
     pub settings: Option<String>,
 }
 
@@ -265,7 +267,7 @@ pub struct DeviceStatus {
     pub held: u64,
     /// Whether a roll-out chose `wanted`; if false, the device follows changes.
     pub chosen: bool,
-    /// Tenants whose changes the device refused: what it runs of them instead, and why.
+    /// Tenants whose changes the device refused: the documents that it runs instead, and the reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub held_back: BTreeMap<String, HeldBack>,
     /// The tenants that the device served with its running generation; null if unknown.
@@ -345,7 +347,8 @@ impl DeviceStatus {
         DeviceStatus { chosen: false, ..self.wants(generation, keeps) }
     }
 
-    /// Tries held-back tenants anew: the device has other links or ports than when it refused them.
+    /// Offers the changes of held-back tenants again: the device has other links or ports than when it
+    /// refused them.
     #[must_use]
     pub fn tried_anew(self) -> Self {
         let (wanted, chosen) = (self.wanted, self.chosen);

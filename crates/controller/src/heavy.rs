@@ -18,8 +18,8 @@ const POLICY: usize = 4;
 const ATTEMPTS: usize = 4;
 
 impl Controller {
-    /// As [`Controller::change`], for a tenant's own document with `body` as its content. If the checks take
-    /// long, changes of others go on meanwhile.
+    /// As [`Controller::change`], for a tenant's own document with `body` as its content. If the checks
+    /// take long, changes of others are made meanwhile.
     ///
     /// # Errors
     /// Errors of the draft and of the store; too many such checks are running, or the tenant's documents

@@ -108,7 +108,7 @@ fn naming(model: &Model, library: &str) -> BTreeSet<String> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct HeldStatus {
-    /// By device: what it runs of the tenant instead of the current documents, and why.
+    /// By device: the tenant's documents that it runs instead of the current ones, and the reason.
     pub held_back: BTreeMap<String, HeldBack>,
 }
 

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 
-/// The status kind of reports.
+/// The status kind of reports about interfaces.
 pub const INTERFACES: &str = "interfaces";
 /// Most remembered documents that name a link or port which the device lacks.
 const LACKING_MAX: usize = 64;

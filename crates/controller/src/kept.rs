@@ -26,7 +26,7 @@ pub type Keeps = BTreeMap<String, OlderParts>;
 pub struct HeldBack {
     /// The generation of the tenant's policies that the device runs; 0: none.
     pub runs: u64,
-    /// The generation that was refused first.
+    /// The first generation that the device refused.
     pub refused: u64,
     /// Time of the refusal, in microseconds since 1970.
     pub since: u64,

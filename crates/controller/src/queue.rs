@@ -100,7 +100,7 @@ impl Queue {
     }
 
     /// Ends a group that the disk refused: changes drafted from it meanwhile fail as well. `stands`: the
-    /// model on the disk.
+    /// model that is on the disk.
     pub fn failed(&self, taken: &CommitBatch, error: &StoreError, stands: impl FnOnce() -> Model) {
         let mut ahead = self.lock();
         taken.group.end(Err(error.clone()));

@@ -171,8 +171,8 @@ impl Rollout {
         self.advance(status)
     }
 
-    /// Records a device that runs the generation without the documents of some tenants, which it refused. The
-    /// roll-out goes on: otherwise one tenant could keep it from all others.
+    /// Records a device that runs the generation without the documents of some tenants, which it refused.
+    /// The roll-out continues: otherwise one tenant could block it for all others.
     pub fn held_back(&mut self, id: &str, answer: &Acknowledgement) -> Vec<Status> {
         if answer.generation == self.generation && self.state == RolloutState::Running {
             self.refusals.entry(id.to_owned()).or_default().extend(answer.diagnostics.iter().cloned());

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct SectionFindings {
     /// Errors.
     pub problems: Vec<ConfigProblem>,
-    /// Warnings: what is right and has no effect.
+    /// Warnings: sections that are valid and have no effect.
     pub warnings: Vec<ConfigProblem>,
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Places of one kind.
+/// A limited number of places, of which each owner may take a share.
 #[derive(Debug)]
 pub struct Shares {
     own: usize,

@@ -36,7 +36,7 @@ const REFUSED: &str = "@refused";
 /// Packets that staged policies or detection would have dropped.
 const WOULD_REFUSE: &str = "@would-refuse";
 
-/// Counters of some traffic.
+/// Counters of packets, bytes and flows of a part of the traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 #[schemars(rename = "Sums")]
@@ -279,7 +279,7 @@ pub fn of_tenant_gone(model: &Model, tenant: &str) -> Vec<Status> {
     gone(model.statuses(KIND, &prefix).map(|(id, _)| id))
 }
 
-/// Removals of the lines of a removed device.
+/// The changes that remove the statistics rows of a removed device.
 #[must_use]
 pub fn of_device_gone(model: &Model, device: &str) -> Vec<Status> {
     let own = |id: &&str| id.split_once('/').is_some_and(|(_, of)| of == device);

@@ -95,7 +95,7 @@ pub enum PoolError {
     #[error(transparent)]
     Table(#[from] TableError),
     /// The system cannot start a thread.
-    #[error("cannot start worker {worker}: {source}; ask for fewer threads with --threads")]
+    #[error("cannot start worker {worker}: {source}; use fewer threads with --threads")]
     Thread {
         /// Worker.
         worker: u16,
@@ -103,15 +103,17 @@ pub enum PoolError {
         source: std::io::Error,
     },
     /// The system has no event descriptor left.
-    #[error("cannot make event descriptors for the workers: {0}; raise the limit of open files")]
+    #[error(
+        "cannot create event descriptors for the workers: {0}; raise the limit of open files (ulimit -n)"
+    )]
     Descriptors(#[from] std::io::Error),
     /// A flow is not moved.
     #[error(transparent)]
     NotMoved(#[from] NotMoved),
     /// A worker ended early.
     #[error(
-        "worker {worker} failed: this is a defect of the program; please report it with the capture, and run \
-         with --threads 1 meanwhile"
+        "worker {worker} failed because of a defect in the program; please report it with the capture; \
+         until it is fixed, use --threads 1"
     )]
     Lost {
         /// Worker.
@@ -119,7 +121,7 @@ pub enum PoolError {
     },
 }
 
-/// Swaps the generation of a pool, from any thread. [`Pool::control`] tells which one a worker runs.
+/// Swaps the generation of a pool, from any thread. [`Pool::control`] has the generation of each worker.
 #[derive(Debug, Default)]
 pub struct PoolControl {
     pending: Mutex<Option<PendingChains>>,
@@ -253,7 +255,7 @@ impl<R: Recorder + Send + 'static> Pool<R> {
         })
     }
 
-    /// The control of the workers, which tells the generation that each one runs.
+    /// The control of the workers, with the generation that each one runs.
     #[must_use]
     pub fn control(&self) -> Arc<Control> {
         Arc::clone(&self.control)

@@ -205,7 +205,7 @@ pub enum LiveError {
     #[error(transparent)]
     Port(#[from] PortError),
     /// The system cannot start a thread.
-    #[error("cannot start worker {worker}: {source}; ask for fewer with --workers")]
+    #[error("cannot start worker {worker}: {source}; use fewer workers with --workers")]
     Thread {
         /// Worker.
         worker: u16,
@@ -214,8 +214,8 @@ pub enum LiveError {
     },
     /// A worker ended by a defect.
     #[error(
-        "worker {worker} ended by a defect in the program ({lost} frames were on their way between workers and are \
-         lost); please report it"
+        "worker {worker} failed because of a defect in the program, and {lost} frames between workers were \
+         lost; please report it"
     )]
     Defect {
         /// Worker.

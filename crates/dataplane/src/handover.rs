@@ -343,7 +343,7 @@ impl Station {
     }
 
     /// Workers that were handed frames since the last call, a bit each: to be woken once per batch. Bit 63
-    /// stands for all from the 64th on.
+    /// covers all workers from the 64th on.
     pub const fn take_touched(&mut self) -> u64 {
         let touched = self.touched;
         self.touched = 0;

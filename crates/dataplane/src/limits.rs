@@ -40,130 +40,131 @@ fn of(figure: impl Fn(&EngineSettings) -> String) -> String {
 
 /// All of this crate.
 pub const LIMITS: &[LimitSpec] = limits! {
-    Flow "flows of a worker" = "`flow.memcap` / {}, {} to {} (as shipped {})"
+    Flow "flows per worker" = "`flow.memcap` / {}, {} to {} (as shipped {})"
         [count(SURICATA_FLOW_BYTES), count(FLOWS_LEAST), count(FLOWS_MOST), of(|s| count(s.flow_capacity))]
         in ["stages/settings.rs", "flow/table.rs"],
-        "a flow ends: of the closed ones, else of those that are not established, else of all, the one nearest to its timeout (see below); emergency timeouts",
+        "evicts the flow nearest to its timeout: a closed one, else one that is not established, else any (see below); emergency timeouts apply",
         [Stats("flow.get_used"), Stats("flow.emerg_mode_entered")];
-    Flow "an application parser's failures" = "the first" [] in ["applayer/flow.rs"],
-        "nobody parses the flow any more; `app-layer.error-policy`: in prevention the flow is refused",
+    Flow "failures of an application parser per flow" = "the first" [] in ["applayer/flow.rs"],
+        "the flow is no longer parsed (`app-layer.error-policy`; prevention blocks it)",
         [Stats("app_layer.error.*"), Refused(AppLayerError)];
-    Flow "bytes and time for which prevention holds what no protocol is known of yet, where a rule wants to know it"
+    Flow "bytes and time for which prevention holds data without a detected protocol, if a rule depends on the protocol"
         = "`app-layer.hold.bytes` ({}), `app-layer.hold.milliseconds` ({})"
         [of(|s| bytes(s.hold.bytes)), of(|s| time(s.hold.time))] in ["applayer/flow.rs", "stages/runner/functions.rs"],
-        "0 bytes: nothing is held. Then detection closes, rules decide, what they leave goes on; with `app-layer.hold.policy: drop-flow` the flow is refused",
+        "protocol detection ends, rules decide, and data that they do not drop is forwarded; `app-layer.hold.policy: drop-flow` blocks the flow. 0 bytes hold nothing",
         [Refused(ProtocolOpen)];
-    Flow "connections that other flows announced (FTP's data connections): pairs of hosts, of a pair, time" = "{}, {}, {}"
+    Flow "connections that other flows announced (FTP's data connections): pairs of hosts, connections per pair, time" = "{}, {}, {}"
         [count(PAIRS_MAX), count(PER_PAIR_MAX), time(EXPECTED_FOR)] in ["stages/expectations.rs"],
-        "of the tenant that has most pairs the one nearest to its expiry is forgotten; of a pair the oldest connection",
+        "evicts, from the tenant with the most pairs, the pair nearest to its expiry; within a pair the oldest connection",
         [Stats("app_layer.expectations_displaced")];
-    Flow "what an announcement says to the parser of the connection" = "{}" [bytes(CONTEXT_MAX)] in ["applayer/expectation.rs"],
-        "the name of the file is cut", [NotNeeded];
-    Flow "flows ended per packet by timeout" = "{} on a live link ({} a turn when idle), all in a replay; of timers {} looked at on a live link"
+    Flow "text of an announcement for the connection's parser" = "{}" [bytes(CONTEXT_MAX)] in ["applayer/expectation.rs"],
+        "the file name is truncated", [NotNeeded];
+    Flow "flows that time out per packet" = "{} on a live link ({} per turn when idle), all in a replay; {} timers are examined per packet on a live link"
         [count(ENDS_LIVE), count(ENDS_WHEN_IDLE), count(TIMERS_PER_PACKET)] in ["stages/settings.rs", "dataplane/passage/ending.rs"],
-        "the rest ends with the next packets, or when none come; a flow past its timeout is not found either way", [NotNeeded];
-    Flow "layers of a packet" = "`decoder.max-layers` ({})" [of(|s| count(s.decoder.max_layers))]
-        in ["stages/settings.rs", "packet/decode/mod.rs"], "decode event; live prevention refuses it",
+        "the others end with the next packets, or when the link is idle; a flow past its timeout is never found", [NotNeeded];
+    Flow "layers per packet" = "`decoder.max-layers` ({})" [of(|s| count(s.decoder.max_layers))]
+        in ["stages/settings.rs", "packet/decode/mod.rs"], "decode event; live prevention drops the packet",
         [Event("too_many_layers"), Refused(Unreadable)];
     Flow "fragments, datagrams, memory of defragmentation" = "`defrag.max-frags` ({}), `defrag.trackers` ({}), `defrag.memcap` ({})"
         [of(|s| count(s.defrag.max_fragments)), of(|s| count(s.defrag.max_trackers)), of(|s| bytes(s.defrag.memory))]
         in ["stages/settings.rs", "packet/defrag/mod.rs", "packet/defrag/shares.rs"],
-        "a datagram of the tenant that holds most is given up: of its source that holds most, if that has more than a 32nd of the bounds, else the one that waited longest; \
-         a fragment that nothing can give way to is dropped",
+        "evicts a datagram of the tenant that holds most: of its largest source, if that holds more than \
+         1/32 of the bounds, else the one that has waited longest; if none can be evicted, the fragment is \
+         dropped",
         [Stats("defrag.max_frags_reached"), Stats("defrag.max_trackers_reached"), Stats("defrag.dropped.evicted"), Stats("defrag.dropped.memory")];
-    Flow "the same in prevention" = "the bounds hold what waits of frames as well" [] in ["packet/defrag/holding.rs"],
-        "the frames of the datagram that is given up are refused", [Stats("defrag.dropped.evicted"), Refused(DefragMemory)];
-    Flow "time that a fragment waits for its datagram in live prevention" = "`defrag.timeout` ({}) after the last one"
+    Flow "fragments, datagrams, memory of defragmentation in prevention" = "the bounds include the frames that wait" [] in ["packet/defrag/holding.rs"],
+        "the frames of an evicted datagram are dropped", [Stats("defrag.dropped.evicted"), Refused(DefragMemory)];
+    Flow "time that a fragment waits for its datagram, live prevention" = "`defrag.timeout` ({}) after the last one"
         [of(|s| time(s.defrag.timeout))] in ["stages/settings.rs", "packet/defrag/holding.rs"], "refused",
         [Stats("defrag.dropped.incomplete"), Refused(Defrag)];
-    Flow "datagrams that left and whose ids are not taken again for `defrag.timeout`" = "{} a worker"
+    Flow "forwarded datagrams whose identification must not be used again for `defrag.timeout`" = "{} a worker"
         [of(|s| count(s.defrag.remember))] in ["packet/defrag/config.rs", "packet/defrag/remembered.rs"],
-        "the oldest is forgotten; a fragment with a remembered id is refused. With little memory for defragmentation fewer",
+        "evicts the oldest; a fragment with a remembered identification is dropped. Fewer if defragmentation has little memory",
         [Stats("defrag.dropped.reused"), Refused(Defrag)];
-    Flow "fragments of one datagram" = "{}" [of(|s| count(s.defrag.max_datagram_fragments))]
+    Flow "fragments per datagram" = "{}" [of(|s| count(s.defrag.max_datagram_fragments))]
         in ["packet/defrag/config.rs", "packet/defrag/mod.rs"], "dropped",
         [Stats("defrag.dropped.datagram_fragments"), Stats("defrag.max_frags_reached"), Refused(DefragMemory)];
-    Flow "memory of application layers (parsers, transactions, bodies, files, decoders, what functions remember for them) of all flows"
-        = "`app-layer.memcap` ({}; zero for no bound); each worker has its part" [bytes(APP_MEMORY)]
-        in ["stages/settings.rs", "stages/app_memory.rs"], "flows give way, see below",
+    Flow "memory of the application layers of all flows (parsers, transactions, bodies, files, decoders, state of functions)"
+        = "`app-layer.memcap` ({}; zero for no bound), shared among the workers" [bytes(APP_MEMORY)]
+        in ["stages/settings.rs", "stages/app_memory.rs"], "flows are closed (see below)",
         [Stats("app_layer_memory.*"), Metric("bartizan_memory_bytes"), Refused(AppLayerMemory)];
-    Flow "the same of one protocol" = "`app-layer.protocols.NAME.memcap` (`http.memcap` of Suricata; {})"
+    Flow "memory of the application layer per protocol" = "`app-layer.protocols.NAME.memcap` (`http.memcap` of Suricata; {})"
         [of(|s| bytes_or_none(s.app_memory.by_protocol.iter().copied().max().unwrap_or(0)))]
-        in ["stages/settings.rs", "stages/app_memory.rs"], "the same, flows of the protocol",
+        in ["stages/settings.rs", "stages/app_memory.rs"], "flows of the protocol are closed (see below)",
         [Stats("http.memuse"), Stats("http.memcap")];
-    Flow "flows closed per packet when a bound is passed"
-        = "{}, and those that the packet made larger; up to {} are looked at for each"
+    Flow "flows closed per packet when a bound is exceeded"
+        = "{}, and those that the packet made larger; up to {} are examined for each"
         [count(CLOSINGS), count(LOOKED_AT)] in ["dataplane/passage/overload.rs"],
-        "the flows that the packet made larger are closed (not for memory of streams)", [Stats("app_layer_memory.closed_in_hand")];
-    Flow "backlog of a receive ring from which flows of lower priority give way, where policies have several"
-        = "{} eighths the lowest (until less than {} wait), {} all but the highest"
+        "the flows that the packet made larger are closed (not for stream memory)", [Stats("app_layer_memory.closed_in_hand")];
+    Flow "backlog of a receive ring from which flows of lower priority are shed, if policies have several priorities"
+        = "{} eighths: the lowest priority (until fewer than {} are full), {} eighths: all but the highest"
         [count(shedding::BEGINS), count(shedding::BEGINS + 1 - shedding::HYSTERESIS), count(shedding::ALL)]
         in ["stages/shedding.rs", "dataplane/passage/shedding.rs"],
         "the policy's `overload` action ([When more comes than a worker takes](overload.md))",
         [Stats("overload.*"), Metric("bartizan_overload_priority"), Refused(Overload)];
-    Flow "memory of TCP sessions" = "`stream.memcap` ({})" [of(|s| bytes_or_none(s.stream.memcap))]
+    Flow "memory of TCP sessions of all flows" = "`stream.memcap` ({})" [of(|s| bytes_or_none(s.stream.memcap))]
         in ["stages/settings.rs", "flow/tcp/pickup.rs"],
-        "in prevention closed or half-open connections end for a new one; else `stream.memcap-policy`",
+        "prevention evicts closed or half-open connections for a new one; else `stream.memcap-policy`",
         [Stats("flow.end.reason.forced"), Stats("tcp.ssn_memcap_drop"), Refused(StreamMemory)];
-    Flow "connections that end for one when that is used up" = "{}" [count(SESSIONS_ENDED)] in ["dataplane/passage/overload.rs"],
+    Flow "connections evicted for a new one when that memory is exhausted" = "{}" [count(SESSIONS_ENDED)] in ["dataplane/passage/overload.rs"],
         "`stream.memcap-policy`", [Stats("tcp.ssn_memcap_drop"), Refused(StreamMemory)];
-    Flow "memory of reassembly" = "`stream.reassembly.memcap` ({}); flows give way when a {}th of it is left"
+    Flow "memory of reassembly" = "`stream.reassembly.memcap` ({}); flows are closed when a {}th of it is free"
         [of(|s| bytes_or_none(s.stream.reassembly.memcap)), count(app_memory::STREAM_ROOM)]
         in ["stages/settings.rs", "stages/app_memory.rs", "flow/stream/feed.rs"],
-        "what finds no room goes by `stream.reassembly.memcap-policy`",
+        "`stream.reassembly.memcap-policy` applies to data without room",
         [Stats("tcp.reassembly_memory_closed"), Stats("tcp.segment_memcap_drop"), Refused(StreamReassembly)];
-    Flow "reassembled bytes of a direction" = "`stream.reassembly.depth` ({})" [of(|s| bytes_or_none(s.stream.reassembly.depth))]
-        in ["stages/settings.rs", "flow/stream/feed.rs"], "inspection ends there", [Stats("tcp.stream_depth_reached")];
-    Flow "islands of out-of-order data" = "`stream.reassembly.max-regions` ({})" [of(|s| count(s.stream.reassembly.max_regions))]
+    Flow "reassembled bytes per direction" = "`stream.reassembly.depth` ({})" [of(|s| bytes_or_none(s.stream.reassembly.depth))]
+        in ["stages/settings.rs", "flow/stream/feed.rs"], "inspection of the direction ends", [Stats("tcp.stream_depth_reached")];
+    Flow "regions of out-of-order data per direction" = "`stream.reassembly.max-regions` ({})" [of(|s| count(s.stream.reassembly.max_regions))]
         in ["stages/settings.rs", "flow/stream/feed.rs"], "as for `stream.reassembly.memcap`",
         [Stats("tcp.insert_data_normal_fail"), Event("stream.reassembly_insert_limit"), Refused(StreamReassembly)];
-    Flow "queued SYNs and SYN/ACKs" = "`stream.max-syn-queued` ({}), `stream.max-synack-queued` ({})"
+    Flow "queued SYNs and SYN/ACKs per session" = "`stream.max-syn-queued` ({}), `stream.max-synack-queued` ({})"
         [of(|s| count(s.stream.max_syn_queued)), of(|s| count(s.stream.max_synack_queued))]
         in ["stages/settings.rs", "flow/tcp/queue.rs"], "stream event", [Event("stream.3whs_syn_flood"), Event("stream.3whs_synack_flood")];
-    Flow "datagrams that are taken out of one frame" = "{}" [count(datagrams::MOST)] in ["dataplane/segmentation/datagrams.rs"],
-        "inline the frame is refused; passively it is seen as one datagram", [Stats("normaliser.joined"), Refused(EgressMtu)];
-    Flow "bytes that wait in a train inline" = "{}" [bytes(train::MOST)] in ["stages/train.rs"],
-        "the next segment shows them", [NotNeeded];
-    Flow "timers of a host table that a worker looks at" = "{} each {} of the packet clock"
+    Flow "datagrams taken out of one frame (UDP segmentation offload)" = "{}" [count(datagrams::MOST)] in ["dataplane/segmentation/datagrams.rs"],
+        "inline, the frame is dropped; passively, it is inspected as one datagram", [Stats("normaliser.joined"), Refused(EgressMtu)];
+    Flow "bytes of a train, inline" = "{}" [bytes(train::MOST)] in ["stages/train.rs"],
+        "the bytes are inspected with the next segment", [NotNeeded];
+    Flow "timers of a host table that a worker examines" = "{} per {} of the packet clock"
         [count(host_tables::TIMERS), time(host_tables::EVERY)] in ["stages/host_tables.rs"],
-        "the rest expires later; what has expired is not seen either way", [NotNeeded];
-    Flow "frames that a live worker has under way to others, and room of each ring between two workers" = "{}"
+        "the others are removed later; an expired entry is never used", [NotNeeded];
+    Flow "frames between a live worker and the others, and size of each ring between two workers" = "{}"
         [count(PARCELS)] in ["dataplane/driver.rs"], "refused", [Stats("flow.hand_over_refused"), Refused(HandOverRing)];
-    Flow "flows of a worker that are with other workers, each of which keeps its room at home" = "{}"
+    Flow "flows of a worker that are at other workers; each keeps its entry" = "{}"
         [count(AWAY_MAX)] in ["dataplane/handover/away.rs", "dataplane/captures/moves.rs"],
-        "the move is refused, the flow stays where it is", [Stats("flow.moves_refused")];
-    Flow "moves of flows that a live worker can be asked for between two of its batches" = "{}"
-        [count(MOVES_ASKED)] in ["dataplane/driver/control.rs"], "who asks is told so", [Told("`false` to who asks")];
-    Flow "live workers of all links; each has its part of the bounds of flow table, streams and defragmentation" = "{}"
-        [count(spread::WORKERS_MAX)] in ["base/spread.rs", "config/host.rs"], "more are refused at start", [NotNeeded];
-    Flow "bytes of events waiting for the writer, per worker of several" = "{}" [bytes(RING_BYTES)] in ["dataplane/event_ring.rs"],
-        "the event is lost, and an event says so", [Stats("events.ring.lost")];
+        "the flow does not move", [Stats("flow.moves_refused")];
+    Flow "requests to move flows per live worker between two batches" = "{}"
+        [count(MOVES_ASKED)] in ["dataplane/driver/control.rs"], "the request is refused", [Told("the answer `false`")];
+    Flow "live workers of all links; they share the bounds of flow table, streams and defragmentation" = "{}"
+        [count(spread::WORKERS_MAX)] in ["base/spread.rs", "config/host.rs"], "the start fails", [NotNeeded];
+    Flow "bytes of events that wait for the writer, per worker, if there are several" = "{}" [bytes(RING_BYTES)] in ["dataplane/event_ring.rs"],
+        "the event is lost, and an event reports the loss", [Stats("events.ring.lost")];
     Rule "bytes of a frame in an event" = "`payload-buffer-size` ({}) less one, of a datagram {}, as in Suricata"
         [bytes(AlertOptions::NOTHING.payload_buffer_size), bytes(eve::packet::DATAGRAM_SHOWN)]
         in ["dataplane/eve/packet.rs", "events/config.rs"],
-        "the rest is left out", [NotNeeded];
-    Flow "flows that the level below a link holds, of all its workers together" = "{} (`entries` of a link's `offload`)"
+        "the rest is omitted", [NotNeeded];
+    Flow "flows in the level below a link, of all its workers together" = "{} (`entries` of a link's `offload`)"
         [count(OFFLOAD_ENTRIES_USUAL)] in ["config/host.rs", "offload/places.rs"],
-        "stays at the host, and is offered again with each sixteenth packet; a silent flow gives way to a busier one", [Told("`offload.stays.full`, `offload.gave_way`, `bartizan.stays` of flow events")];
-    Flow "silent entries that are remembered of those that a device tells of" = "{}, the latest" [count(IDLE_KEPT)]
-        in ["offload/manager.rs"], "others are found as where nobody tells: of a few entries the one that handled least gives way", [NotNeeded];
-    Flow "entries that are looked at for one that gives way, and that give way in one turn of a worker" = "{}, {}"
+        "the flow stays at the host and is offered again with every sixteenth packet; an idle flow is evicted for a busier one", [Told("`offload.stays.full`, `offload.gave_way`, `bartizan.stays` of flow events")];
+    Flow "idle entries, as reported by a device, that are remembered" = "{}, the latest" [count(IDLE_KEPT)]
+        in ["offload/manager.rs"], "others are found by sampling: of a few entries, the one with the fewest packets is evicted", [NotNeeded];
+    Flow "entries examined for one eviction, and evictions per turn of a worker" = "{}, {}"
         [count(LOOKS), count(GIVE_WAY_PER_TURN)] in ["offload/manager.rs"],
-        "the flow stays at the host, and asks again", [Told("`offload.gave_way`")];
-    Flow "flows below whose counts are read in one turn of a worker, and that come up for a new generation" = "{}, {}"
+        "the flow stays at the host and is offered again", [Told("`offload.gave_way`")];
+    Flow "offloaded flows whose counters are read per turn of a worker, and that return to the host for a new generation" = "{}, {}"
         [count(READS_PER_TURN), count(RAISES_PER_TURN)] in ["offload/manager.rs"],
-        "the others are read and taken up in the next turns, between which an idle worker sleeps a millisecond; more than a second's readings are not made up for; packets of an earlier generation go up at once",
+        "the others follow in the next turns, between which an idle worker sleeps for a millisecond; readings that are more than a second late are skipped; packets of an earlier generation go to the host at once",
         [Told("`offload.unread`")];
-    Control "entries of a flow table that a worker looks at between two batches for a question" = "{}" [count(PART)]
-        in ["dataplane/inquiry.rs"], "the next ones between the next two", [NotNeeded];
-    Control "flows that one worker tells of, questions that wait for one" = "{}, {}" [count(FLOWS_TOLD), count(QUESTIONS)]
-        in ["dataplane/inquiry.rs"], "counted, not told; the question is refused", [Told("`omitted` in the answer, the answer")];
-    Control "different alerts for a controller that a worker holds until it is idle, and for so many batches" = "{}, {}" [count(eve::ALERTS_HELD), count(eve::HELD_TURNS)] in ["dataplane/eve/tap.rs"],
-        "the alert is not sent (outputs have it)", [Told("`lost` of alert messages, `alerts-lost` of `bartizan ctl controller`")];
-    Control "different alerts of all workers that wait for the way to a controller" = "{}" [count(eve::ALERTS_WAITING)] in ["dataplane/eve/tap.rs"],
+    Control "flow table entries that a worker examines for a query between two batches" = "{}" [count(PART)]
+        in ["dataplane/inquiry.rs"], "the next entries follow between the next two batches", [NotNeeded];
+    Control "flows in a worker's answer, queries that wait for a worker" = "{}, {}" [count(FLOWS_TOLD), count(QUESTIONS)]
+        in ["dataplane/inquiry.rs"], "further flows are counted only; a further query is refused", [Told("`omitted` in the answer, the answer")];
+    Control "distinct alerts for a controller that a worker holds until it is idle, and the number of batches for which it holds them" = "{}, {}" [count(eve::ALERTS_HELD), count(eve::HELD_TURNS)] in ["dataplane/eve/tap.rs"],
+        "the alert is not sent to the controller; outputs have it", [Told("`lost` of alert messages, `alerts-lost` of `bartizan ctl controller`")];
+    Control "distinct alerts of all workers that wait for the connection to a controller" = "{}" [count(eve::ALERTS_WAITING)] in ["dataplane/eve/tap.rs"],
         "the same", [Told("the same")];
-    File "flows that `explain flow` keeps of a capture, moments of each" = "{}, {}" [count(history::FLOWS_MAX), count(history::MOMENTS_MAX)]
-        in ["dataplane/explain/history.rs"], "left out, counted", [Told("`omitted`")];
-    File "generations whose policies' names are kept for events" = "{}" [count(eve::NAMES_KEPT)] in ["dataplane/eve/mod.rs"],
-        "the name is left out of events of older flows", [NotNeeded];
+    File "flows of a capture that `explain flow` keeps, steps per flow" = "{}, {}" [count(history::FLOWS_MAX), count(history::MOMENTS_MAX)]
+        in ["dataplane/explain/history.rs"], "omitted and counted", [Told("`omitted`")];
+    File "generations whose policy names are kept for events" = "{}" [count(eve::NAMES_KEPT)] in ["dataplane/eve/mod.rs"],
+        "events of older flows do not have the name", [NotNeeded];
 };

@@ -335,8 +335,8 @@ fn the_recorder_is_told_what_happens_to_functions_by_the_packet_clock() {
     let (times, texts): (Vec<u64>, Vec<String>) = told.0.into_iter().unzip();
     assert_eq!(times[0], begun.as_secs());
     assert_eq!(times[1], begun.as_secs() + 5);
-    assert!(texts[0].starts_with("function `fragile` has failed: "), "{texts:?}");
-    assert_eq!(texts[1..], ["function `fragile` runs again", "function `fragile` is stopped"]);
+    assert!(texts[0].starts_with("function `fragile` failed: "), "{texts:?}");
+    assert_eq!(texts[1..], ["function `fragile` is running again", "function `fragile` was stopped"]);
 }
 
 #[test]

@@ -71,7 +71,7 @@ pub enum RotateInterval {
 /// A file output. Relative names are below the output folder of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDestination {
-    /// File name; conversions of strftime(3) in it stand for the time at which the file is opened.
+    /// File name; conversions of strftime(3) in it are replaced by the time at which the file is opened.
     pub path: PathBuf,
     /// Whether existing content stays (`append`, default yes).
     pub append: bool,

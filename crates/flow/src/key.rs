@@ -74,7 +74,7 @@ pub enum FlowSide {
 }
 
 impl FlowSide {
-    /// The side across the link.
+    /// The opposite side of the link.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -124,7 +124,7 @@ fn address_number(address: IpAddr) -> u128 {
     }
 }
 
-/// An end of a flow: address and port, or what a protocol has in the place of ports.
+/// An end of a flow: address and port, or the identifier that a protocol has instead of ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowEnd {
     /// Address.

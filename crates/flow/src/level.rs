@@ -185,16 +185,21 @@ pub struct Stay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SinkError {
     /// The flow does not exist.
-    #[error("sink: there is no such flow; choose among the flows of the table")]
+    #[error("offload: there is no such flow; choose a flow of the table")]
     NoFlow,
     /// The host is no level below itself.
-    #[error("sink: the host is where flows are handled anyway; name a level below it")]
+    #[error("offload: the host is not a level below itself; name a level below the host")]
     Host,
     /// A level has an entry for the flow already: one entry per flow.
-    #[error("sink: a level holds an entry for the flow; raise it first and wait until that is done")]
+    #[error(
+        "offload: a level already holds an entry for the flow; remove that entry first and wait until \
+         it is gone"
+    )]
     There,
     /// A level did not answer when the flow was to leave it, and may still have an entry for the flow.
-    #[error("sink: a level has not answered when the flow left it; the flow stays at the host until it ends")]
+    #[error(
+        "offload: a level did not answer when the flow left it; the flow stays at the host until it ends"
+    )]
     Unanswered,
 }
 

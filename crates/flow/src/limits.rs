@@ -19,37 +19,37 @@ use bartizan_base::limits;
 
 /// All bounds of this crate.
 pub const LIMITS: &[LimitSpec] = limits! {
-    Flow "silence of an open TCP connection in live prevention"
+    Flow "idle time of an open TCP connection in live prevention"
         = "`flow-timeouts.tcp.established` and `bypassed`, at least {}; in emergency mode the longer of `established` and `emergency-established`"
         [time(TCP_IDLE_KEPT)] in ["flow/timeouts.rs"],
-        "it is forgotten, and refused when it goes on (RFC 5382)", [Stats("flow.end.state.established"), Refused(StreamMidstream)];
+        "the connection is evicted; its later packets are dropped (RFC 5382)", [Stats("flow.end.state.established"), Refused(StreamMidstream)];
     Flow "interval of `flow.rate-tracking`" = "{} s" [count(RateLimit::INTERVAL_MAX)] in ["flow/rate.rs"],
-        "a longer one is an error; a flow has 16 bytes for each second of it, none unless it is set", [NotNeeded];
-    Flow "what levels below the host have of a flow"
-        = "an entry for each flow that ever sank, and a place for each that the table can hold once one did" []
+        "a longer one is an error; a flow takes 16 bytes per second of the interval, none if it is not set", [NotNeeded];
+    Flow "state of levels below the host per flow"
+        = "an entry for each offloaded flow, and, after the first one, a slot for each flow of the table" []
         in ["flow/level.rs", "flow/table/removal.rs"], "counts as memory of flows", [Stats("flow.memuse")];
-    Flow "flows that leave their levels at a time to make room" = "{}" [count(ROOM_AT_ONCE)] in ["flow/table/ending.rs"],
-        "newcomers get no flow until they have left; as a full table", [Stats("flow.get_used_failed"), Refused(FlowMemory)];
-    Flow "time that a level has for an answer while a flow leaves it"
+    Flow "flows that leave their levels at the same time to make room" = "{}" [count(ROOM_AT_ONCE)] in ["flow/table/ending.rs"],
+        "new flows are not created until then, as with a full table", [Stats("flow.get_used_failed"), Refused(FlowMemory)];
+    Flow "time for a level's answer while a flow leaves it"
         = "{} for each, by the packet clock" [time(LevelWaits::default().answer)] in ["flow/level.rs"],
-        "the flow goes on at the host, or ends, without its last counters; it does not sink again. `LevelCounters` has how often, and what comes later; nothing shows it",
+        "the flow continues at the host, or ends, without its last counters; it is not offloaded again. `LevelCounters` counts this; no output shows it",
         [Nothing];
-    Flow "entries looked at to evict one" = "{}" [count(EVICTION_SCAN)] in ["flow/table/interface.rs", "flow/table/ending.rs"],
-        "flows that nobody has opened go first; of closed and half-open ones the longest silent of them ends; else the packet gets no flow; `flow.memcap-policy`: in prevention it is refused",
+    Flow "entries examined for one eviction" = "{}" [count(EVICTION_SCAN)] in ["flow/table/interface.rs", "flow/table/ending.rs"],
+        "evicts flows that no SYN opened first, then the longest idle of the closed and half-open flows; else the packet gets no flow (`flow.memcap-policy`; prevention drops it)",
         [Stats("flow.get_used_failed"), Refused(FlowMemory)];
-    Flow "buffers of one direction" = "{}" [bytes(ReassemblyConfig::default().flow_limit)]
+    Flow "buffers per direction" = "{}" [bytes(ReassemblyConfig::default().flow_limit)]
         in ["flow/tcp/config.rs", "flow/stream/feed.rs"], "as for `stream.reassembly.memcap`",
         [Stats("tcp.insert_data_normal_fail"), Stats("tcp.insert_data_overlap_fail"), Event("stream.reassembly_insert_limit")];
-    Flow "inline data beyond the known window" = "the window, at least {}" [bytes(WINDOW_SLACK)]
-        in ["flow/tcp/session.rs", "flow/tcp/handle.rs"], "dropped, where a payload function reads the connection",
+    Flow "data beyond the known window, inline" = "the window, at least {}" [bytes(WINDOW_SLACK)]
+        in ["flow/tcp/session.rs", "flow/tcp/handle.rs"], "dropped if a payload function reads the connection",
         [Refused(StreamError)];
-    Flow "bytes of a one-sided flow kept after inspection inline" = "{}" [bytes(ONE_SIDED_KEPT)] in ["flow/stream/mod.rs"],
-        "what is sent again and is older is dropped", [Refused(StreamError)];
-    Flow "data of a segment that gets the first bytes of its stream in front" = "{}" [bytes(COMPLETED_MOST)]
-        in ["flow/tcp/handle.rs"], "a larger one is dropped and sent again", [Refused(StreamError)];
-    Flow "stream events of a packet" = "{}" [count(EventList::CAPACITY)] in ["flow/tcp/event.rs"],
-        "further ones are dropped", [Nothing];
-    Flow "state of one host: bits, thresholds, tags" = "{}, {}, {}"
+    Flow "inspected bytes kept of a one-sided flow, inline" = "{}" [bytes(ONE_SIDED_KEPT)] in ["flow/stream/mod.rs"],
+        "older retransmitted data is dropped", [Refused(StreamError)];
+    Flow "data of a segment that is sent with the first bytes of its stream" = "{}" [bytes(COMPLETED_MOST)]
+        in ["flow/tcp/handle.rs"], "a larger segment is dropped; its sender retransmits it", [Refused(StreamError)];
+    Flow "stream events per packet" = "{}" [count(EventList::CAPACITY)] in ["flow/tcp/event.rs"],
+        "further events are discarded", [Nothing];
+    Flow "state per host: bits, thresholds, tags" = "{}, {}, {}"
         [count(MAX_BITS), count(MAX_THRESHOLDS), count(MAX_TAGS)] in ["flow/host/slots.rs"],
-        "the new one is refused", [Stats("host.slot_refused")];
+        "the new entry is not stored", [Stats("host.slot_refused")];
 };

@@ -53,8 +53,8 @@ pub struct FlowTimeouts {
 /// A setting under `flow-timeouts` that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "flow-timeouts.{name}: no such timeout; the groups are tcp, udp, icmp, default, the settings new, \
-     established, closed, bypassed, each also with \"emergency-\" before it"
+    "flow-timeouts.{name}: unknown timeout; groups are tcp, udp, icmp and default, settings are new, \
+     established, closed and bypassed, each also with the prefix \"emergency-\""
 )]
 pub struct UnknownTimeout {
     /// The name of the setting, `tcp.new` for example.

@@ -104,7 +104,7 @@ impl FromStr for AddressMember {
         match text.strip_prefix("name/") {
             Some(number) => match number.parse() {
                 Ok(number) => Ok(AddressMember::Name(NameId(number))),
-                Err(_) => Err(format!("`{text}` is no number of a name")),
+                Err(_) => Err(format!("`{text}` is not the number of a DNS name")),
             },
             None => text.parse().map(AddressMember::Prefix),
         }

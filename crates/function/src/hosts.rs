@@ -61,7 +61,7 @@ impl<V: HostValue + Send> HostKeeper for HostTable<V> {
 /// Bounds of the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct HostTablesConfig {
-    /// Most bytes of the values of one function.
+    /// Maximum bytes of the values that one function stores.
     pub memory: u64,
     /// The instance's secret hash.
     pub hasher: FlowHasher,

@@ -15,7 +15,7 @@ use serde::Deserialize;
 /// The specification of the function.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "gate",
-    summary: "Applies a policy's default action and what it says about flows of which one direction is not seen.",
+    summary: "Applies a policy's default action, and its action for flows with one visible direction (`one-sided`).",
     model: FunctionModel::StatefulHeaders,
     runs_after: &[],
     runs_before: &["pfw", "sfw", "ids"],
@@ -26,10 +26,14 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     }),
     host_slot: None,
     counters: &[
-        FunctionCounter { name: "refused", help: "Packets dropped because no policy names them." },
+        FunctionCounter {
+            name: "refused",
+            help: "Packets dropped by the default action: no policy matches \
+                 their flow.",
+        },
         FunctionCounter {
             name: "one_sided",
-            help: "Packets dropped because one direction of their flow is not seen.",
+            help: "Packets dropped because only one direction of their flow is visible.",
         },
     ],
 };

@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// The specification of the function.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "ids",
-    summary: "Matches packets, streams and transactions with detection rules; in prevention it refuses what they say.",
+    summary: "Matches packets, streams and transactions with detection rules; in prevention it applies their actions.",
     model: FunctionModel::Payload,
     runs_after: &["pfw", "sfw", "ddos"],
     runs_before: &[],
@@ -38,21 +38,24 @@ pub static SPEC: FunctionSpec = FunctionSpec {
         FunctionCounter { name: "alerts", help: "Alerts reported." },
         FunctionCounter {
             name: "alerts_discarded",
-            help: "Alerts over the limit of one packet; their actions still act.",
+            help: "Alerts beyond the limit of one packet; their actions still apply.",
         },
         FunctionCounter {
             name: "firewall_alerts_discarded",
-            help: "Alerts of firewall rules over the limit of one packet; their actions still act.",
+            help: "Alerts of firewall rules beyond the limit of one packet; their actions still apply.",
         },
         FunctionCounter {
             name: "alerts_suppressed",
-            help: "Matches without an alert: `noalert`, thresholds (also those not reached yet) and suppressions.",
+            help: "Matches without an alert: `noalert`, thresholds (also those that are not reached yet) and suppressions.",
         },
         FunctionCounter {
             name: "states_replaced",
-            help: "Flows whose state of detection was made anew because that of another function stood in its place.",
+            help: "Flows whose detection state was created again because the slot held the state of another function.",
         },
-        FunctionCounter { name: "pcre_limits", help: "Regular expressions that ran into their match limit." },
+        FunctionCounter {
+            name: "pcre_limits",
+            help: "Searches of regular expressions that reached the match limit.",
+        },
     ],
 };
 
@@ -114,7 +117,7 @@ impl Ids {
         Ids { id, seen, generation, alerts_max, groups, header_rules: Vec::new(), tag: Arc::default() }
     }
 
-    /// The rules.
+    /// The rules that this function evaluates.
     #[must_use]
     pub const fn seen(&self) -> &VisibleRules {
         &self.seen

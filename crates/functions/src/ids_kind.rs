@@ -173,7 +173,7 @@ impl Failed {
         let class = classes::path(class);
         match self {
             Failed::NoGroup(level) => {
-                let message = format!("no rule group `{level}`; define it under `rule-groups`");
+                let message = format!("there is no rule group `{level}`; define it under `rule-groups`");
                 classes::error(SPEC.name, format!("{class}/level"), message)
             }
             Failed::Compiler(error) => {
@@ -245,7 +245,7 @@ fn tenant_variables(
         if let Some((_, error)) = new.first() {
             let names: Vec<_> = new.iter().map(|(bad, _)| format!("`{bad}`")).collect();
             let message = format!(
-                "with these, variables of the settings come to nothing: {} ({error}); define what they are made of here, too",
+                "these definitions leave variables of the settings empty: {} ({error}); define the variables that they refer to here as well",
                 names.join(", ")
             );
             say(String::new(), message);
@@ -312,7 +312,7 @@ impl SetsInUse {
         Some(SetsInUse { by_fid: Some(ids.by_fid.clone()), sets: ids.sets.iter().map(set).collect() })
     }
 
-    /// The sets.
+    /// The compiled rule sets of the generation.
     #[must_use]
     pub fn sets(&self) -> &[SetInUse] {
         &self.sets

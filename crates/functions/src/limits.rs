@@ -20,48 +20,49 @@ use bartizan_function::hosts::HOST_MEMORY;
 /// All bounds of this crate, and of the interface of functions.
 pub const LIMITS: &[LimitSpec] = limits! {
     Flow "data of an ended connection in `sfw`"
-        = "after both FINs what was sent before; after a RST the window that was offered then, and of the RST's sender what was sent before" []
+        = "after both FINs: data sent before them; after a RST: the window offered at that time, and from the sender of the RST only data sent before it" []
         in ["functions/sfw_tcp.rs"], "refused", [Refused(SfwState)];
-    Flow "identifiers of echoes that `sfw` knows of an ICMP flow" = "{}" [count(ICMP_IDS_MAX)] in ["functions/sfw.rs"],
-        "an error about an older one is refused", [Refused(SfwUnrelatedIcmp)];
-    Flow "what a function keeps per host beyond flows (`portscan`)"
-        = "`memory: function-hosts` of the host file ({} for each function); entries by the greatest size of a value"
-        [bytes(HOST_MEMORY)] in ["function/hosts.rs"], "of the tenant that has most hosts, the one nearest to its end is forgotten",
+    Flow "echo identifiers that `sfw` keeps per ICMP flow" = "{}" [count(ICMP_IDS_MAX)] in ["functions/sfw.rs"],
+        "an ICMP error about an older one is dropped", [Refused(SfwUnrelatedIcmp)];
+    Flow "state that a function keeps per host (`portscan`)"
+        = "`memory: function-hosts` of the host file ({} for each function); the largest size of a value gives the number of entries"
+        [bytes(HOST_MEMORY)] in ["function/hosts.rs"], "evicts, from the tenant with the most hosts, the host nearest to its timeout",
         [Metric("bartizan_host_entries_total"), Stats("host.evicted"), Stats("host.evicted_for_others")];
-    Flow "attempts that `portscan` keeps of a source" = "{}" [count(ATTEMPTS_MAX)] in ["functions/portscan.rs"],
-        "the oldest is forgotten", [Metric("bartizan_host_entries_total")];
-    Flow "addresses that a tenant has by DNS names" = "`dns: {{addresses}}` of the policy file ({})" [count(ADDRESSES)]
-        in ["classify/names.rs"], "further ones are no members; those that are stay", [Function("full")];
-    Rule "pairs of members of `from` and `to`, for each tenant and link that policies name: of a policy file; of a tenant's policies"
+    Flow "attempts that `portscan` keeps per source" = "{}" [count(ATTEMPTS_MAX)] in ["functions/portscan.rs"],
+        "evicts the oldest", [Metric("bartizan_host_entries_total")];
+    Flow "addresses that a tenant's DNS names resolve to" = "`dns: {{addresses}}` of the policy file ({})" [count(ADDRESSES)]
+        in ["classify/names.rs"], "further addresses do not become members; existing members stay", [Function("full")];
+    Rule "pairs of members of `from` and `to`, for each tenant and link that policies name: in a policy file; in a tenant's policies"
         = "{}; {}" [count(PAIRS_MAX), count(TENANT_PAIRS_MAX)] in ["config/policy/shares.rs"],
-        "the file is refused before anything is made of it, with the policy; of a controller's tenants that has taken most since the file before is held back",
+        "the file is refused before it is built, and the error names the policy; with a controller, the tenant that has grown most since the previous file is held back",
         [Told("the diagnostic")];
-    Rule "combinations of addresses, ports and protocols in rules of `pfw`: of a policy file; of a tenant's policies"
+    Rule "combinations of addresses, ports and protocols in rules of `pfw`: in a policy file; in a tenant's policies"
         = "{}; {}" [count(COMBINATIONS_MAX), count(TENANT_COMBINATIONS_MAX)] in ["config/policy/shares.rs"],
         "the same", [Told("the diagnostic")];
-    Rule "the same of a policy (pairs of addresses of different versions are none)" = "{}" [count(ENTRIES_MAX)] in ["functions/pfw.rs"],
-        "the policy is refused, with the rule that was one too many", [Told("the diagnostic")];
-    Rule "members of groups, those of groups in them counted: of a policy file; of a tenant's groups"
+    Rule "combinations of addresses, ports and protocols in rules of `pfw`, per policy (pairs of IPv4 and \
+         IPv6 do not count)" = "{}" [count(ENTRIES_MAX)] in ["functions/pfw.rs"],
+        "the policy is refused; the error names the rule that exceeds the bound", [Told("the diagnostic")];
+    Rule "members of groups, nested groups included: in a policy file; in a tenant's groups"
         = "{}; {}" [count(MEMBERS_MAX), count(TENANT_MEMBERS_MAX)] in ["config/policy/shares.rs"],
         "the same, with the group", [Told("the diagnostic")];
-    Rule "DNS names in groups: of a policy file; of a tenant's groups"
+    Rule "DNS names in groups: in a policy file; in a tenant's groups"
         = "{}; {}" [count(DNS_NAMES_MAX), count(TENANT_DNS_NAMES_MAX)] in ["config/policy/shares.rs"],
         "the same, with the group", [Told("the diagnostic")];
-    Rule "DNS names that have a number, of all generations that are in use" = "{}" [count(IDS_MAX)] in ["classify/names.rs"],
-        "the next generation is refused until one that has some of them is gone", [Told("the diagnostic")];
-    Flow "DNS names of policies that an address has" = "{}" [count(NAMES_MAX)] in ["classify/names.rs"],
-        "it is no member of further ones", [Function("crowded")];
-    Flow "questions of a flow that wait for an answer (groups by DNS name)" = "{}" [count(ASKED_MAX)] in ["functions/names.rs"],
-        "the oldest is forgotten: its answer does not count", [Function("forgotten")];
-    Flow "aliases that are followed in an answer (groups by DNS name)" = "{}" [count(ALIASES_MAX)] in ["functions/names.rs"],
-        "what lies behind makes no members", [Function("answers")];
-    Rule "findings of a packet" = "{}" [count(ALERTS_PER_PACKET)] in ["functions/ids.rs"],
-        "further ones act and are not reported", [Function("alerts_discarded"), Stats("detect.alert_queue_overflow")];
+    Rule "DNS names with a number, in all generations in use" = "{}" [count(IDS_MAX)] in ["classify/names.rs"],
+        "the next generation is refused until an older one with some of the names has ended", [Told("the diagnostic")];
+    Flow "DNS names of policies per address" = "{}" [count(NAMES_MAX)] in ["classify/names.rs"],
+        "the address does not become a member of further names", [Function("crowded")];
+    Flow "outstanding queries per flow (groups by DNS name)" = "{}" [count(ASKED_MAX)] in ["functions/names.rs"],
+        "evicts the oldest; its answer is ignored", [Function("forgotten")];
+    Flow "aliases (CNAME) followed per answer (groups by DNS name)" = "{}" [count(ALIASES_MAX)] in ["functions/names.rs"],
+        "addresses of further aliases do not become members", [Function("answers")];
+    Rule "alerts per packet" = "{}" [count(ALERTS_PER_PACKET)] in ["functions/ids.rs"],
+        "actions of further ones apply, without an alert", [Function("alerts_discarded"), Stats("detect.alert_queue_overflow")];
     File "ports and hosts, window of `portscan`" = "{} to {}, {} to {}"
         [
             count(*COUNTS.start()),
             count(*COUNTS.end()),
             time(PacketDuration::from_secs(*WINDOWS.start())),
             time(PacketDuration::from_secs(*WINDOWS.end()))
-        ] in ["functions/portscan.rs"], "refused with the position", [Told("the message")];
+        ] in ["functions/portscan.rs"], "an error with its position", [Told("the message")];
 };

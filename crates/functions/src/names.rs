@@ -30,39 +30,33 @@ use std::sync::Arc;
 /// The specification of the function.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "names",
-    summary: "Reads answers of trusted resolvers for groups by DNS name; the agent adds it to flows to these, and it refuses nothing.",
+    summary: "Reads answers of trusted resolvers for groups by DNS name. The agent adds it to the path of flows to these resolvers; it never drops.",
     model: FunctionModel::Payload,
     runs_after: &["gate", "portscan", "pfw", "sfw", "ids"],
     runs_before: &[],
     header_half: None,
     host_slot: None,
     counters: &[
-        FunctionCounter { name: "answers", help: "Answers to names of groups that count." },
-        FunctionCounter { name: "added", help: "Addresses that became members of a name." },
-        FunctionCounter { name: "renewed", help: "Members that an answer has given more time." },
-        FunctionCounter {
-            name: "full",
-            help: "Addresses that are no members: their tenant has as many as it may.",
-        },
+        FunctionCounter { name: "answers", help: "Answers for names of groups that were accepted." },
+        FunctionCounter { name: "added", help: "Addresses added as members of a name." },
+        FunctionCounter { name: "renewed", help: "Members whose lifetime an answer extended." },
+        FunctionCounter { name: "full", help: "Addresses not added: their tenant has reached its bound." },
         FunctionCounter {
             name: "crowded",
-            help: "Addresses that are no members of one more name: they have as many as they may.",
+            help: "Addresses not added to another name: they have reached the bound of names.",
         },
         FunctionCounter {
             name: "not_asked",
-            help: "Answers that do not count: the flow's client has not asked so, or has its answer.",
+            help: "Answers ignored: the flow's client has no outstanding query for them.",
         },
         FunctionCounter {
             name: "failed",
-            help: "Answers that do not count: their code is an error, or they were cut short.",
+            help: "Answers ignored: their code is an error, or they are truncated.",
         },
-        FunctionCounter {
-            name: "refused",
-            help: "Answers that do not count: a function refused their packet.",
-        },
+        FunctionCounter { name: "refused", help: "Answers ignored: a function dropped their packet." },
         FunctionCounter {
             name: "forgotten",
-            help: "Questions forgotten, because their flow asked more than are kept.",
+            help: "Queries evicted: their flow has more outstanding queries than are kept.",
         },
     ],
 };

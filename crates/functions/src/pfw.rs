@@ -36,7 +36,7 @@ use std::sync::Arc;
 /// The specification of the function.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "pfw",
-    summary: "Packet filter: ordered rules on addresses, ports, protocol and ICMP type; the first that matches decides.",
+    summary: "Packet filter: ordered rules on addresses, ports, protocol and ICMP type; the first match decides.",
     model: FunctionModel::StatelessHeaders,
     runs_after: &[],
     runs_before: &["sfw", "ids"],
@@ -55,15 +55,15 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     }),
     host_slot: None,
     counters: &[
-        FunctionCounter {
-            name: "allowed",
-            help: "Packets that were decided and allowed: the first of each flow.",
-        },
+        FunctionCounter { name: "allowed", help: "Packets evaluated and allowed: the first of each flow." },
         FunctionCounter { name: "dropped", help: "Packets dropped." },
-        FunctionCounter { name: "rejected", help: "Packets dropped whose sender was told." },
+        FunctionCounter {
+            name: "rejected",
+            help: "Packets rejected: dropped, with an answer to the sender.",
+        },
         FunctionCounter {
             name: "redirected",
-            help: "Those of the allowed packets whose flow leaves by a named port.",
+            help: "Allowed packets whose flow leaves by a named port (`redirect`).",
         },
     ],
 };
@@ -71,7 +71,7 @@ pub static SPEC: FunctionSpec = FunctionSpec {
 /// Most header rules that the rules of one policy may become.
 pub(crate) const ENTRIES_MAX: usize = 1 << 16;
 
-/// Makes packet filters.
+/// The kind of function `pfw`: builds packet filters from their rules.
 #[derive(Debug)]
 pub struct PfwKind;
 
@@ -114,7 +114,7 @@ fn filter(
         }
         if matches.len() > ENTRIES_MAX {
             let message = format!(
-                "the rules up to here are more than {ENTRIES_MAX} combinations of addresses and ports; use fewer or coarser ones"
+                "the rules up to this one have more than {ENTRIES_MAX} combinations of addresses and ports; use fewer or larger ranges"
             );
             errors.push(classes::error(SPEC.name, format!("{path}/rules/{number}"), message));
             break;
@@ -140,7 +140,7 @@ fn hidden_rules(rules: &[Expansion], path: &str) -> Vec<RulesError> {
     };
     let warning = |Shadowed { item, by }: Shadowed| {
         let message = format!(
-            "this rule is never reached: rule {} of this policy matches all that it matches; write this one before that, or remove it",
+            "this rule is never reached: rule {} of this policy already matches all its packets; move this rule before that one, or remove it",
             by + 1
         );
         classes::error(SPEC.name, format!("{path}/rules/{item}"), message)
@@ -308,7 +308,8 @@ fn action_of<'r>(
         (None, None, Some(protocols), None) => (filter(FilterAction::Reject), protocols),
         (None, None, None, Some(protocols)) => {
             let Some(name) = rule.egress.as_ref().filter(|name| !name.is_empty()) else {
-                let message = "it does not say where to; name a port of the host file: `egress: NAME`";
+                let message = "`redirect` needs a port to send to; name a port of the host file: `egress: \
+                     NAME`";
                 return Err(("/redirect", message.to_owned()));
             };
             let port = names.port(name).map_err(|message| ("/egress", message))?;
@@ -321,9 +322,10 @@ fn action_of<'r>(
     };
     match rule.egress {
         None => Ok((action, protocols)),
-        Some(_) => {
-            Err(("/egress", "only what is redirected leaves by another port; write `redirect`".to_owned()))
-        }
+        Some(_) => Err((
+            "/egress",
+            "only `redirect` rules can have `egress`; write `redirect`, or remove `egress`".to_owned(),
+        )),
     }
 }
 
@@ -427,7 +429,7 @@ impl Expansion {
             _ => "/redirect",
         };
         let message = format!(
-            "this rule never matches: {protocol} is of {its}, and its addresses are of {theirs} only; write `{instead}`, or give addresses of {its}"
+            "this rule never matches: {protocol} belongs to {its}, and the rule has only {theirs} addresses; write `{instead}`, or use addresses of {its}"
         );
         Err((key, message))
     }
@@ -482,9 +484,8 @@ fn within_icmp(rule: &PfwRule) -> Result<(), Wrong> {
     for (key, called, list) in [("/type", "types", &rule.r#type), ("/code", "codes", &rule.code)] {
         let beyond = |range: &&Ports| range.last > ICMP_LAST && **range != Ports::ANY;
         if let Some(range) = list.iter().flat_map(|list| list.iter()).find(beyond) {
-            let message = format!(
-                "`{range}` is beyond {ICMP_LAST}, the last of ICMP {called}, so no packet has it; write numbers from 0 to {ICMP_LAST}"
-            );
+            let message =
+                format!("`{range}` is out of range for ICMP {called}; use numbers from 0 to {ICMP_LAST}");
             return Err((key, message));
         }
     }

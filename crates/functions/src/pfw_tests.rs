@@ -233,27 +233,27 @@ fn a_rule_that_no_packet_matches_is_an_error_where_it_stands() {
     use serde_json::json;
     let (v4, v6) = ("10.0.0.0/8", "2001:db8::/32");
     for (rule, place, words) in [
-        (json!({"allow": "icmp", "type": 256}), "/type", "`256` is beyond 255, the last of ICMP types"),
-        (json!({"drop": "icmpv6", "type": [1, "128-256"]}), "/type", "`128-256` is beyond 255"),
         (
-            json!({"allow": "icmp", "code": "300-400"}),
-            "/code",
-            "`300-400` is beyond 255, the last of ICMP codes",
+            json!({"allow": "icmp", "type": 256}),
+            "/type",
+            "`256` is out of range for ICMP types; use numbers from 0 to 255",
         ),
-        (json!({"allow": "icmpv6", "type": 1, "code": 1000}), "/code", "`1000` is beyond 255"),
+        (json!({"drop": "icmpv6", "type": [1, "128-256"]}), "/type", "`128-256` is out of range"),
+        (json!({"allow": "icmp", "code": "300-400"}), "/code", "`300-400` is out of range for ICMP codes"),
+        (json!({"allow": "icmpv6", "type": 1, "code": 1000}), "/code", "`1000` is out of range"),
         (
             json!({"drop": "icmpv6", "from": v4}),
             "/drop",
-            "icmpv6 is of IPv6, and its addresses are of IPv4 only",
+            "icmpv6 belongs to IPv6, and the rule has only IPv4 addresses",
         ),
-        (json!({"allow": 58, "to": [v4, "192.0.2.1"]}), "/allow", "write `icmp`, or give addresses of IPv6"),
+        (json!({"allow": 58, "to": [v4, "192.0.2.1"]}), "/allow", "write `icmp`, or use addresses of IPv6"),
         (
             json!({"reject": "icmp", "to": v6}),
             "/reject",
-            "icmp is of IPv4, and its addresses are of IPv6 only",
+            "icmp belongs to IPv4, and the rule has only IPv6 addresses",
         ),
         (json!({"redirect": "icmp", "egress": "x", "from": v6}), "/redirect", "write `icmpv6`"),
-        (json!({"drop": "icmp", "from": [v4, v6], "to": v6}), "/drop", "icmp is of IPv4"),
+        (json!({"drop": "icmp", "from": [v4, v6], "to": v6}), "/drop", "icmp belongs to IPv4"),
         (
             json!({"drop": "tcp", "from": v4, "to": v6}),
             "/to",

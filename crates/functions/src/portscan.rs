@@ -38,7 +38,7 @@ use std::sync::Arc;
 /// The specification of the function.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "portscan",
-    summary: "Finds hosts that scan ports or sweep networks, by what they tried in vain; alerts, or drops what they open.",
+    summary: "Detects hosts that scan ports or sweep networks by their failed attempts; alerts, or drops the flows that they open.",
     model: FunctionModel::StatefulHeaders,
     // Before the functions that refuse: packets that they drop have no reply, and count.
     runs_after: &["gate"],
@@ -46,15 +46,12 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     header_half: None,
     host_slot: Some(HostSlot { version: 1, held_max: ATTEMPTS_MAX * size_of::<Attempt>() }),
     counters: &[
-        FunctionCounter {
-            name: "refused",
-            help: "Attempts that were refused, and probes that open nothing.",
-        },
-        FunctionCounter { name: "scans", help: "Scans and sweeps told." },
+        FunctionCounter { name: "refused", help: "Failed attempts, and probes that open no connection." },
+        FunctionCounter { name: "scans", help: "Scans and sweeps reported." },
         FunctionCounter { name: "dropped", help: "Packets dropped." },
         FunctionCounter {
             name: "untracked",
-            help: "Attempts not counted: there was no room for their source.",
+            help: "Attempts not counted: the host table had no room for their source.",
         },
     ],
 };
@@ -391,7 +388,7 @@ impl HostData for ScanSource {
     }
 }
 
-/// Makes the function.
+/// The kind of function `portscan`: builds it from its rules.
 #[derive(Debug, Default)]
 pub struct PortscanKind;
 
@@ -408,14 +405,14 @@ impl FunctionKind for PortscanKind {
             for (key, count) in [("ports", class.rules.ports), ("hosts", class.rules.hosts)] {
                 if !COUNTS.contains(&count) {
                     let (least, most) = COUNTS.into_inner();
-                    let message = format!("{count} is out of range; give {least} to {most}");
+                    let message = format!("{count} is out of range; use {least} to {most}");
                     errors.push(classes::error(SPEC.name, format!("{path}/{key}"), message));
                 }
             }
             if !WINDOWS.contains(&class.rules.window.0) {
                 let [least, most] = [WINDOWS.start(), WINDOWS.end()].map(|seconds| Seconds(*seconds));
                 let message =
-                    format!("a window of {} is out of range; give {least} to {most}", class.rules.window);
+                    format!("`window` {} is out of range; use {least} to {most}", class.rules.window);
                 errors.push(classes::error(SPEC.name, format!("{path}/window"), message));
             }
         }

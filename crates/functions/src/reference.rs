@@ -19,10 +19,10 @@ pub fn specs(hosts: &sfw::Hosts) -> Vec<&'static FunctionSpec> {
 #[must_use]
 pub fn page(specs: &[&FunctionSpec]) -> String {
     let mut page = String::from(
-        "# Functions\n\n\
-         <!-- Generated from the specifications of the functions; do not edit. -->\n\n\
-         What can stand in a policy's chain. A header half may run below the host; its entries and lookups are those of\n\
-         [header halves as data](../design/0014-header-halves.md). Counters are those of `bartizan_function_total` in [metrics](metrics.md).\n",
+        "# Functions\n\n<!-- Generated from the specifications of the functions; do not edit. -->\n\nThe \
+         functions that a policy's chain can contain. A header half may run below the host; its entries and \
+         lookups are those of\n[header halves as data](../design/0014-header-halves.md). Counters are those \
+         of `bartizan_function_total` in [metrics](metrics.md).\n",
     );
     for spec in specs {
         let model = match spec.model {
@@ -46,14 +46,14 @@ pub fn page(specs: &[&FunctionSpec]) -> String {
             let many = if lookups == 1 { "lookup" } else { "lookups" };
             let _ = writeln!(
                 page,
-                "* Header half: entries of at most {bytes} bytes, {lookups} {many}; it looks at, in bits: {}.",
+                "* Header half: entries of at most {bytes} bytes, {lookups} {many}; fields and their bits: {}.",
                 fields.join(", ")
             );
         }
         if let Some(slot) = spec.host_slot {
             let _ = writeln!(
                 page,
-                "* Keeps values per host beyond flows, over reloads: version {}, at most {} bytes each beside their place.",
+                "* Keeps a value per host, also over reloads: version {}, at most {} bytes each beside the entry.",
                 slot.version, slot.held_max
             );
         }

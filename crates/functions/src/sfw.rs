@@ -37,7 +37,7 @@ use std::sync::Arc;
 /// The specification of the function.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "sfw",
-    summary: "Stateful firewall: who may open flows, TCP states and windows, ICMP errors that belong to a flow, limits per source.",
+    summary: "Stateful firewall: which side may open flows, TCP states and windows, ICMP errors related to a flow, limits per source.",
     model: FunctionModel::StatefulHeaders,
     runs_after: &["pfw"],
     runs_before: &["ids"],
@@ -55,11 +55,11 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     }),
     host_slot: None,
     counters: &[
-        FunctionCounter { name: "admitted", help: "Flows let in." },
+        FunctionCounter { name: "admitted", help: "Flows admitted." },
         FunctionCounter { name: "dropped", help: "Packets dropped." },
         FunctionCounter {
             name: "untracked",
-            help: "Flows let in although the host table had no room to count them.",
+            help: "Flows admitted without counting their source: the host table had no room.",
         },
     ],
 };

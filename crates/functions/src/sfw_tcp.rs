@@ -25,7 +25,7 @@ pub(crate) struct Wants {
     pub window_check: bool,
     /// The beginning of a connection must have been seen.
     pub beginning: bool,
-    /// One-sided connections are only inspected.
+    /// Whether one-sided connections are inspected without being enforced.
     pub one_sided_inspected: bool,
 }
 

@@ -179,5 +179,5 @@ fn wrong_rules_are_refused_with_their_place() {
         list.join(",")
     );
     let errors = Bench::make(&PfwKind, &many).err().expect("too many");
-    assert!(errors[0].message.contains("more than 65536 combinations"), "{}", errors[0].message);
+    assert!(errors[0].message.contains("have more than 65536 combinations"), "{}", errors[0].message);
 }

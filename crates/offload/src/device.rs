@@ -159,8 +159,8 @@ pub struct Install {
     pub action: Action,
     /// Packets of another generation go up.
     pub generation: Generation,
-    /// For TCP, of the lower endpoint of the key, and of the higher one: only segments that plainly go on
-    /// with these numbers are handled, and advance them, by the rule of [`bartizan_packet::windows`]. Others
+    /// For TCP, of the lower endpoint of the key, and of the higher one: only segments that continue these
+    /// sequence numbers are handled, and advance them, by the rule of [`bartizan_packet::windows`]. Others
     /// go up.
     pub windows: Option<Windows>,
 }
@@ -247,7 +247,8 @@ pub struct Counts {
     pub last_seen: [Timestamp; 2],
     /// Packets and bytes among those that were dropped because their inner packet is refused.
     pub refused_inside: (u64, u64),
-    /// The progress of a TCP connection by the packets that have left: `None` where packets are dropped.
+    /// The sequence numbers of a TCP connection after the packets that were forwarded; `None` if the entry
+    /// drops.
     pub sides: Sides,
     /// The numbers of a connection whose segments are compared with them. Instead of `sides`.
     pub windows: Option<Windows>,

@@ -281,8 +281,8 @@ pub struct DeviceSetup {
     /// Named ports that redirected packets can leave by: the number of each at the level; `None`: the level
     /// cannot send by it.
     pub exits: Vec<Option<u8>>,
-    /// The number of its link among those with rules without a flow, and whether this worker reports their
-    /// counts.
+    /// The link's number among the links with rules for packets without a flow, and whether this worker
+    /// reports their counters.
     pub early: Option<(u8, bool)>,
 }
 
@@ -302,7 +302,7 @@ pub struct LeftOn {
     pub ifindex: u32,
     /// Its name.
     pub name: String,
-    /// The number of the program left; interfaces with the same one were of one process.
+    /// The number of the program that was left; interfaces with the same number belonged to one process.
     pub program: u32,
 }
 
@@ -381,8 +381,8 @@ pub struct PortSetup {
     pub pair: u8,
     /// Whether VLAN ids are part of keys.
     pub vlans_in_key: bool,
-    /// One of two to the power of so many packets that would be dropped goes up instead, at random. `None`:
-    /// none does.
+    /// One of 2^n packets that would be dropped is handed up instead, at random; this is n. `None`: no
+    /// packet is.
     pub drop_samples: Option<u8>,
     /// Whether early tables refuse packets without a flow. `None`: these go up.
     pub early: Option<EarlyMode>,
@@ -509,7 +509,7 @@ pub struct StalePrograms {
     pub forwarded: FrameTotals,
     /// The packets that they had dropped.
     pub dropped: FrameTotals,
-    /// Frames that had failed open.
+    /// Frames that passed uninspected because their worker had failed.
     pub open: FrameTotals,
     /// Frames that had failed closed.
     pub closed: FrameTotals,

@@ -57,10 +57,10 @@ use std::collections::VecDeque;
 pub const READ_EVERY: PacketDuration = PacketDuration::from_secs(1);
 /// The most counts that are read in one turn.
 pub const READS_PER_TURN: u32 = 4096;
-/// The most flows of another generation that begin to come up in one turn.
+/// Maximum number of flows of another generation that begin to return to the host in one turn.
 pub const RAISES_PER_TURN: u32 = 1024;
-/// The time that entries of another generation wait for a packet of their flows, by which they may go on in
-/// place, before they begin to come up; where the device can do that.
+/// The time that entries of another generation wait for a packet of their flows, which may renew them in
+/// place, before they begin to return to the host; if the device supports renewal.
 pub const RENEW_FOR: PacketDuration = PacketDuration::from_secs(1);
 /// Entries examined to find one to evict.
 pub const LOOKS: u32 = 8;
@@ -80,12 +80,12 @@ pub struct Offer {
     pub action: Action,
     /// The generation that decided.
     pub generation: Generation,
-    /// Packets that are expected of it in the next second.
+    /// Number of the flow's packets expected in the next second.
     pub expected: u32,
     /// It was offered before, and found no place.
     pub again: bool,
-    /// For TCP, of the lower endpoint of the key, and of the higher one: only segments that plainly go on
-    /// with these numbers are forwarded; others come up.
+    /// For TCP, of the lower endpoint of the key, and of the higher one: only segments that continue these
+    /// sequence numbers are forwarded; others are handed up.
     pub windows: Option<Windows>,
 }
 
@@ -225,7 +225,8 @@ impl FlowManager {
 
     // --- down --------------------------------------------------------------------------------
 
-    /// Hands a flow that is at the host to a device. Its packets come up until the device has replied.
+    /// Hands a flow that is at the host to a device. Its packets are handed up until the device has
+    /// replied.
     ///
     /// # Errors
     /// The reason why it stays, which is counted.
@@ -316,7 +317,7 @@ impl FlowManager {
 
     // --- while it is there -------------------------------------------------------------------
 
-    /// Whether the entry of a flow is of another generation, and can go on in place.
+    /// Whether the entry of a flow is of another generation, and can be renewed in place.
     #[must_use]
     pub fn is_outdated<E: Default>(&self, table: &FlowTable<E>, id: FlowId) -> bool {
         let Some(sunk) = table.stay(id).map(|stay| stay.sunk) else { return false };
@@ -324,8 +325,8 @@ impl FlowManager {
         level.is_some_and(|level| level.is_outdated(table, sunk))
     }
 
-    /// Lets the entry of a flow below go on in place after this generation has judged the flow, if its action
-    /// stays the same. `false`: it does not, and begins to come up.
+    /// Renews the entry of an offloaded flow in place after this generation has evaluated the flow, if its
+    /// action is the same. `false`: it differs, and the flow begins to return to the host.
     pub fn renew<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
@@ -352,8 +353,8 @@ impl FlowManager {
         }
     }
 
-    /// Makes flows come up that have one of these functions on their path, because the functions leave or
-    /// begin anew: [`RAISES_PER_TURN`] entries at a turn. Until then their packets are handled by the old
+    /// Returns flows with one of these functions on their path to the host, because the functions leave or
+    /// restart: [`RAISES_PER_TURN`] entries at a turn. Until then their packets are handled by the old
     /// decision.
     pub fn leave(&mut self, functions: Path) {
         if !functions.is_empty() {
@@ -495,8 +496,8 @@ impl FlowManager {
         self.ended.pop_front()
     }
 
-    /// Takes all flows up before the end of the run. The devices' counts of them are credited, and no flow is
-    /// offered any more. The host goes on with them.
+    /// Returns all flows to the host before the end of the run. Their counters on the devices are credited,
+    /// and no flow is offered any more.
     pub fn close<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         self.closed = true;
         for level in &mut self.levels {

@@ -51,7 +51,7 @@ pub struct FlowMarks {
 }
 
 impl FlowMarks {
-    /// Marks for so many flows, in memory of this process.
+    /// Marks for this number of flows, in memory of this process.
     #[must_use]
     pub fn new(flows: u64, seed: u64) -> Arc<Self> {
         let words: Box<[AtomicU64]> = (0..Self::needed(flows) / 2).map(|_| AtomicU64::new(0)).collect();
@@ -66,7 +66,7 @@ impl FlowMarks {
         Arc::new(FlowMarks { memory, mask, seed })
     }
 
-    /// The number of marks for so many flows: a power of two.
+    /// The number of marks for a number of flows: a power of two.
     #[must_use]
     pub fn needed(flows: u64) -> u32 {
         let marks = flows.saturating_mul(MARKS_PER_FLOW).checked_next_power_of_two().unwrap_or(u64::MAX);

@@ -68,7 +68,7 @@ impl TunnelPorts {
         self.enabled && (self.ports.contains(source) || self.ports.contains(destination))
     }
 
-    /// Whether a datagram to this port may be of the tunnel.
+    /// Whether a datagram to this port may belong to the tunnel.
     #[must_use]
     pub fn to(&self, destination: u16) -> bool {
         self.enabled && self.ports.contains(destination)

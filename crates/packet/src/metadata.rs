@@ -104,7 +104,7 @@ pub struct Generic {
     pub egress: PortIndex,
     /// The tenant of the packet.
     pub tenant: u16,
-    /// The processing that the packet has had.
+    /// Processing stages that the packet has passed, as flags.
     pub flags: MetadataFlags,
     /// Offset of the network header, in bytes from the start of the frame.
     pub l3: u16,

@@ -12,7 +12,7 @@ pub const SIZE_NAMES: [&str; 8] =
 /// The numbers of frames by size class.
 pub type Sizes = [u64; 8];
 
-/// The class of a frame of so many bytes, without its checksum.
+/// The class of a frame of this number of bytes, without its checksum.
 #[inline]
 #[must_use]
 pub const fn size_class(length: usize) -> usize {

@@ -28,7 +28,7 @@ pub const SEEN_SHIFT: u32 = 20;
 pub const SEQUENCE_BACK: u32 = 1 << 26;
 
 /// The most bytes before the acknowledged number at which a retransmitted segment may end: no sender has
-/// more bytes under way at once.
+/// more unacknowledged bytes.
 pub const FLIGHT_MAX: u32 = 16 << 20;
 
 /// A timestamp that is so far ahead of the one before goes up: the host decides whether the clock wraps

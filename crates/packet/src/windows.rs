@@ -46,7 +46,7 @@ const SCALE_MAX: u8 = 14;
 /// One endpoint's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowSide {
-    /// The sequence number after all that the endpoint has sent.
+    /// The sequence number after the last byte that the endpoint has sent.
     pub sent: u32,
     /// The timestamp that its later ones are compared with.
     pub timestamp: u32,
@@ -78,7 +78,7 @@ pub struct WindowSegment {
     pub acknowledged: u32,
     /// The window that it offers, as in the header.
     pub window: u16,
-    /// Its timestamp.
+    /// The segment's timestamp option.
     pub timestamp: Option<u32>,
     /// Whether it has urgent data.
     pub urgent: bool,
@@ -142,7 +142,7 @@ impl<'m> Line<'m> {
         Line(words)
     }
 
-    /// Wraps words of another place. `None`: there are not as many.
+    /// Wraps words of foreign memory. `None`: there are too few.
     #[must_use]
     pub fn of(words: &'m [AtomicU64]) -> Option<Self> {
         words.try_into().ok().map(Line)
@@ -198,7 +198,7 @@ impl<'m> Line<'m> {
         }
     }
 
-    /// The contents of the line. Each word is of one moment, the line need not be.
+    /// The contents of the line. Each word is read atomically, the line as a whole is not.
     #[must_use]
     pub fn read(self) -> Windows {
         let rules = self.rules();

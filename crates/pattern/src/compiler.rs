@@ -27,7 +27,7 @@ pub struct Config {
     pub engine: PatternEngine,
     /// Cache of compiled databases, if there is one.
     pub cache: Option<Arc<Cache>>,
-    /// With [`PatternEngine::Auto`]: up to this number of literals each has a search of its own.
+    /// With [`PatternEngine::Auto`]: up to this number of literals each is searched separately.
     pub finders_max: usize,
     /// With [`PatternEngine::Auto`]: libhs from this number of literals on.
     pub hyperscan_min: usize,

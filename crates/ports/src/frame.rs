@@ -83,7 +83,7 @@ pub struct FrameInfo {
 }
 
 impl FrameInfo {
-    /// Refuses a frame that no port may send as it is.
+    /// Returns an error for a frame that no port may send as it is.
     ///
     /// # Errors
     /// [`SendRefusal::Incomplete`] when only its first bytes are here, [`SendRefusal::Joined`] when it is

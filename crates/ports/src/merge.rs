@@ -230,7 +230,7 @@ impl MergedTap {
         }
     }
 
-    /// Whether the port of an interface has gone since the last call, and the failure, if it was one.
+    /// Whether the port of an interface was closed since the last call, and the error, if there was one.
     pub fn take_left(&mut self, source: usize) -> Option<Option<PortError>> {
         let source = self.sources.get_mut(source)?;
         std::mem::take(&mut source.untold).then(|| source.failure.take())

@@ -56,9 +56,9 @@ pub struct PassiveOptions<'f> {
 }
 
 impl PassiveOptions<'_> {
-    /// Size and number of the blocks of a ring of so many bytes: 16 at least. A block is handed over when its
-    /// time is over, however few frames are in it, so a ring of a few blocks is full as soon as no worker
-    /// reads it for a few times `retire`.
+    /// Size and number of the blocks of a ring of this number of bytes: 16 at least. A block is handed over
+    /// when its time is over, however few frames are in it, so a ring of a few blocks is full as soon as no
+    /// worker reads it for a few times `retire`.
     #[must_use]
     pub const fn blocks_of(ring: usize) -> (usize, usize) {
         let block_size = if ring < 32 << 20 { 128 << 10 } else { 1 << 20 };

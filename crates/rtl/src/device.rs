@@ -58,7 +58,7 @@ pub struct SmartNicDevice<B> {
 }
 
 impl<B: RegisterBus + 'static> SmartNicDevice<B> {
-    /// A worker's device on a card, for so many entries. `vlans`: keys have VLAN ids.
+    /// A worker's device on a card, for this number of entries. `vlans`: keys have VLAN ids.
     #[must_use]
     pub fn new(card: Card<B>, entries: u32, vlans: bool) -> Self {
         let (ipv6, all) = (card.capabilities().ipv6, card.flow_entries());

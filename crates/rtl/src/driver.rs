@@ -39,7 +39,7 @@ pub trait RegisterBus {
     fn read(&mut self, address: u32) -> Result<u32, BusError>;
 }
 
-/// The reason why the driver did not do what was asked.
+/// The reason why the driver could not carry out a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
     /// See [`BusError`].
@@ -340,7 +340,7 @@ impl<B: RegisterBus> TableDriver<B> {
         self.write_flag(place, true)
     }
 
-    /// Takes an entry away. When this returns no packet is under way that has met it.
+    /// Removes an entry. When this returns, no packet in the pipeline has matched it.
     ///
     /// # Errors
     /// The bus fails, or there is no such place.

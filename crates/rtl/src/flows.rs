@@ -325,8 +325,8 @@ impl<B: RegisterBus> TableDriver<B> {
         Ok(place)
     }
 
-    /// Changes what an entry does, under traffic: a packet meets the old word or the new one. When this
-    /// returns no packet is under way that has met the old one.
+    /// Changes an entry's action under traffic: a packet reads the old word or the new one. When this
+    /// returns, no packet in the pipeline has read the old one.
     ///
     /// # Errors
     /// The bus fails, or there is no such entry.

@@ -7,8 +7,8 @@
 use core::ffi::c_void;
 use core::marker::PhantomData;
 
-/// The wires of a cycle: what a test drives, then what the model drove before the clock edge. The shim has
-/// the same structure.
+/// The wires of a cycle: the inputs that a test drives, then the outputs of the model before the clock
+/// edge. The shim has the same structure.
 #[derive(Clone, Debug)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the signals of bartizan_top, which says what they are")]
@@ -164,7 +164,7 @@ impl core::fmt::Debug for LogicModel {
 }
 
 impl LogicModel {
-    /// Makes a model; what is not reset holds numbers drawn from `seed`.
+    /// Creates a model; registers without a reset hold numbers drawn from `seed`.
     #[must_use]
     pub fn new(configuration: Configuration, seed: u32) -> Self {
         let functions = configuration.functions();

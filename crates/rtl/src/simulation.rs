@@ -224,7 +224,7 @@ impl Simulation {
         self.cycle
     }
 
-    /// Frames that have gone in as a whole.
+    /// Frames that the model has received completely.
     #[must_use]
     pub const fn taken(&self) -> u64 {
         self.taken
@@ -248,15 +248,15 @@ impl Simulation {
         self.fault
     }
 
-    /// Runs for so many cycles.
+    /// Runs for this number of cycles.
     pub fn run(&mut self, cycles: u64) {
         for _ in 0..cycles {
             self.step();
         }
     }
 
-    /// Runs until all frames have gone in, and `rest` cycles more. `false`: that did not happen within
-    /// `most`.
+    /// Runs until the model has received all frames, and for `rest` further cycles. `false`: that did not
+    /// happen within `most`.
     pub fn drain(&mut self, most: u64, rest: u64) -> bool {
         for _ in 0..most {
             if self.waiting.is_empty() {

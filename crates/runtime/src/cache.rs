@@ -18,9 +18,14 @@ pub fn open(choice: Option<&Path>, warnings: &mut Vec<String>) -> Result<Option<
     let (Some(folder), asked) = folder(choice) else { return Ok(None) };
     match Cache::open(&folder) {
         Ok(cache) => Ok(Some(Arc::new(cache))),
-        Err(error) if asked => Err(Failure::input(format!("{error} (`--cache none`)"))),
+        Err(error) if asked => {
+            Err(Failure::input(format!("{error} (`--cache none` switches the cache off)")))
+        }
         Err(error @ (CacheError::Folder { .. } | CacheError::Unsafe { .. })) => {
-            warnings.push(format!("rules are compiled anew at every start: {error} (`--cache DIR|none`)"));
+            warnings.push(format!(
+                "rules are compiled at every start, without a pattern cache: {error} \
+                 (`--cache DIR|none`)"
+            ));
             Ok(None)
         }
     }

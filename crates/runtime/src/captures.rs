@@ -60,7 +60,7 @@ pub struct Found {
 pub fn open(names: &[PathBuf], links: &[LinkId], requests: &'static Requests) -> Result<Found, Failure> {
     let mut found = Found { captures: Vec::new(), skipped: Vec::new() };
     if names.iter().filter(|name| is_stdin(name)).count() > 1 {
-        return Err(Failure::usage("`-` is standard input, which can be read once; name it once"));
+        return Err(Failure::usage("`-` (standard input) can be read only once; give it once"));
     }
     for (name, link) in names.iter().zip(links) {
         if is_stdin(name) {
@@ -79,7 +79,7 @@ impl Found {
     fn add_folder(&mut self, folder: &Path, link: LinkId) -> Result<(), Failure> {
         let failed = |error: io::Error| {
             Failure::input(format!(
-                "cannot read the folder {}: {error}; check who may read it",
+                "cannot read the folder {}: {error}; check its permissions",
                 folder.display()
             ))
         };
@@ -95,7 +95,7 @@ impl Found {
         }
         files.sort();
         if folders > 0 {
-            info!("note: {}: its {folders} folders are not looked into; name them as well", folder.display());
+            info!("note: {}: its {folders} subfolders are not searched; give them as well", folder.display());
         }
         let before = self.captures.len();
         for (_, path) in files {
@@ -106,7 +106,7 @@ impl Found {
         }
         if self.captures.len() == before {
             return Err(Failure::input(format!(
-                "no capture is in the folder {}; check the path",
+                "the folder {} contains no capture; check the path",
                 folder.display()
             )));
         }
@@ -158,7 +158,7 @@ impl Read for StandardInput {
     }
 }
 
-const STOPPED: &str = "stopped by a signal; the rest was not read";
+const STOPPED: &str = "stopped by a signal; the remaining packets were not read";
 
 /// Receiver of the frames of captures.
 pub trait FrameSink {
@@ -437,7 +437,9 @@ impl Reading {
             self.outputs.iter().for_each(|output| output.ask_reopen());
         }
         if self.requests.take_reload() {
-            info!("note: SIGUSR2 is for `bartizan run`; captures are inspected with the rules of the start");
+            info!(
+                "note: SIGUSR2 has no effect on `inspect`: captures are inspected with the rules loaded at the start"
+            );
         }
         self.requests.is_stopped()
     }
@@ -481,7 +483,7 @@ impl Reading {
         if *unsupported > 0 {
             let known: Vec<String> = LinkType::SUPPORTED.iter().map(ToString::to_string).collect();
             warn!(
-                "{}: {unsupported} packets have a link type that is not supported ({unsupported_type}) and were only counted; supported are {}: capture it again on such an interface, or convert it",
+                "{}: {unsupported} packets have an unsupported link type ({unsupported_type}) and were counted only; supported are {}; capture on such an interface, or convert the file",
                 reader.name(),
                 known.join(", ")
             );
@@ -535,7 +537,7 @@ pub fn frames(path: &Path, link: LinkId, mut take: impl FnMut(&Frame<'_>) -> boo
             }
             Ok(None) => break,
             Err(error) => {
-                warn!("{error}; read as far as it goes");
+                warn!("{error}; the packets before that were inspected");
                 break;
             }
         }

@@ -143,7 +143,7 @@ impl Asked {
         self.to.is_none()
     }
 
-    /// Says what came of it. Who asked may have gone.
+    /// Sends the outcome to the client, which may have disconnected.
     pub fn answer(self, answer: CommandOutcome) {
         if let Some(to) = self.to {
             let _ = to.send(answer);
@@ -178,14 +178,14 @@ pub fn open(requests: &'static Requests) -> (Channel, Inbox) {
 }
 
 /// Why nothing comes of a command any more.
-const ENDING: &str = "the program is about to end";
+const ENDING: &str = "the program is stopping";
 
 /// A command that was sent.
 #[derive(Debug)]
 pub struct Asking(Result<Receiver<CommandOutcome>, String>);
 
 impl Asking {
-    /// Waits for what comes of it, however long that takes.
+    /// Waits for the outcome without a time limit.
     pub fn wait(self) -> CommandOutcome {
         let answer = self.0.and_then(|answer| answer.recv().map_err(|_| ENDING.to_owned()));
         answer.unwrap_or_else(CommandOutcome::Refused)
@@ -193,18 +193,18 @@ impl Asking {
 }
 
 impl Channel {
-    /// Sends a command and waits for what comes of it, however long that takes.
+    /// Sends a command and waits for its outcome without a time limit.
     pub fn ask(&self, command: ControlCommand) -> CommandOutcome {
         self.begin(command).wait()
     }
 
-    /// Sends a command; what comes of it is waited for later.
+    /// Sends a command; the caller waits for its outcome later.
     pub fn begin(&self, command: ControlCommand) -> Asking {
         let (to, answer) = channel();
         Asking(match self.0.try_send(Asked { command, to: Some(to) }) {
             Ok(()) => Ok(answer),
             Err(TrySendError::Full(_)) => Err(format!(
-                "{COMMANDS_WAITING} commands wait already, perhaps for a reload; ask again later"
+                "{COMMANDS_WAITING} commands are already waiting, perhaps for a reload; retry later"
             )),
             Err(TrySendError::Disconnected(_)) => Err(ENDING.to_owned()),
         })
@@ -259,11 +259,11 @@ mod tests {
         let client = std::thread::spawn(move || asking.ask(ControlCommand::Reload));
         while inbox.next(Duration::from_millis(10)).is_none() {}
         assert!(
-            matches!(client.join().unwrap(), CommandOutcome::Refused(why) if why.contains("about to end"))
+            matches!(client.join().unwrap(), CommandOutcome::Refused(why) if why.contains("is stopping"))
         );
         drop(inbox);
         assert!(
-            matches!(channel.ask(ControlCommand::Stop), CommandOutcome::Refused(why) if why.contains("about to end"))
+            matches!(channel.ask(ControlCommand::Stop), CommandOutcome::Refused(why) if why.contains("is stopping"))
         );
     }
 
@@ -274,7 +274,7 @@ mod tests {
             channel.0.try_send(Asked::by_signal(ControlCommand::Reopen)).unwrap();
         }
         assert!(
-            matches!(channel.ask(ControlCommand::Reopen), CommandOutcome::Refused(why) if why.contains("64 commands wait"))
+            matches!(channel.ask(ControlCommand::Reopen), CommandOutcome::Refused(why) if why.contains("64 commands are already waiting"))
         );
         assert!(inbox.next(Duration::ZERO).is_some());
         drop(channel);

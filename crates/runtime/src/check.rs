@@ -220,8 +220,8 @@ fn of_policy(build: &BuildOptions, path: &Path) -> Result<CheckedPolicy, Failure
             let malformed = built.report.malformed_total();
             if malformed > 0 {
                 problems.push(format!(
-                    "{}: {malformed} malformed {} in the rule files of this policy (see above): a start would leave {} out, a reload would be \
-                     refused",
+                    "{}: {malformed} malformed {} in the rule files of this policy (see above): a start \
+                     skips {}, a reload is refused",
                     path.display(),
                     if malformed == 1 { "line is" } else { "lines are" },
                     if malformed == 1 { "it" } else { "them" },

@@ -234,7 +234,7 @@ impl RuleSetCompiler {
             joined.libraries.get(name).cloned().ok_or_else(|| CompileError {
                 file: Some(place),
                 message: format!(
-                    "there is no rule library for `{name}`: a controller's policies have rules by `level: LIBRARY` only"
+                    "there is no rule library for `{name}`: policies of a controller name their rules by `level: LIBRARY` only"
                 ),
             })
         };
@@ -294,7 +294,7 @@ impl RuleSetCompiler {
             if count > 0 {
                 let name = tenant_name(source, *tenant);
                 notes.push(Note::Line(format!(
-                    "note: {count} rules match nothing of tenant `{name}`: no address or port is left with its variables"
+                    "note: {count} rules never match for tenant `{name}`: with its variables they have no address or port"
                 )));
             }
         }
@@ -332,7 +332,7 @@ impl RuleSetCompiler {
         tenants: &[(TenantId, RuleVariables)],
     ) -> Result<Arc<Union>, CompileError> {
         let Texts::Held { joined, known } = &self.texts else { return Err("no libraries".to_owned().into()) };
-        let mut unions = self.unions.lock().map_err(|_| "an earlier load broke off".to_owned())?;
+        let mut unions = self.unions.lock().map_err(|_| "an earlier load failed".to_owned())?;
         let of_these = |union: &&Arc<Union>| union.is_of(library, variables);
         if let Some(union) = unions.iter().filter(of_these).find(|union| union.has(library)) {
             return Ok(Arc::clone(union));
@@ -377,7 +377,7 @@ impl RuleCompiler for RuleSetCompiler {
         source: &RuleSource<'_>,
         tenants: &[(TenantId, RuleVariables)],
     ) -> Result<VisibleRules, CompileError> {
-        let broken = "an earlier load broke off";
+        let broken = "an earlier load failed";
         let mut of_files = self.of_files.lock().map_err(|_| broken.to_owned())?;
         if let Some(known) = of_files.get(files) {
             return Ok(known.seen());

@@ -328,8 +328,8 @@ impl LinkEnded {
         };
         self.live.normaliser.for_each(&mut tell);
         self.live.for_each_loss(&mut tell);
-        tell("forwarded by the level of this process", self.live.level_forwarded);
-        tell("dropped by the level of this process", self.live.level_dropped);
+        tell("forwarded by the level in this process", self.live.level_forwarded);
+        tell("dropped by the level in this process", self.live.level_dropped);
         self.hand_over.for_each(&mut tell);
         for (name, stats) in &self.ports {
             let _ = write!(
@@ -354,7 +354,7 @@ impl LinkEnded {
         }
         let exact = if self.forwards { self.balance.is_exact() } else { self.balance.is_taken() };
         if whole && !exact {
-            let _ = writeln!(text, "the sums do not agree, please report it: {:?}", self.balance);
+            let _ = writeln!(text, "the sums do not agree; please report this defect: {:?}", self.balance);
         }
     }
 }

@@ -55,10 +55,14 @@ pub fn sums(report: &RuleSetReport, findings: &[Diagnostic]) -> Vec<String> {
     let protocols = by_count(&report.unsupported_protocols);
     let keywords = by_count(&report.unsupported_keywords);
     let of_protocol = protocols.into_iter().map(|(name, rules)| {
-        format!("warning: {} of the protocol `{name}`, which has no parser here{}", count(rules), first(name))
+        format!(
+            "warning: {} of the protocol `{name}`, for which there is no parser{}",
+            count(rules),
+            first(name)
+        )
     });
     let of_keyword = keywords.into_iter().map(|(name, rules)| {
-        format!("warning: {} with `{name}`, which is not evaluated here{}", count(rules), first(name))
+        format!("warning: {} with `{name}`, which is not evaluated{}", count(rules), first(name))
     });
     of_protocol.chain(of_keyword).collect()
 }
@@ -112,15 +116,17 @@ pub fn report(findings: &[Diagnostic], report: &RuleSetReport) -> Vec<Note> {
     } else {
         let vain = variables.len() as u64 - skipped;
         notes.push(Note::Line(format!(
-            "warning: {} skipped for what they ask of variables whose writers were left out, and {vain} variables are asked for and not written \
-             by all the rules that should; `bartizan check` names them",
+            "warning: {} skipped because they read variables whose writing rules were skipped; {vain} \
+             variables are read without all the rules that write them; `bartizan check` names them",
             count(skipped)
         )));
     }
     if few {
         notes.extend(unsupported.into_iter().map(Note::Finding));
     } else if let Some(sum) = sum(report) {
-        notes.push(Note::Line(format!("warning: {sum}; they are left out, `bartizan check` says more")));
+        notes.push(Note::Line(format!(
+            "warning: {sum}; they are skipped, `bartizan check` shows the details"
+        )));
     }
     notes
 }
@@ -130,7 +136,7 @@ pub fn listed(findings: Vec<Diagnostic>) -> Vec<Note> {
     let more = findings.len().saturating_sub(SHOWN);
     let mut notes: Vec<Note> = findings.into_iter().take(SHOWN).map(Note::Finding).collect();
     if more > 0 {
-        notes.push(Note::Line(format!("... and {more} more findings; `bartizan check` shows all of them")));
+        notes.push(Note::Line(format!("... and {more} more findings; `bartizan check` shows all")));
     }
     notes
 }

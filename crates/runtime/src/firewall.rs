@@ -36,7 +36,7 @@ impl FirewallOptions {
         {
             let place = settings.origin(ENABLED).unwrap_or(ENABLED).to_owned();
             return Err(Failure::input(format!(
-                "firewall mode is asked for on the command line and switched off in the settings ({place}): correct one of them"
+                "firewall mode is enabled on the command line and disabled in the settings ({place}); correct one of them"
             )));
         }
         settings.set(ENABLED, "yes");
@@ -64,7 +64,7 @@ impl FirewallOptions {
             (None, None) => {
                 if !named.is_empty() {
                     return Err(Failure::input(
-                        "`firewall.rule-files` names files and `firewall.rule-path` no folder: say where they are",
+                        "`firewall.rule-files` needs `firewall.rule-path`, the folder of these files; set it",
                     ));
                 }
                 Vec::new()
@@ -72,8 +72,8 @@ impl FirewallOptions {
         };
         if paths.is_empty() {
             warnings.push(
-                "firewall mode is on and has no rules: where a policy (`firewall.policies`) does not accept it, nothing goes on; name \
-                 files in `firewall.rule-files` below `firewall.rule-path`"
+                "firewall mode is enabled without rules: only packets that a policy (`firewall.policies`) \
+                 accepts are forwarded; name files in `firewall.rule-files` below `firewall.rule-path`"
                     .to_owned(),
             );
         }
@@ -97,7 +97,7 @@ pub fn accepts(loaded: &Loaded) -> Result<(), Failure> {
 /// The message that rules are missing.
 pub fn missing(rules: u64) -> String {
     format!(
-        "{rules} firewall {} cannot be loaded (see above), and a firewall without some of its rules is another one: correct or remove {}",
+        "{rules} firewall {} cannot be loaded (see above), and a firewall must not run without some of its rules; correct or remove {}",
         if rules == 1 { "rule" } else { "rules" },
         if rules == 1 { "it" } else { "them" },
     )
@@ -108,8 +108,8 @@ pub fn missing(rules: u64) -> String {
 pub fn needs_prevention(settings: &SettingsMap, prevention: bool, which: &str) -> Result<(), Failure> {
     if is_on(settings)? && !prevention {
         return Err(Failure::input(format!(
-            "{which}firewall mode holds back what no rule accepts, and can do that inline only: use `--inline A B` without `--detect`, or switch \
-             `firewall.enabled` off"
+            "{which}firewall mode drops packets that no rule accepts, which needs an inline link: use \
+             `--inline A B` without `--detect`, or switch `firewall.enabled` off"
         )));
     }
     Ok(())

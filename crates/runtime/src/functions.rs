@@ -79,13 +79,13 @@ impl Functions {
         if own.is_empty() && late.is_empty() {
             let known = self.names().join(", ");
             reasons.push(format!(
-                "no chain of the running generation has a function `{function}`; there are {known}"
+                "no chain of the running generation has the function `{function}`; functions are {known}"
             ));
             return refused(reasons.join("; "));
         }
         reasons.extend(own.iter().filter_map(|(worker, now)| why_not(*worker, now)));
         reasons.extend(late.iter().map(|worker| {
-            format!("worker {} has not answered yet: an order is carried out when it does (does it hang? see the log)", worker.0)
+            format!("worker {} has not answered yet and may hang (see the log); the order is carried out when it answers", worker.0)
         }));
         let wanted = match act {
             Some(LifecycleCommand::Start | LifecycleCommand::Restart) => Some(FunctionCondition::Running),
@@ -106,7 +106,7 @@ impl Functions {
         match self.view.tell(question) {
             CommandOutcome::Workers(collector) => Ok(collect(collector)),
             CommandOutcome::Refused(why) => Err(why),
-            _ => Err("the answer is to another question; please report it".to_owned()),
+            _ => Err("the answer belongs to another query; please report this defect".to_owned()),
         }
     }
 
@@ -114,11 +114,11 @@ impl Functions {
         match self.channel.ask(ControlCommand::Configure(function.to_owned(), settings.clone())) {
             CommandOutcome::Reloaded(now) if self.view.wait_for(now.generation, WORKERS) => Ok(()),
             CommandOutcome::Reloaded(now) => Err(format!(
-                "generation {} has the settings, and some worker does not run it yet",
+                "generation {} has the settings, but a worker does not run it yet",
                 now.generation.0
             )),
             CommandOutcome::Refused(why) => Err(why),
-            _ => Err("the answer is to another question; please report it".to_owned()),
+            _ => Err("the answer belongs to another query; please report this defect".to_owned()),
         }
     }
 
@@ -171,9 +171,9 @@ fn why_not(worker: WorkerId, now: &FunctionNow) -> Option<String> {
         (FunctionCondition::Failed, panicked) => {
             let what = panicked.map(ToString::to_string).unwrap_or_default();
             let then = if now.restart_at.is_some() {
-                "it is started again by itself"
+                "it restarts by itself"
             } else {
-                "an order starts it again"
+                "`bartizan ctl function start` restarts it"
             };
             Some(format!("worker {on}: failed {} times; {what}; {then}", now.failures))
         }
@@ -215,13 +215,13 @@ pub fn settings(words: &str) -> Result<Map<String, Value>, String> {
     let mut settings = Map::new();
     for word in words.split_whitespace() {
         let (name, value) =
-            word.split_once('=').ok_or_else(|| format!("`{word}` is no setting; write NAME=VALUE"))?;
+            word.split_once('=').ok_or_else(|| format!("`{word}` is not a setting; write NAME=VALUE"))?;
         let value = match value {
             "" => Value::Null,
             text => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
         };
         if settings.insert(name.to_owned(), value).is_some() {
-            return Err(format!("`{name}` is set twice; leave one out"));
+            return Err(format!("`{name}` is set twice; remove one"));
         }
     }
     Ok(settings)

@@ -107,8 +107,8 @@ impl BuildOptions {
         let other = if self.controlled { "a controller" } else { "a policy file" };
         if (self.policy.is_some() || self.controlled) && firewall::is_on(&settings)? {
             return Err(Failure::input(format!(
-                "firewall mode (`firewall.enabled`) and {other} both say what may go on, and do not go together: leave one out, \
-                 or write the firewall's rules as `pfw` rules of the policy",
+                "firewall mode (`firewall.enabled`) and {other} both decide which packets are forwarded and \
+                 cannot be combined: remove one, or write the firewall's rules as `pfw` rules of the policy",
             )));
         }
         Ok(settings)
@@ -120,7 +120,7 @@ impl BuildOptions {
             return Ok(());
         }
         let lines: Vec<String> =
-            hidden.iter().map(|line| format!("{line} (--strict takes that for an error)")).collect();
+            hidden.iter().map(|line| format!("{line} (an error with --strict)")).collect();
         Err(Failure::input(lines.join("\n")))
     }
 
@@ -133,7 +133,7 @@ impl BuildOptions {
     ) -> Result<(), Failure> {
         if let Some(first) = thresholds.first().filter(|_| self.strict) {
             return Err(Failure::input(format!(
-                "{}:{}:{}: {} ({} malformed lines in this threshold file); they would be left out, and --strict takes that for an error",
+                "{}:{}:{}: {} ({} malformed lines in this threshold file); with --strict this is an error, otherwise they are skipped",
                 first.file,
                 first.line,
                 first.column,
@@ -143,13 +143,13 @@ impl BuildOptions {
         }
         if self.strict && entries > 0 {
             return Err(Failure::input(format!(
-                "{entries} entries of lists that rules use cannot be understood; they would be left out, and --strict takes that for an error; \
-                 correct or remove them (`bartizan check` shows them)"
+                "{entries} entries of lists that rules use are malformed; with --strict this is an error, \
+                 otherwise they are skipped; correct or remove them (`bartizan check` shows them)"
             )));
         }
         match report.refused_total() {
             some if self.strict && some > 0 => Err(Failure::input(format!(
-                "{some} rules would be left out, and --strict takes that for an error; correct or remove them (`bartizan check` shows them)"
+                "{some} rules cannot be loaded; with --strict this is an error, otherwise they are skipped; correct or remove them (`bartizan check` shows them)"
             ))),
             _ => Ok(()),
         }
@@ -341,7 +341,7 @@ impl Builder {
         let mut warnings = Vec::new();
         if options.policy.is_some() && options.rules.is_empty() && rule_files::are_named(&settings) {
             warnings.push(
-                "`rule-files` of the settings are not loaded: the policy says which rules; name them there or with --rules"
+                "`rule-files` of the settings are not loaded, because the policy selects the rules; name them there or with --rules"
                     .to_owned(),
             );
             settings.mark_read("rule-files");
@@ -415,7 +415,7 @@ impl Builder {
     pub fn configure(&mut self, function: &str, settings: &Map<String, Value>) -> Result<Overrides, String> {
         match &mut self.policies {
             Some(policies) => policies.agent_mut().configure(function, settings),
-            None => Err("without a policy detection runs alone, and has no settings that can be changed; write a policy".to_owned()),
+            None => Err("without a policy, detection runs alone and has no settings to change; use a policy".to_owned()),
         }
     }
 
@@ -479,12 +479,12 @@ impl Builder {
         built
     }
 
-    /// From now on [`Builder::build`] builds this configuration.
+    /// Makes [`Builder::build`] build this configuration from now on.
     pub fn hold(&mut self, joined: Option<Arc<JoinedPolicy>>) {
         self.held = joined;
     }
 
-    /// The controller's configuration that is kept.
+    /// The controller's configuration that the next build uses, if there is one.
     pub fn held(&self) -> Option<&JoinedPolicy> {
         self.held.as_deref()
     }
@@ -494,10 +494,10 @@ impl Builder {
         // The build reported their warnings.
         let rules = self.rules_named(&mut Vec::new());
         match (&self.options.policy, rules.is_empty()) {
-            (Some(path), _) => format!("the policy {} holds", path.display()),
-            (None, false) => "this host's own rules hold for all traffic".to_owned(),
+            (Some(path), _) => format!("the policy {} applies", path.display()),
+            (None, false) => "this host's own rules apply to all traffic".to_owned(),
             (None, true) => {
-                "nothing goes on by inline links, since this host has neither `policy` nor `rules`".to_owned()
+                "inline links forward nothing, since this host has neither `policy` nor `rules`".to_owned()
             }
         }
     }
@@ -703,14 +703,15 @@ impl Builder {
         let detects = policy.classes.iter().any(|c| detection.is_some_and(|id| c.path.contains(id)));
         if !detects && with_rules {
             notes.push(warning(format!(
-                "--rules has no effect: no chain of {name} has `ids`; add it to a chain there"
+                "--rules has no effect: no chain of {name} has `ids`; add `ids` to a chain there"
             )));
         }
         let passes_others = with_options.inline && file.drops_by_default();
         if passes_others && !told_not_ip {
             notes.push(warning(format!(
-                "{name} drops by default, and frames that are neither IP nor ARP (EAPOL, PPPoE discovery, MACsec, IPX, STP, ...) pass the inline links all \
-                 the same, since no policy selects them; `bartizan.stats.capture.not_ip` counts them, stop them at the switch where they must not pass"
+                "{name} drops by default, but inline links forward frames that are neither IP nor ARP (EAPOL, \
+                 PPPoE discovery, MACsec, IPX, STP, ...), since no policy selects them; \
+                 `bartizan.stats.capture.not_ip` counts them; if they must not pass, block them at the switch"
             )));
         }
         let (report, needs) = compiler.totals();

@@ -68,7 +68,7 @@ mod tests {
         let failed = || FunctionEventKind::Failed(Arc::default(), None);
         assert_eq!(note(1, FunctionEventKind::Stopped).0, "stopped");
         let (state, reason) = note(0, failed());
-        assert!(state == "failed" && reason.starts_with("worker 0: function `ids` has failed"), "{reason}");
+        assert!(state == "failed" && reason.starts_with("worker 0: function `ids` failed"), "{reason}");
         assert_eq!(note(0, FunctionEventKind::Started).0, "stopped", "still, on the other");
         assert_eq!(note(1, FunctionEventKind::Started), ("running".to_owned(), String::new()));
     }

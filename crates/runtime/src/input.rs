@@ -20,7 +20,7 @@ pub fn open(path: &Path, what: &str) -> Result<File, Failure> {
     let failed = |reason: &str| Failure::input(format!("cannot open {what} {}: {reason}", path.display()));
     let file = File::open(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => failed("no such file; check the path"),
-        std::io::ErrorKind::PermissionDenied => failed("permission denied; check who may read it"),
+        std::io::ErrorKind::PermissionDenied => failed("permission denied; check its permissions"),
         _ => failed(&error.to_string()),
     })?;
     if file.metadata().is_ok_and(|m| m.is_dir()) {
@@ -81,17 +81,18 @@ pub fn is_no_other(path: &Path, text: &str, wanted: FileKind) -> Result<(), Fail
     };
     let advice = match found {
         FileKind::Suricata => format!(
-            "it is a suricata.yaml: give it with `--suricata-config {path}` (`bartizan check --suricata-config {path}`, `bartizan run \
-             --suricata-config {path} --tap INTERFACE`) or name it in a host file (`suricata-config: {path}`)"
+            "it is a suricata.yaml; use `--suricata-config {path}` (`bartizan check --suricata-config \
+             {path}`, `bartizan run --suricata-config {path} --tap INTERFACE`) or name it in a host file \
+             (`suricata-config: {path}`)"
         ),
         FileKind::Host => format!(
-            "it is a host file: `bartizan run -c {path}` runs by it, `bartizan -T -c {path}` checks it with its policy and rules"
+            "it is a host file; `bartizan run -c {path}` runs it, `bartizan -T -c {path}` checks it with its policy and rules"
         ),
         FileKind::Policy => format!(
-            "it is a policy file: give it with `--policy {path}` or name it in a host file (`policy: {path}`); `bartizan check {path}` checks it"
+            "it is a policy file; use `--policy {path}` or name it in a host file (`policy: {path}`); `bartizan check {path}` checks it"
         ),
     };
-    Err(Failure::input(format!("{path} is not {what}; {advice}")))
+    Err(Failure::input(format!("{path} is not {what}: {advice}")))
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ pub struct Inspection {
 fn links_of(options: &InspectOptions, policy: Option<&BuiltPolicy>) -> Result<Vec<LinkId>, Failure> {
     if options.links.len() > options.captures.len() {
         return Err(Failure::usage(
-            "more --link than captures: each names the link of one capture, in order",
+            "there are more --link options than captures: each names the link of one capture, in order",
         ));
     }
     let known = policy.map(|p| p.links.as_slice()).unwrap_or_default();
@@ -116,7 +116,7 @@ fn halves(
 
 fn not_made(out: &Path, error: &dyn core::fmt::Display) -> Failure {
     let out = out.display();
-    Failure::stopped(format!("cannot make the output folder {out}: {error}; choose another with --out"))
+    Failure::stopped(format!("cannot create the output folder {out}: {error}; choose another with --out"))
 }
 
 /// The folder of the outputs.
@@ -255,7 +255,7 @@ fn tell_absent_readers(recorder: &EveRecorder) {
     for watch in recorder.watches() {
         if let Some(SinkProblem { path, what: Incident::Lost { error, advice } }) = watch.take_problem() {
             let path = path.display();
-            info!("note: nobody reads events from {path} yet ({error}): its reader is waited for; {advice}");
+            info!("note: no program reads events from {path} yet ({error}); waiting for it; {advice}");
         }
     }
 }
@@ -270,7 +270,7 @@ fn continued(settings: &SettingsMap, folder: &Path) -> Result<Vec<String>, Failu
             .ok()
             .filter(|about| file.append && about.is_file() && about.len() > 0)?;
         Some(format!(
-            "{} has events of an earlier run ({} bytes); those of this run come behind them: choose another folder with --out, or begin anew with --set outputs.{}.eve-log.append=no",
+            "{} has events of an earlier run ({} bytes), and this run appends to them; choose another folder with --out, or overwrite the file with --set outputs.{}.eve-log.append=no",
             path.display(),
             about.len(),
             output.index

@@ -57,7 +57,7 @@ impl InterfaceWatch {
             let before = core::mem::replace(&mut interface.mtu, mtu);
             if mtu != before {
                 let name = &interface.name;
-                said.push(format!("note: interface `{name}` has MTU {mtu} now, {before} before; its ports follow within a second"));
+                said.push(format!("note: the MTU of interface `{name}` changed from {before} to {mtu}; its ports follow within a second"));
             }
         }
         if said.is_empty() {
@@ -66,7 +66,7 @@ impl InterfaceWatch {
         for interface in self.interfaces.iter().filter(|interface| interface.mtu > MAX_MTU) {
             let Interface { name, mtu, .. } = interface;
             said.push(format!(
-                "warning: interface `{name}` has MTU {mtu}, and frames are carried up to {MAX_MTU}: larger ones are refused, or cut on a tap; `ip link set dev {name} mtu {MAX_MTU}`"
+                "warning: interface `{name}` has MTU {mtu}, more than the supported {MAX_MTU}: larger frames are dropped inline and truncated on a tap; run `ip link set dev {name} mtu {MAX_MTU}`"
             ));
         }
         // Two interfaces are the ends of an inline link; a tap has one interface here.
@@ -75,8 +75,8 @@ impl InterfaceWatch {
         {
             let (less, more) = if a.mtu < b.mtu { (a, b) } else { (b, a) };
             said.push(format!(
-                "warning: `{}` has MTU {} and `{}` has {}: packets over {} bytes are refused between them (egress_mtu), segments of TCP are cut; \
-                 `ip link set dev {} mtu {}`",
+                "warning: `{}` has MTU {} and `{}` has {}: packets over {} bytes are dropped between them \
+                 (egress_mtu), TCP segments are split; run `ip link set dev {} mtu {}`",
                 less.name, less.mtu, more.name, more.mtu, less.mtu, less.name, more.mtu
             ));
         }
@@ -91,7 +91,7 @@ impl InterfaceWatch {
 }
 
 /// Remedy where the end of an interface ends the run.
-pub const START_AGAIN: &str = "; start again when it is there";
+pub const START_AGAIN: &str = "; start again when it exists";
 
 /// The message that an interface is gone.
 pub fn gone(name: &str) -> String {
@@ -105,10 +105,10 @@ fn tell(name: &str, state: LinkState) -> Option<String> {
     match state {
         LinkState::Up => Some(format!("note: interface `{name}` works again")),
         LinkState::Down => Some(format!(
-            "warning: interface `{name}` is down: no packet comes or goes by it until `ip link set dev {name} up`"
+            "warning: interface `{name}` is down and carries no packets; run `ip link set dev {name} up`"
         )),
         LinkState::NoCarrier => Some(format!(
-            "warning: interface `{name}` has no carrier: no packet comes or goes by it until its cable or its other end is back"
+            "warning: interface `{name}` has no carrier and carries no packets; check its cable and its other end"
         )),
         LinkState::Gone => None,
     }

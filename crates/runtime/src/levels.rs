@@ -43,11 +43,11 @@ impl Levels {
         self.iter().find(|level| level.name() == name).ok_or_else(|| {
             if let Some((name, needs)) = OPTIONAL.iter().find(|(of, _)| *of == name) {
                 return format!(
-                    "this program was built without the level `{name}`: build it with `--features {name}`, where {needs} is installed"
+                    "this program was built without the level `{name}`; install {needs} and build it with `--features {name}`"
                 );
             }
             let known: Vec<String> = self.iter().map(|level| format!("`{}`", level.name())).collect();
-            format!("there is no level `{name}` below this program; there is {}", known.join(", "))
+            format!("there is no level `{name}`; levels are {}", known.join(", "))
         })
     }
 }
@@ -67,10 +67,7 @@ mod tests {
         let levels = Levels::default();
         assert_eq!(levels.of_name("xdp").ok().unwrap().title(), "XDP");
         let unknown = levels.of_name("xdq").err().unwrap();
-        assert!(
-            unknown.starts_with("there is no level `xdq` below this program; there is `xdp`"),
-            "{unknown}"
-        );
+        assert!(unknown.starts_with("there is no level `xdq`; levels are `xdp`"), "{unknown}");
         if cfg!(not(feature = "rtl")) {
             let without = levels.of_name("rtl").err().unwrap();
             assert!(without.contains("--features rtl") && without.contains("Verilator"), "{without}");

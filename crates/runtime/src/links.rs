@@ -277,12 +277,12 @@ impl WatchedLink {
         let Some(part) = self.parts.get_mut(at) else { return };
         part.state = match taken_up {
             Ok(()) => {
-                said.push(format!("note: {which} is taken up again"));
+                said.push(format!("note: {which} is in use again"));
                 LinkMemberState::Up
             }
             Err(why) => {
                 if let Some(why) = why.clone().filter(|why| Some(why) != told.as_ref()) {
-                    said.push(format!("warning: {which} is not taken up again yet: {why}"));
+                    said.push(format!("warning: {which} is not in use again yet: {why}"));
                 }
                 LinkMemberState::Gone(Instant::now() + EVERY, why.or(told))
             }
@@ -303,7 +303,7 @@ impl WatchedLink {
         for name in names.iter().filter(|_| self.parts.len() > 1 && self.timestamps.0 == Timestamps::Auto) {
             // The other interfaces have their devices' timestamps, which cannot be mixed with the kernel's.
             stamps_by_device(name).map_err(|error| Some(error.to_string()))?.map_err(|why| {
-                Some(format!("the others have hardware timestamps, and interface `{name}` gives none: {why}"))
+                Some(format!("the other interfaces have hardware timestamps, and interface `{name}` provides none: {why}"))
             })?;
         }
         // Notes about these interfaces were given at the start of the run.
@@ -426,7 +426,7 @@ impl LinkMember {
         let Some(which) = which else { return };
         let why = why.strip_suffix(START_AGAIN).unwrap_or(&why);
         said.push(format!(
-            "warning: {which}: {why}; nothing comes by it until it is there and up again, all else goes on"
+            "warning: {which}: {why}; it carries no packets until it exists and is up again; other links continue"
         ));
         self.slots.clear();
     }
@@ -454,7 +454,7 @@ fn timestamps(plan: &LinkPlan) -> Result<(Timestamps, Option<String>), Failure> 
     for name in interfaces {
         if let Err(why) = stamps_by_device(name).map_err(Failure::input)? {
             let said = format!(
-                "link `{}` has software timestamps on all its interfaces, since interface `{name}` gives no others: {why} (`ethtool -T {name}` shows what it can)",
+                "link `{}` uses software timestamps on all its interfaces, since interface `{name}` has no hardware timestamps: {why} (`ethtool -T {name}` shows its capabilities)",
                 plan.name
             );
             return Ok((Timestamps::Software, Some(said)));

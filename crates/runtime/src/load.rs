@@ -56,7 +56,7 @@ pub fn checked(settings: SettingsMap) -> Result<SettingsMap, Failure> {
     if wrong.len() > WRONG_SHOWN {
         let more = wrong.len() - WRONG_SHOWN;
         wrong.truncate(WRONG_SHOWN);
-        wrong.push(format!("... and {more} more values that cannot be understood"));
+        wrong.push(format!("... and {more} more values that cannot be read"));
     }
     Err(Failure::input(wrong.join("\n")))
 }
@@ -128,7 +128,7 @@ fn groups(settings: &SettingsMap) -> (RuleVariables, Vec<OddGroup>) {
         for name in settings.children(&kind) {
             let key = format!("{kind}.{name}");
             if settings.children(&key).next().is_some() {
-                say(&key, false, &"this is a list of YAML; write the whole value in quotes: \"[a, b]\"");
+                say(&key, false, &"this is a YAML list; quote the whole value: \"[a, b]\"");
                 continue;
             }
             let Some(value) = settings.get(&key) else { continue };
@@ -198,7 +198,7 @@ impl<T> NamedFile<T> {
         let (shown, known) = (path.display(), before.filter(|before| before.source.is_some()));
         if let Some(NamedFile { parsed, source }) = known {
             warnings.push(format!(
-                "{key}: cannot read {shown}: {error}; what was read before stays in force: put the file back, or correct its rights"
+                "{key}: cannot read {shown}: {error}; the values read before stay in force; restore the file, or correct its permissions"
             ));
             return NamedFile { parsed: Arc::clone(parsed), source: source.clone() };
         }
@@ -370,7 +370,7 @@ impl Base {
         let found = damaged() - before;
         if found > 0 {
             notes.push(Note::Line(format!(
-                "note: {found} files of the pattern cache were damaged or foreign; they were compiled anew and replaced"
+                "note: {found} files of the pattern cache were damaged or of another origin; their patterns were compiled again and the files replaced"
             )));
         }
         if let Some(thresholds) = self.named.thresholds.parsed.as_ref() {
@@ -462,8 +462,8 @@ pub fn unseen_http2(settings: &SettingsMap, needs: &Needs) -> Option<String> {
     (!is_refused).then(|| {
         let key = keys.join("`, `");
         format!(
-            "{rules} not see requests over HTTP/2, which is not parsed: {see} to HTTP/1 only, and HTTP/2 in clear text goes on; in prevention \
-             `{key}: drop-flow` (or `reject`) refuses such connections"
+            "{rules} not see requests over HTTP/2, which is not parsed: {see} to HTTP/1 only, and HTTP/2 in \
+             clear text is forwarded; in prevention `{key}: drop-flow` (or `reject`) blocks such connections"
         )
     })
 }
@@ -487,7 +487,7 @@ fn file_settings(settings: &SettingsMap, needs: &Needs) -> Result<FileSettings, 
     if needs.magic || files.tell_magic {
         let magic = keywords::file::libmagic(settings).map_err(|error| {
             Failure::stopped(format!(
-                "the kinds of files cannot be told: {error}; install libmagic, or set `force-magic` of the output to `no`"
+                "file types cannot be determined: {error}; install libmagic, or set `force-magic` of the output to `no`"
             ))
         })?;
         files.magic = Some(Arc::new(magic));
@@ -521,8 +521,8 @@ pub fn file_store(
     let Some(options) = options else {
         if needs.store {
             warnings.push(
-                "rules ask for files to be kept (keyword `filestore`), but the output `file-store` is not enabled: they \
-                 match, and nothing is kept"
+                "rules store files (keyword `filestore`), but the output `file-store` is not enabled: the \
+                 rules match, and no file is stored; enable it"
                     .to_owned(),
             );
         }
@@ -531,7 +531,7 @@ pub fn file_store(
     match FileStoreOutput::start(&options, folder, behind) {
         Ok(store) => Ok(Some(store)),
         Err(error) => Err(Failure::stopped(format!(
-            "cannot keep files below {}: {error}; choose another folder, or switch the output `file-store` off",
+            "cannot store files in {}: {error}; choose another folder, or switch the output `file-store` off",
             folder.display()
         ))),
     }
@@ -548,8 +548,8 @@ pub fn tls_store(
     let Some(options) = TlsStoreOptions::from_settings(settings).map_err(Failure::setting(settings))? else {
         if needs.certificates {
             warnings.push(
-                "rules ask for certificates to be stored (keyword `tls.store`), but the output `tls-store` is not \
-                 enabled: they match, and nothing is stored"
+                "rules store certificates (keyword `tls.store`), but the output `tls-store` is not enabled: \
+                 the rules match, and no certificate is stored; enable it"
                     .to_owned(),
             );
         }
@@ -575,7 +575,8 @@ pub fn alerts_max(settings: &SettingsMap) -> Result<(usize, Option<String>), Set
         most @ 1..=MOST => Ok((most, None)),
         other => {
             let said = format!(
-                "packet-alert-max is a number from 1 to {MOST}, not {other}: {ALERTS_PER_PACKET} holds"
+                "packet-alert-max is {other}, not a number from 1 to {MOST}: {ALERTS_PER_PACKET} is used; \
+                 correct it"
             );
             Ok((ALERTS_PER_PACKET, Some(said)))
         }

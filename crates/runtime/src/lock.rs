@@ -49,12 +49,12 @@ pub fn folder(folder: &Path) -> Result<Lock, Failure> {
                 path.display()
             ),
             LockError::System(error) if Unfit::of(&error).is_some() => format!(
-                "cannot lock the output folder {}: {}: {error}; remove it",
+                "cannot lock the output folder {}: {}: {error}; remove this file",
                 folder.display(),
                 path.display()
             ),
             LockError::System(error) if error.kind() == ErrorKind::NotFound => format!(
-                "cannot write to the output folder {}: {error}; the folder was removed: change into one that there is, or choose another with --out",
+                "cannot write to the output folder {}: {error}; the current folder was removed: change to another one, or choose one with --out",
                 folder.display()
             ),
             LockError::System(error) => format!(
@@ -70,7 +70,7 @@ pub fn state(folder: &Path) -> Result<Lock, Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         let folder = folder.display();
         Failure::stopped(format!(
-            "cannot use the folder {folder} for what the controller sends: {error}; check its permissions, or choose another (`controller`, `state`)"
+            "cannot use the folder {folder} for the controller's generations: {error}; check its permissions, or choose another (`controller`, `state`)"
         ))
     };
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| failed(&error))?;
@@ -92,7 +92,7 @@ pub fn pid_file(path: &Path) -> Result<Lock, Failure> {
             LockError::System(error) => match Unfit::of(&error) {
                 Some(unfit) => format!("cannot write the pid file {path}: {error}; {}", unfit.advice()),
                 None => format!(
-                    "cannot write the pid file {path}: {error}; make its folder, or choose another with --pidfile"
+                    "cannot write the pid file {path}: {error}; create its folder, or choose another with --pidfile"
                 ),
             },
         })
@@ -209,7 +209,8 @@ fn take(path: &Path) -> Result<Lock, LockError> {
             .and_then(|()| writeln!(file, "{}", std::process::id()));
         return Ok(Lock { file, path: path.to_owned() });
     }
-    let gone = format!("the file is gone as soon as it is made: another program removes {}", path.display());
+    let gone =
+        format!("the file disappears as soon as it is created: another program removes {}", path.display());
     Err(LockError::System(std::io::Error::new(ErrorKind::NotFound, gone)))
 }
 

@@ -8,17 +8,17 @@ pub fn note(support: JitSupport) -> Option<String> {
     let (why, what) = match support {
         JitSupport::Works => return None,
         JitSupport::NotBuilt => {
-            ("this PCRE2 was built without it", "install one that was built with --enable-jit")
+            ("this PCRE2 was built without JIT", "install a PCRE2 that was built with --enable-jit")
         }
         JitSupport::Refused => (
             "the system refuses memory that is writable and executable, as MemoryDenyWriteExecute= of systemd and execmem of SELinux do",
-            "allow it to this program",
+            "allow such memory for this program",
         ),
     };
     Some(format!(
-        "regular expressions of rules (`pcre`) are interpreted: PCRE2 {} makes no machine code (JIT) here, as {why}; each search takes several \
-         times as long, and match-limit and match-limit-recursion of `pcre` count otherwise, so that expensive searches are given up earlier; \
-         {what} if that is too slow",
+        "regular expressions of rules (`pcre`) are interpreted, because PCRE2 {} cannot compile them to \
+         machine code (JIT): {why}; each search takes several times as long, and match-limit and \
+         match-limit-recursion of `pcre` end expensive searches earlier; if this is too slow, {what}",
         pcre2_version()
     ))
 }
@@ -31,7 +31,7 @@ mod tests {
     fn what_is_interpreted_is_said_with_its_reason_and_its_cost() {
         assert_eq!(note(JitSupport::Works), None);
         for (support, why) in
-            [(JitSupport::Refused, "MemoryDenyWriteExecute"), (JitSupport::NotBuilt, "built without it")]
+            [(JitSupport::Refused, "MemoryDenyWriteExecute"), (JitSupport::NotBuilt, "built without JIT")]
         {
             let text = note(support).unwrap();
             assert!(text.contains("PCRE2") && text.contains(why) && text.contains("several times"), "{text}");

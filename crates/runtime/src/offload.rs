@@ -128,7 +128,7 @@ impl Below {
                 (None, Some(inner)) => {
                     let (near, far) = (level.driver.name(), inner.driver.name());
                     return Err(Failure::input(format!(
-                        "link `{}`: level `{near}` is on the interfaces, and `{far}` sees what comes up from there; list `{near}` before `{far}` in `offload`",
+                        "link `{}`: level `{near}` works on the interfaces, and `{far}` on the packets that it hands up; list `{near}` before `{far}` in `offload`",
                         link.name
                     )));
                 }
@@ -171,7 +171,7 @@ impl Below {
         }
         if !free {
             return Some(format!(
-                "packets without a flow are not refused early in generation {}, and pass while a link is open: no worker has begun with the one before; reload once more when one has",
+                "packets without a flow are not dropped early in generation {}, and pass while a link is open, because no worker has begun the previous generation; reload once more when one has",
                 chains.generation.0
             ));
         }
@@ -184,8 +184,8 @@ impl Below {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// Pins what is to fail open and takes over what a killed run has left, once workers serve their frames;
-    /// and looks for MTUs that were changed, and for links that are gone or have come back. To be called
+    /// Pins the attachments of links that fail open and takes over programs of a killed run, once workers
+    /// serve their frames; detects changed MTUs and links that were removed or came back. To be called
     /// often; most calls look at nothing. What is to be said.
     pub fn look(&mut self, links: &Links) -> Vec<String> {
         let mut said = Vec::new();
@@ -203,13 +203,13 @@ impl Below {
         said
     }
 
-    /// The run is about to end since somebody wants it: that its workers fall silent is no failure.
+    /// Ends the watch over workers before an intended stop, in which silent workers are not a failure.
     pub fn end_watch(&mut self) {
         self.levels.iter_mut().for_each(|level| level.level.end_watch());
     }
 
-    /// Takes the levels away. `failed`: the run has ended though nobody wanted it, and a link that is to fail
-    /// open does. Gives the last counters ([`Below::beside`]).
+    /// Removes the levels. `failed`: the run ended unintentionally, and links that fail open do so. Gives
+    /// the last counters ([`Below::beside`]).
     pub fn close(self, failed: bool) -> Vec<NamedCounters> {
         let counters = self.beside();
         for level in self.levels {

@@ -61,7 +61,7 @@ impl OutputSelection {
         };
         if enabled.len() > 1 {
             warnings.push(format!(
-                "the settings have {} EVE outputs, and the host file says where events go: those of outputs.{} go there, the others are off",
+                "the settings have {} EVE outputs, but the host file sets the destination: the events of outputs.{} go there, the other outputs are off",
                 enabled.len(),
                 enabled.first().map_or("", String::as_str)
             ));

@@ -58,7 +58,7 @@ pub struct RunOptions {
     /// Switch off the interfaces' offloads while running, and on again at the end.
     pub fix_offloads: bool,
     /// Workers that share the traffic, each flow to one of them [default: 1, with a host file one per
-    /// processor]. Each is pinned to a processor of its own if one more is left for everything else. Several
+    /// processor]. Each is pinned to its own processor if another one is free for everything else. Several
     /// links of a host file share them.
     pub workers: Option<u16>,
     /// Microseconds to poll for packets before sleeping; 50 by default, 0 if the workers need all processors.
@@ -429,7 +429,7 @@ fn links_of_settings(given: &RunOptions, settings: &SettingsMap) -> Result<(Vec<
     let mut found = if is_named { captures_of_settings::links(settings, auto)? } else { Default::default() };
     if found.links.is_empty() {
         return Err(Failure::usage(
-            "packets come in by nothing: give --inline A B, --tap INTERFACE, a host file with -c FILE, or settings with `af-packet` (see `bartizan run --help`)",
+            "there is no source of packets; use --inline A B, --tap INTERFACE, a host file with -c FILE, or settings with `af-packet` (see `bartizan run --help`)",
         ));
     }
     if let Some(workers) = given.workers {
@@ -460,7 +460,7 @@ fn links(
         return one(LinkPorts::Guest(guest.clone()), name.clone(), None);
     }
     if let Some(pair) = &given.inline {
-        let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
+        let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline needs two interfaces")) };
         let ports = LinkPorts::Inline { a: a.clone(), b: b.clone(), fix_offloads: given.fix_offloads };
         return one(ports, pair.join("-"), None);
     }
@@ -473,12 +473,12 @@ fn links(
     let Some(file) = file else { return Ok(None) };
     if given.filter.is_some() {
         return Err(Failure::usage(
-            "--filter is for --tap; a link of a host file has its own: `filter: 'not port 22'` beside its `tap`",
+            "--filter applies to --tap; a link of a host file has its own filter: `filter: 'not port 22'` beside its `tap`",
         ));
     }
     if given.snap_length.is_some() {
         return Err(Failure::usage(
-            "--snap-length is for --tap; a tap of a host file has its own: `snap-length: 128` beside its `interface`",
+            "--snap-length applies to --tap; a tap of a host file has its own: `snap-length: 128` beside its `interface`",
         ));
     }
     let own = own_workers(file);
@@ -487,7 +487,7 @@ fn links(
     let workers = match given.workers {
         Some(all) if usize::from(all) < least => {
             return Err(Failure::usage(format!(
-                "--workers {all}: the host file has {least} links, and each needs a worker; give as many or more"
+                "--workers {all}: the host file has {least} links, and each needs a worker; use at least {least}"
             )));
         }
         Some(all) => {
@@ -567,7 +567,7 @@ fn ports(link: &host::Link, given: &RunOptions) -> Result<LinkPorts, Failure> {
         Some(LinkKind::Capture(files)) => {
             let files: Vec<_> = files.iter().map(|f| f.display().to_string()).collect();
             Err(Failure::input(format!(
-                "link `{}` is a capture, which `run` does not replay: `bartizan inspect {}` reads it",
+                "link `{}` is a capture, which `run` cannot serve; use `bartizan inspect {}`",
                 link.name,
                 files.join(" ")
             )))
@@ -757,7 +757,7 @@ cache: none
         );
         let error =
             with("filter", two, |given| given.filter = Some("ip".to_owned())).err().unwrap().to_string();
-        assert!(error.contains("--filter is for --tap"), "{error}");
+        assert!(error.contains("--filter applies to --tap"), "{error}");
         let error = with("few", two, |given| given.workers = Some(1)).err().unwrap().to_string();
         assert!(error.contains("2 links, and each needs a worker"), "{error}");
     }

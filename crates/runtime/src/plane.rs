@@ -34,7 +34,7 @@ pub fn start(
     let wanted = connections as u64 + OWN_DESCRIPTORS;
     if let Some(most) = descriptors::raise(wanted).filter(|most| *most < wanted) {
         say(&format!(
-            "{most} files may be open here; {wanted} are needed for all connections that may come: raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
+            "this process may open {most} files, and {wanted} are needed for the greatest number of connections; raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
         ));
     }
     let config = ControllerConfig {
@@ -71,10 +71,10 @@ fn functions() -> Vec<String> {
 fn failure(error: StartError) -> Failure {
     let StartError::Listen { source, .. } = &error else { return Failure::stopped(error) };
     let advice = match source.kind() {
-        ErrorKind::AddrInUse => "another program (or another controller) listens there; give another port",
-        ErrorKind::AddrNotAvailable => "this machine has no such address; `ip address` lists those it has",
-        ErrorKind::PermissionDenied => "ports below 1024 are for root; give a higher one",
-        _ => "give another address",
+        ErrorKind::AddrInUse => "another program (or another controller) listens there; use another port",
+        ErrorKind::AddrNotAvailable => "this machine has no such address; `ip address` lists its addresses",
+        ErrorKind::PermissionDenied => "ports below 1024 need root; use a higher one",
+        _ => "use another address",
     };
     Failure::stopped(format!("{error}; {advice}"))
 }

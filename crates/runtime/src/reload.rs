@@ -5,7 +5,7 @@
 //! Files are half written, emptied, cut and overwritten with something else, mostly by mistake and mostly at
 //! night. A new generation is refused when a rule file has malformed lines (no rules, or rules that Suricata
 //! refuses as well, as in a check), when a file that had rules has none, or when more than a share of the
-//! rules would be gone; the operator may allow this beforehand ([`Terms`]). Files that cannot be read, or
+//! rules would be removed; the operator may allow this beforehand ([`Terms`]). Files that cannot be read, or
 //! whose compressed data ends early, do not build at all. Rules with keywords and protocols that this engine
 //! does not have are no such mistake: they are reported, and count as gone if they ran before.
 //!
@@ -174,7 +174,7 @@ impl Inventory {
     /// A message for each file without rules.
     pub fn empty_files(&self) -> Vec<String> {
         let empty = self.files.iter().filter(|(_, file)| file.rules + file.malformed == 0);
-        empty.map(|(name, _)| format!("{name}: no rules are in this file")).collect()
+        empty.map(|(name, _)| format!("{name}: this file has no rules")).collect()
     }
 
     /// Notes about the rules of a start, which accepts them as they are: no better ones are running.
@@ -187,11 +187,11 @@ impl Inventory {
         let (own, sent) = (malformed(false), malformed(true));
         if own > 0 {
             notes.push(format!(
-                "{own} malformed lines of rule files are left out; a reload with any is refused"
+                "{own} malformed lines of rule files are skipped; a reload with malformed lines is refused"
             ));
         }
         if sent > 0 {
-            notes.push(format!("{sent} malformed lines of the controller's rule files are left out"));
+            notes.push(format!("{sent} malformed lines of the controller's rule files are skipped"));
         }
         notes
     }
@@ -204,11 +204,16 @@ impl Inventory {
         let out =
             next.unsupported.iter().filter(|(id, _)| self.loaded.contains(id) && !next.loaded.contains(id));
         let told = |(id, rule): (&(u32, u32), &RefusedRule)| {
-            format!("{}: the rule with gid {} and sid {} ran and is left out now", said(rule), id.0, id.1)
+            format!(
+                "{}: the rule with gid {} and sid {} is running and would be skipped",
+                said(rule),
+                id.0,
+                id.1
+            )
         };
         let (mut told, count) = (out.clone().take(PLACES_SHOWN).map(told).collect::<Vec<_>>(), out.count());
         if count > PLACES_SHOWN {
-            told.push(format!("... and {} more rules that ran and are left out now", count - PLACES_SHOWN));
+            told.push(format!("... and {} more running rules that would be skipped", count - PLACES_SHOWN));
         }
         told
     }
@@ -246,10 +251,8 @@ impl Inventory {
                 own().filter(|(name, file)| file.rules + file.malformed == 0 && had(name) > 0).collect();
             for (name, _) in emptied.iter().take(PLACES_SHOWN) {
                 match self.files.get(*name) {
-                    Some(file) => {
-                        add(format_args!("{name}: no rules are in this file, it had {}", file.rules))
-                    }
-                    None => add(format_args!("{name}: no rules are in this file")),
+                    Some(file) => add(format_args!("{name}: this file has no rules; it had {}", file.rules)),
+                    None => add(format_args!("{name}: this file has no rules")),
                 }
             }
             if emptied.len() > PLACES_SHOWN {
@@ -260,7 +263,10 @@ impl Inventory {
         let lost = before.saturating_sub(after);
         let too_many = terms.max_loss.is_exceeded(lost, before);
         if too_many {
-            add(format_args!("{lost} rules would be gone, more than {} of those that run", terms.max_loss));
+            add(format_args!(
+                "{lost} rules would be removed, more than {} of the running ones",
+                terms.max_loss
+            ));
         }
         if !malformed && !too_many {
             return Ok(());
@@ -274,8 +280,9 @@ impl Inventory {
             ways.push(format!("`max-loss: {percent}%`"));
         }
         Err(format!(
-            "{before} rules run, {after} would after it:{why}\n  correct the files and load them again (SIGUSR2, `bartizan ctl reload-rules`); if it is meant so, say {} \
-             under `reload` in the host file first",
+            "{before} rules are running, {after} would remain:{why}\n  correct the files and reload \
+             (SIGUSR2, `bartizan ctl reload-rules`); if this is intended, first set {} under `reload` in \
+             the host file",
             ways.join(" and ")
         ))
     }
@@ -324,7 +331,7 @@ mod tests {
         // Without the last line end the file is whole.
         assert_eq!(refused(&before, &cut(1), &terms), "");
         let text = refused(&before, &cut(10), &terms);
-        assert!(text.contains("100 rules run, 99 would after it"), "{text}");
+        assert!(text.contains("100 rules are running, 99 would remain"), "{text}");
         assert!(text.contains("a.rules:100:") && text.contains("1 malformed line in"), "{text}");
         assert!(text.contains("accept-malformed: true") && !text.contains("max-loss"), "{text}");
         assert_eq!(refused(&before, &cut(10), &Terms { accept_malformed: true, ..terms }), "");
@@ -357,10 +364,10 @@ mod tests {
             let text = refused(running, &of(&(sent.clone() + bad), &(own.clone() + bad)), &terms);
             assert!(text.contains("own.rules:51:") && !text.contains("sent.rules"), "{text}");
             assert!(
-                refused(running, &of(&(rules(1..20) + bad), &own), &terms).contains("rules would be gone")
+                refused(running, &of(&(rules(1..20) + bad), &own), &terms).contains("rules would be removed")
             );
         }
-        assert_eq!(with_bad.notes(), ["1 malformed lines of the controller's rule files are left out"]);
+        assert_eq!(with_bad.notes(), ["1 malformed lines of the controller's rule files are skipped"]);
         assert_eq!((with_bad.malformed(), with_bad.failed().0.len()), (1, 1), "it is told of all the same");
         // Also in an inventory of several sets.
         let mut all = Inventory::default();
@@ -396,14 +403,14 @@ mod tests {
         let misspelt = good.replacen("content:\"x\"; sid:7;", "contnt:\"x\"; sid:7;", 1);
         let text = refused(&before, &inventory(&[("a.rules", misspelt)]), &terms);
         assert!(text.contains("a.rules:7:") && text.matches("a.rules").count() == 1, "{text}");
-        assert!(text.contains("100 rules run, 99 would after it"), "{text}");
+        assert!(text.contains("100 rules are running, 99 would remain"), "{text}");
         // A rule that only this engine cannot evaluate refuses nothing, and is reported if it ran.
         let unsupported = good.replacen("content:\"x\"; sid:7;", "asn1:oversize_length 10; sid:7;", 1);
         let next = inventory(&[("a.rules", unsupported)]);
         assert_eq!(refused(&before, &next, &terms), "");
         let told = before.left_out(&next);
         assert!(
-            told.len() == 1 && told[0].starts_with("a.rules:7:") && told[0].contains("sid 7 ran"),
+            told.len() == 1 && told[0].starts_with("a.rules:7:") && told[0].contains("sid 7 is running"),
             "{told:?}"
         );
         assert!(next.left_out(&next).is_empty());
@@ -424,7 +431,7 @@ mod tests {
         let terms = Terms::default();
         for emptied in ["", "\n\n", "# nothing\n", "#alert tcp any any -> any any (sid:5000;)\n"] {
             let text = refused(&before, &after(emptied, ""), &terms);
-            assert!(text.contains("b.rules: no rules are in this file, it had 1"), "{text}");
+            assert!(text.contains("b.rules: this file has no rules; it had 1"), "{text}");
             assert!(!text.contains("c.rules"), "{text}");
             assert_eq!(refused(&before, &after(emptied, ""), &Terms { accept_malformed: true, ..terms }), "");
         }
@@ -432,7 +439,7 @@ mod tests {
         assert_eq!(refused(&before, &after(&rules(7000..7001), ""), &terms), "");
         let unknown = "alert tcp any any -> any any (asn1:oversize_length 10; sid:7000;)";
         assert_eq!(refused(&before, &after(unknown, ""), &terms), "");
-        assert_eq!(before.notes(), ["c.rules: no rules are in this file"]);
+        assert_eq!(before.notes(), ["c.rules: this file has no rules"]);
     }
 
     #[test]
@@ -453,12 +460,12 @@ mod tests {
         }
         let text = refused(&set(1000), &set(600), &terms(10));
         assert!(
-            text.contains("400 rules would be gone, more than 10%") && text.contains("`max-loss: 40%`"),
+            text.contains("400 rules would be removed, more than 10%") && text.contains("`max-loss: 40%`"),
             "{text}"
         );
         assert_eq!(refused(&set(1000), &set(600), &terms(40)), "");
         // All rules are gone with their files: the new policy names none.
-        assert!(refused(&set(5), &Inventory::default(), &terms(99)).contains("5 rules would be gone"));
+        assert!(refused(&set(5), &Inventory::default(), &terms(99)).contains("5 rules would be removed"));
         assert_eq!(refused(&set(5), &Inventory::default(), &terms(100)), "");
         assert_eq!(refused(&Inventory::default(), &Inventory::default(), &terms(0)), "");
     }

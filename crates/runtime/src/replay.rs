@@ -72,7 +72,8 @@ pub fn run(
     if !traffic.captures.is_empty() {
         if options.tenant.is_some() {
             return Err(Failure::usage(
-                "--tenant is for flow records; a capture's packets say it themselves",
+                "--tenant applies to flow records only; packets of a capture determine their tenant; remove \
+                 it",
             ));
         }
         let mut seen = |generation: &OfflineGeneration| -> Result<Vec<ReplayFlow>, Failure> {

@@ -34,7 +34,7 @@ pub fn of(settings: &SettingsMap, warnings: &mut Vec<String>) -> Vec<PathBuf> {
         if found.is_empty() {
             let origin = settings.origin(&key).unwrap_or(&key);
             warnings.push(format!(
-                "{origin}: no rule file is called {}; check `rule-files` and `default-rule-path`",
+                "{origin}: there is no rule file {}; check `rule-files` and `default-rule-path`",
                 path.display()
             ));
         }
@@ -162,7 +162,10 @@ mod tests {
         );
         assert!(matching(&folder.join("*.rul[a-z]s")).iter().all(|path| !path.ends_with(".c.rules")));
         assert_eq!(matching(&folder.join(".*.rules")), [folder.join(".c.rules")]);
-        assert!(warnings.len() == 1 && warnings[0].starts_with("s.yaml:2:1: no rule file"), "{warnings:?}");
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with("s.yaml:2:1: there is no rule file"),
+            "{warnings:?}"
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

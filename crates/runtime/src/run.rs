@@ -331,7 +331,10 @@ fn commands_of(
     let links = plan.links.iter().map(|link| link.name.clone()).collect();
     let desk = control::Desk::new(channel, view, Arc::clone(traces), links);
     let server = control::ControlServer::start(place, desk).map_err(|error| {
-        Failure::stopped(format!("cannot take commands: {error}; leave them out with --control none"))
+        Failure::stopped(format!(
+            "cannot serve commands: {error}; --control none runs without the command \
+             socket"
+        ))
     })?;
     info!("commands: {} (`bartizan ctl`)", server.path().display());
     Ok(Some(server))
@@ -376,14 +379,14 @@ fn tell_first(in_force: &InForce, report: &RuleSetReport) {
 fn tell_what_runs(plan: &RunPlan, builder: &Builder, refuses_midstream: bool) {
     if refuses_midstream {
         info!(
-            "note: TCP connections that are open already are refused until they open anew (stream_midstream); to reset them set stream.midstream-policy to reject, to pick them up set stream.midstream to yes"
+            "note: TCP connections that are already open are dropped until they are opened again (stream_midstream); to reset them set stream.midstream-policy to reject, to pick them up set stream.midstream to yes"
         );
     }
     for link in &plan.links {
         let which = if plan.links.len() > 1 { format!("link `{}`: ", link.name) } else { String::new() };
         if let Some(snap) = link.receive.snap_length {
             info!(
-                "note: {which}{snap} are looked at (snap-length): what lies behind them is not inspected, and parsers meet it as lost"
+                "note: {which}{snap} are inspected (snap-length); parsers treat the bytes after them as lost"
             );
         }
     }
@@ -391,7 +394,7 @@ fn tell_what_runs(plan: &RunPlan, builder: &Builder, refuses_midstream: bool) {
         info!("note: {note}");
     }
     info!(
-        "running on {} (patterns: {}); SIGUSR2 loads rules and policy anew, SIGHUP opens outputs again, SIGINT or SIGTERM ends it",
+        "running on {} (patterns: {}); SIGUSR2 reloads rules and policy, SIGHUP reopens outputs, SIGINT or SIGTERM stops the program",
         plan.links.iter().map(LinkPlan::interface).collect::<Vec<_>>().join(", "),
         builder.patterns()
     );
@@ -399,7 +402,7 @@ fn tell_what_runs(plan: &RunPlan, builder: &Builder, refuses_midstream: bool) {
         && let Err(error) = Awake::open()
     {
         info!(
-            "note: {AWAKE_DEVICE}: {error}: processors may sleep between packets (--save-power says that they shall)"
+            "note: {AWAKE_DEVICE}: {error}: processors may sleep between packets, which adds delay (--save-power allows it without this note)"
         );
     }
 }
@@ -432,15 +435,15 @@ fn twice(link: &LinkPlan, name: &str, other: &str, of: &str) -> String {
         if name == other { "is given twice".to_owned() } else { format!("and `{name}` are one interface") };
     if of != link.name {
         return format!(
-            "links `{of}` and `{}`: `{other}` {what}: one link is one pair of ports or one tap",
+            "links `{of}` and `{}`: `{other}` {what}: a link is one pair of ports or one tap; remove one",
             link.name
         );
     }
     if !link.is_inline() {
-        return format!("link `{}`: `{other}` {what}: give each interface of a tap once", link.name);
+        return format!("link `{}`: `{other}` {what}: name each interface of a tap once", link.name);
     }
     format!(
-        "`{other}` {what}: inline, packets come in by one interface and leave by another; give two, or watch one with --tap"
+        "`{other}` {what}: an inline link needs two interfaces; name another one, or watch this one with --tap"
     )
 }
 
@@ -493,7 +496,7 @@ fn locks(plan: &RunPlan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
         rights.make_folder(out).map_err(|error| {
             let folder = out.display();
             Failure::stopped(format!(
-                "cannot make the output folder {folder}: {error}; choose another with --out"
+                "cannot create the output folder {folder}: {error}; choose another with --out"
             ))
         })?;
         locks.push(lock::folder(out)?);
@@ -512,7 +515,7 @@ fn check_unread(plan: &RunPlan, builder: &Builder) -> Result<(), Failure> {
         let near = suricata::nearest_known(key).filter(|near| near != key);
         let hint = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
         return Err(Failure::input(format!(
-            "the host file sets `{key}`, which nothing reads{hint}; correct or remove it"
+            "the host file sets `{key}`, which is not a known setting{hint}; correct or remove it"
         )));
     }
     unused::tell(&plan.options, settings, true)

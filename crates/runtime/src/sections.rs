@@ -69,7 +69,7 @@ fn findings(
         Ok(Ok(warnings)) => (Vec::new(), problems(warnings)),
         Ok(Err(errors)) => (problems(errors), Vec::new()),
         Err(panicked) => {
-            let message = format!("this section cannot be used: {panicked}; please report it");
+            let message = format!("this section cannot be used: {panicked}; please report this defect");
             (vec![problem("", message)], Vec::new())
         }
     };
@@ -144,7 +144,7 @@ mod tests {
         assert!(filter(json!([few])).is_empty());
         let of = filter(json!([few, many]));
         assert_eq!((of.len(), of[0].0.as_str()), (1, "rules/1"), "{of:?}");
-        assert!(of[0].1.starts_with("the rules up to here are more than 65536 combinations"), "{of:?}");
+        assert!(of[0].1.starts_with("the rules up to this one have more than 65536 combinations"), "{of:?}");
         let of = filter(json!([{"allow": "icmp", "to-ports": 80}]));
         assert_eq!(
             of,
@@ -167,7 +167,7 @@ mod tests {
         assert!(said(json!({"ports": 20})).is_empty());
         let of = said(json!({"ports": 1}));
         assert_eq!((of.len(), of[0].0.as_str()), (1, "ports"), "{of:?}");
-        assert!(of[0].1.starts_with("1 is out of range; give 2 to "), "{of:?}");
+        assert!(of[0].1.starts_with("1 is out of range; use 2 to "), "{of:?}");
         let of = said(json!({"prots": 20}));
         assert!(of[0].1.contains("prots"), "{of:?}");
     }

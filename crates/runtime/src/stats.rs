@@ -47,14 +47,14 @@ pub fn rules_of(report: &RuleSetReport) -> RulesInForce {
 pub fn checksum_warning(counters: &[(&'static str, u64)], interface: Option<&str>) -> Option<String> {
     let (wrong, checked) = mostly_wrong_checksums(counters)?;
     let said = format!(
-        "{wrong} of {checked} TCP segments have a wrong checksum and are NOT INSPECTED: their sender leaves checksums to its device, and they \
-         were taken before the device had them"
+        "{wrong} of {checked} TCP segments have a wrong checksum and are NOT INSPECTED: their sender uses \
+         checksum offload, and the packets were captured before the device computed the checksum"
     );
     let none = "`--set capture.checksum-validation=none` (or `capture: {checksum-validation: none}` in the settings)";
     Some(match interface {
         Some(interface) => format!(
-            "{said}; run `ethtool -K INTERFACE tx off` for the sender's interface (of a veth pair: for the other end of {interface}), or take \
-             them unchecked with {none}"
+            "{said}; run `ethtool -K INTERFACE tx off` for the sender's interface (of a veth pair: for the \
+             other end of {interface}), or skip the check with {none}"
         ),
         None => format!("{said}; inspect the capture again with {none}"),
     })

@@ -165,9 +165,9 @@ impl Steering<'_> {
                 self.source.ask_reopen();
                 match asked.is_by_signal() {
                     true => {
-                        info!("outputs are opened again (SIGHUP); SIGUSR2 loads rules and policy anew")
+                        info!("outputs are reopened (SIGHUP); SIGUSR2 reloads rules and policy")
                     }
-                    false => info!("outputs are opened again"),
+                    false => info!("outputs are reopened"),
                 }
                 CommandOutcome::Done
             }
@@ -229,7 +229,7 @@ impl Steering<'_> {
         course.builder.hold(Some(joined));
         self.source.reloaded(true);
         let said = self.swap(built, course);
-        info!("generation {generation} of the controller runs: {said}");
+        info!("generation {generation} of the controller is running: {said}");
         CommandOutcome::Reloaded(self.in_force.newest())
     }
 
@@ -292,7 +292,7 @@ impl Steering<'_> {
             }
             Err(error) => {
                 let content = self.in_force.newest().content;
-                let said = format!("reload refused, generation {number} goes on ({content}): {error}");
+                let said = format!("reload refused, generation {number} keeps running ({content}): {error}");
                 info!("{said}");
                 CommandOutcome::Refused(said)
             }

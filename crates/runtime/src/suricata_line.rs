@@ -98,7 +98,7 @@ impl SuricataCommandLine {
             "-S" | "-s" => {
                 self.options.extend(["--rules".to_owned(), word]);
                 if name == "-s" {
-                    self.notes.push("-s: --rules takes the place of the `rule-files` of the settings; name those as well".to_owned());
+                    self.notes.push("-s: --rules replaces the `rule-files` of the settings; name those files with --rules as well".to_owned());
                 }
             }
             "-l" => self.options.extend(["--out".to_owned(), word]),
@@ -111,11 +111,11 @@ impl SuricataCommandLine {
             "--firewall" => self.options.push("--firewall".to_owned()),
             "--firewall-rules-exclusive" => self.options.extend(["--firewall-rules-exclusive".to_owned(), word]),
             "-D" => self.notes.push(
-                "-D: it stays in the foreground; a service manager runs it (systemd: `Type=exec`), or `&` does, and --pidfile names the process"
+                "-D: the program stays in the foreground; run it by a service manager (systemd: `Type=exec`) or with `&`; --pidfile writes its process id"
                     .to_owned(),
             ),
             "--list-runmodes" | "--runmode" => self.notes.push(format!(
-                "{name}: there are no run modes: `bartizan run` and its --workers N share live traffic, `bartizan inspect` and its --threads N share captures, each flow stays with one"
+                "{name}: there are no run modes: `bartizan run --workers N` distributes live traffic, `bartizan inspect --threads N` captures; each flow stays at one worker"
             )),
             "--user" | "--group" => self.notes.push(format!(
                 "{name}: start it as that user, with the capabilities cap_net_raw and cap_net_admin (systemd: `User=`, `AmbientCapabilities=`)"
@@ -123,16 +123,16 @@ impl SuricataCommandLine {
             "-F" => self.filter = std::fs::read_to_string(&word).ok().map(|text| text.trim().to_owned()).or(Some(format!("EXPRESSION OF {word}"))),
             "-q" | "-d" | "--netmap" | "--dpdk" | "--af-xdp" | "--nflog" | "--ipfw" | "--pfring" | "--pfring-int" | "--erf-in"
             | "--dag" | "--napatech" | "--windivert" => self.notes.push(format!(
-                "{name}: live packets come in by AF_PACKET only: `--tap INTERFACE` to watch, `--inline A B` to prevent"
+                "{name}: live packets are received by AF_PACKET only: `--tap INTERFACE` detects, `--inline A B` prevents"
             )),
-            "--unix-socket" => self.notes.push("--unix-socket: captures cannot be handed in by a socket: `bartizan inspect CAPTURE...` reads them; a program that runs takes commands by its socket (`--control`, docs/control.md)".to_owned()),
+            "--unix-socket" => self.notes.push("--unix-socket: captures cannot be submitted by a socket: `bartizan inspect CAPTURE...` reads them; a running program accepts commands on its socket (`--control`, docs/control.md)".to_owned()),
             "--include" => self.notes.push("--include: name the file by `include:` in the suricata.yaml".to_owned()),
             "--data-dir" => self.options.extend(["--set".to_owned(), format!("default-data-dir={word}")]),
-            "--engine-analysis" => self.notes.push("--engine-analysis: `bartizan check` and `bartizan explain rule SID --rules FILE` say what was made of rules".to_owned()),
-            "--disable-detection" => self.notes.push("--disable-detection: give no rules".to_owned()),
+            "--engine-analysis" => self.notes.push("--engine-analysis: use `bartizan check` and `bartizan explain rule SID --rules FILE`".to_owned()),
+            "--disable-detection" => self.notes.push("--disable-detection: run without rules".to_owned()),
             "--pcap-buffer-size" | "--disable-hashing" | "--pcap-file-continuous" | "--pcap-file-recursive" | "--pcap-file-delete"
             | "--pcap-file-buffer-size" | "--strict-rule-keywords" | "--reject-dev" | "--no-random" | "--list-rule-protos" => {
-                self.notes.push(format!("{name}: there is nothing like it here; leave it out"));
+                self.notes.push(format!("{name}: this option has no counterpart; remove it"));
             }
             "-T" | "-V" | "--build-info" | "--dump-config" | "--list-keywords" | "--list-app-layer-protos" | "--list-app-layer-hooks" => {
                 self.is_asked = true;
@@ -254,18 +254,18 @@ pub fn hint(arguments: &[String]) -> Option<String> {
         || line.config.is_some()
         || !line.options.is_empty();
     if let Some(command) = line.command().filter(|_| asks) {
-        let _ = write!(text, "; the same here is\n  {command}");
+        let _ = write!(text, "; the equivalent command is\n  {command}");
     }
     if !line.interfaces.is_empty() || line.named_in_settings {
         text.push_str(
-            "\n  --tap watches one interface; --inline A B forwards between two and refuses what rules drop",
+            "\n  --tap watches one interface; --inline A B forwards between two interfaces and applies `drop` rules",
         );
     }
     if line.interfaces.len() > 1 {
-        text.push_str("\n  several are links of a host file, each with a name: `links: [{name: a, tap: {interface: eth0}}, ...]`, and `bartizan run -c FILE` (docs/running.md)");
+        text.push_str("\n  several interfaces are links of a host file, each with a name: `links: [{name: a, tap: {interface: eth0}}, ...]`, and `bartizan run -c FILE` (docs/running.md)");
     }
     if line.has_filter_inline() {
-        text.push_str("\n  inline there is no packet filter: what is not to be inspected gets a policy with `chain: []` (--policy)");
+        text.push_str("\n  inline links have no capture filter: exempt traffic from inspection by a policy with `chain: []` (--policy)");
     }
     for note in &line.notes {
         let _ = write!(text, "\n  {note}");
@@ -312,9 +312,9 @@ mod tests {
             ("-D", "stays in the foreground"),
             ("--list-runmodes", "there are no run modes"),
             ("-q 0", "AF_PACKET only"),
-            ("-c s.yaml -i eth0 -i eth1", "several are links of a host file"),
+            ("-c s.yaml -i eth0 -i eth1", "several interfaces are links of a host file"),
             ("--user suri -i eth0", "cap_net_raw"),
-            ("--unix-socket", "captures cannot be handed in by a socket"),
+            ("--unix-socket", "captures cannot be submitted by a socket"),
             ("run -i eth0", "bartizan run --tap eth0"),
             ("inspect -r x.pcap -l log", "bartizan inspect --out log x.pcap"),
             ("run -c h.yaml -D", "stays in the foreground"),

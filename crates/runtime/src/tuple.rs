@@ -21,8 +21,8 @@ pub struct FlowTuple {
 }
 
 /// The textual form of a flow, for messages.
-pub const FORM: &str = "write it like `tcp 10.0.0.1:40000 192.0.2.7:80`, `udp [2001:db8::1]:5000 [2001:db8::53]:53` or \
-                        `icmp 10.0.0.1 192.0.2.7`";
+pub const FORM: &str = "write for example `tcp 10.0.0.1:40000 192.0.2.7:80`, `udp [2001:db8::1]:5000 \
+     [2001:db8::53]:53` or `icmp 10.0.0.1 192.0.2.7`";
 
 /// Whether a text is meant as a flow, right or wrong, and not as a file.
 pub fn is_meant(text: &str) -> bool {
@@ -35,7 +35,7 @@ fn words_look_like_addresses(text: &str) -> bool {
     words(text).any(|word| end(word).is_ok())
 }
 
-/// The words of a flow, without decoration.
+/// The words of a flow, without arrows and commas between them.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split([' ', '\t', ','])
         .filter(|word| !word.is_empty() && !matches!(*word, "->" | "<->" | ">" | "=>"))
@@ -66,7 +66,7 @@ pub fn parse(text: &str) -> Result<FlowTuple, String> {
     }
     let protocol = if protocol == 1 && source.0.is_ipv6() { 58 } else { protocol };
     if !matches!(protocol, 6 | 17 | 132) && (source.1.is_some() || destination.1.is_some()) {
-        return Err(format!("only tcp, udp and sctp have ports; leave them out: {FORM}"));
+        return Err(format!("only tcp, udp and sctp have ports; remove them: {FORM}"));
     }
     Ok(FlowTuple { protocol, source, destination, icmp })
 }
@@ -88,7 +88,7 @@ pub fn protocol_of(word: &str) -> Result<(u8, Option<(u8, u8)>), String> {
         "esp" => 50,
         "ah" => 51,
         other => other.parse().map_err(|_| {
-            format!("`{word}` is no protocol; known are tcp, udp, icmp, icmpv6, sctp, gre, esp, ah and numbers up to 255")
+            format!("`{word}` is not a protocol; protocols are tcp, udp, icmp, icmpv6, sctp, gre, esp, ah and numbers up to 255")
         })?,
     };
     let Some(rest) = rest else { return Ok((number, None)) };
@@ -102,9 +102,9 @@ pub fn protocol_of(word: &str) -> Result<(u8, Option<(u8, u8)>), String> {
 
 /// Parses an address with or without a port.
 pub fn end(word: &str) -> Result<(IpAddr, Option<u16>), String> {
-    let bad = || format!("`{word}` is no address, with or without a port; {FORM}");
+    let bad = || format!("`{word}` is not an address, with or without a port; {FORM}");
     let port = |text: &str| {
-        text.parse::<u16>().map_err(|_| format!("`{text}` in `{word}` is no port; ports are 0 to 65535"))
+        text.parse::<u16>().map_err(|_| format!("`{text}` in `{word}` is not a port; ports are 0 to 65535"))
     };
     if let Some(rest) = word.strip_prefix('[') {
         let (address, rest) = rest.split_once(']').ok_or_else(bad)?;
@@ -177,10 +177,10 @@ mod tests {
         let cases = [
             ("10.0.0.1:1 10.0.0.2:2", "the protocol is missing"),
             ("tcp 10.0.0.1:1", "found 2 words"),
-            ("tpc 10.0.0.1:1 10.0.0.2:2", "`tpc` is no protocol"),
-            ("tcp 10.0.0.1:99999 10.0.0.2:2", "`99999` in `10.0.0.1:99999` is no port"),
-            ("tcp 10.0.0.256:1 10.0.0.2:2", "`10.0.0.256:1` is no address"),
-            ("tcp [2001:db8::1:1 10.0.0.2:2", "`[2001:db8::1:1` is no address"),
+            ("tpc 10.0.0.1:1 10.0.0.2:2", "`tpc` is not a protocol"),
+            ("tcp 10.0.0.1:99999 10.0.0.2:2", "`99999` in `10.0.0.1:99999` is not a port"),
+            ("tcp 10.0.0.256:1 10.0.0.2:2", "`10.0.0.256:1` is not an address"),
+            ("tcp [2001:db8::1:1 10.0.0.2:2", "`[2001:db8::1:1` is not an address"),
             ("tcp 10.0.0.1:1 [2001:db8::1]:2", "different IP versions"),
             ("icmp 10.0.0.1:1 10.0.0.2", "only tcp, udp and sctp have ports"),
             ("tcp:8 10.0.0.1 10.0.0.2", "only icmp and icmpv6 have a type"),

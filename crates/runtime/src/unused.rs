@@ -147,7 +147,7 @@ impl Unused {
                 && is_on
                 && matches!(to, "redis" | "syslog")
             {
-                self.elsewhere.push(format!("{section}.eve-log: events cannot go to {to} here"));
+                self.elsewhere.push(format!("{section}.eve-log: events cannot be written to {to}"));
             }
             for name in settings.children(&section).filter(|name| !OUTPUTS.contains(name)) {
                 let on = settings.get(&format!("{section}.{name}.enabled")).and_then(parse_bool);
@@ -191,7 +191,7 @@ impl Unused {
         let (origin, names) = self.types.as_ref()?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Some(format!(
-            "{origin}: types of events that are asked for and not written here: {}; take them out of `types`, or leave them to another sensor",
+            "{origin}: event types that are enabled and not written by this program: {}; remove them from `types`",
             names.join(", ")
         ))
     }
@@ -200,7 +200,7 @@ impl Unused {
     fn outputs_line(&self) -> Option<String> {
         (!self.outputs.is_empty()).then(|| {
             let names = self.outputs.join(", ");
-            format!("outputs that are switched on and not written here: {names}; eve-log, file-store and tls-store are")
+            format!("outputs that are enabled and not supported: {names}; supported are eve-log, file-store and tls-store")
         })
     }
 
@@ -211,7 +211,7 @@ impl Unused {
         lines.extend(self.unknown.iter().take(shown).map(|(at, what)| format!("warning: {at}: {what}")));
         if self.unknown.len() > shown {
             lines.push(format!(
-                "warning: ... and {} more settings that there are not; `bartizan check -v` names them",
+                "warning: ... and {} more unknown settings; `bartizan check -v` names them",
                 self.unknown.len() - shown
             ));
         }
@@ -221,7 +221,7 @@ impl Unused {
         lines.extend(
             self.single
                 .iter()
-                .map(|key| format!("warning: --set {key}: this setting of Suricata {}", words_of(key))),
+                .map(|key| format!("warning: --set {key}: this Suricata setting {}", words_of(key))),
         );
         if all {
             lines.extend(self.known.iter().map(|key| format!("note: the setting `{key}` {}", words_of(key))));
@@ -252,7 +252,7 @@ impl Unused {
             more => format!(" and {more} more sections"),
         };
         format!(
-            "note: {} settings of Suricata have no effect here, and {otherwise} work otherwise: {}{more}; `bartizan check -v` names them, and how",
+            "note: {} Suricata settings have no effect, and {otherwise} work in another way: {}{more}; `bartizan check -v` names them, and how",
             self.known.len() - otherwise,
             named.join(", ")
         )
@@ -261,7 +261,7 @@ impl Unused {
 
 /// The effect of a setting that nothing has read, in words.
 fn words_of(key: &str) -> String {
-    effect_of(key).map_or_else(|| "has no effect here".to_owned(), SettingEffect::words)
+    effect_of(key).map_or_else(|| "has no effect".to_owned(), SettingEffect::words)
 }
 
 /// Reports settings without an effect. `live`: in a run. With `--strict`, misspelt, weakening and unwritten ones are an error.

@@ -55,7 +55,7 @@ pub enum ControlQuery {
 pub struct View {
     /// The workers.
     pub control: Arc<Control>,
-    /// The source of their counters.
+    /// The source of the workers' counters.
     pub source: Arc<MetricsSource>,
     /// Statistics of the run.
     pub statistics: Arc<Mutex<Statistics>>,
@@ -93,7 +93,7 @@ impl View {
             ControlQuery::Controller => match self.source.controller() {
                 Some(shown) => CommandOutcome::Told(shown.told()),
                 None => CommandOutcome::Refused(
-                    "this run belongs to no controller; say `controller` in the host file".to_owned(),
+                    "this run has no controller; set `controller` in the host file".to_owned(),
                 ),
             },
             ControlQuery::Guests => self.ask_guests(GuestView::list),
@@ -113,7 +113,7 @@ impl View {
     ) -> CommandOutcome {
         let Some(guests) = &self.guests else {
             return CommandOutcome::Refused(
-                "this run has no guests; say `guest: {}` at a link of the host file".to_owned(),
+                "this run has no guests; set `guest: {}` at a link of the host file".to_owned(),
             );
         };
         match query(guests) {
@@ -142,9 +142,7 @@ impl View {
     fn ask(&self, question: inquiry::Question) -> CommandOutcome {
         match self.control.ask(question) {
             Some(collector) => CommandOutcome::Workers(collector),
-            None => CommandOutcome::Refused(
-                "workers have as many questions as they take; ask again later".to_owned(),
-            ),
+            None => CommandOutcome::Refused("the workers' queue of queries is full; retry later".to_owned()),
         }
     }
 
@@ -161,7 +159,7 @@ impl View {
         if !self.interfaces.iter().any(|known| known == name) {
             let known = self.interfaces.join(", ");
             return CommandOutcome::Refused(format!(
-                "`{name}` is no interface of this run; there are {known}"
+                "`{name}` is not an interface of this run; interfaces are {known}"
             ));
         }
         self.wait_for_counters();

@@ -197,8 +197,8 @@ fn what_a_capture_cannot_have_is_refused() {
         };
         inspect::run(&options, &REQUESTS).err().expect("a refusal").to_string()
     };
-    assert!(refuse("rtl", 2).contains("leave --threads out"));
-    assert!(refuse("xdp", 1).contains("takes frames from interfaces"));
+    assert!(refuse("rtl", 2).contains("remove --threads"));
+    assert!(refuse("xdp", 1).contains("works on interfaces"));
     assert!(refuse("rtk", 1).contains("there is `xdp`, `rtl`"));
 }
 
@@ -270,7 +270,7 @@ fn on_a_link_flows_sink_and_a_changed_policy_raises_them() {
         let line = outcome.summary.lines().find(|line| line.ends_with(what));
         line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or(0)
     };
-    assert!(handled(" forwarded by the level of this process") > 10, "{}", outcome.summary);
+    assert!(handled(" forwarded by the level in this process") > 10, "{}", outcome.summary);
     assert!(!outcome.summary.contains("do not agree"), "{}", outcome.summary);
     let records = std::fs::read_to_string(out.join("eve.json")).unwrap();
     assert!(records.contains("\"rtl\""), "records tell what the level has handled: {records}");

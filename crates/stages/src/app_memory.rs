@@ -110,7 +110,7 @@ impl AppMemoryLimits {
     }
 }
 
-/// One part in so many of the memory of streams is kept free, by flows that give way.
+/// Divisor of the part of stream memory that is kept free by closing flows.
 pub const STREAM_ROOM: u64 = 16;
 
 /// The flows of a tenant that hold memory.
@@ -165,7 +165,7 @@ pub enum Passed {
 }
 
 impl Passed {
-    /// The pool in which flows have to give way.
+    /// The memory pool in which flows have to be closed.
     pub const fn pool(self) -> MemoryPool {
         match self {
             Passed::Total | Passed::Protocol(_) => MemoryPool::App,
@@ -184,7 +184,7 @@ pub struct AppMemoryCounters {
     pub in_hand: u64,
     /// Bytes freed.
     pub freed: u64,
-    /// Flows that gave way since memory of streams was nearly used up.
+    /// Flows closed because stream memory was nearly exhausted.
     pub streams: u64,
     /// Holds of functions on transactions that were refused, or ended since the transaction lay too far back.
     pub holds_refused: u64,
@@ -386,7 +386,8 @@ impl AppMemory {
         self.over = None;
     }
 
-    /// Chooses the tenant whose flows give way: the one whose quota is passed, else the heaviest.
+    /// Chooses the tenant whose flows are closed: the one that exceeds its quota, else the one that holds
+    /// most.
     pub fn aim(&mut self, passed: Passed) {
         self.aimed = match passed {
             Passed::Tenant(tenant, _) => Some(usize::from(tenant.0)),
@@ -408,9 +409,9 @@ impl AppMemory {
         }
     }
 
-    /// The next flow to give way: one of the tenant that holds most of a pool, which is over its fair share
-    /// when the bound of the whole pool is passed. `flows`: the search visits at most so many. `None`: no
-    /// flow qualifies, or the search may continue with the next packet.
+    /// The next flow to close: one of the tenant that holds most of a pool and thus exceeds its fair share
+    /// when the bound of the whole pool is exceeded. `flows`: the maximum number of flows that the search
+    /// visits. `None`: no flow qualifies, or the search may continue with the next packet.
     ///
     /// The search visits flows in the order of their arrival: memory of neighbours often lies on the same
     /// pages, which return to the system when all of it is freed.

@@ -374,7 +374,7 @@ impl FlowClassifier for OneClass {
 }
 
 impl Chains {
-    /// A generation.
+    /// Creates the chains of a generation.
     #[must_use]
     pub fn new(
         generation: Generation,
@@ -529,7 +529,7 @@ impl Chains {
         self.policies.allows_one_sided(fid)
     }
 
-    /// The part of a path that looks at payloads.
+    /// The part of a path that inspects payloads.
     #[inline]
     #[must_use]
     pub const fn payload_part(&self, path: Path) -> Path {
@@ -543,7 +543,7 @@ impl Chains {
         path.and(self.idle)
     }
 
-    /// The part of a path that looks at headers.
+    /// The part of a path that inspects headers.
     #[inline]
     #[must_use]
     pub const fn header_part(&self, path: Path) -> Path {
@@ -599,7 +599,7 @@ impl Chains {
         self.by_bit.iter().map(state).collect()
     }
 
-    /// Whether a path has a function that looks at payloads.
+    /// Whether a path has a function that inspects payloads.
     #[must_use]
     pub const fn wants_payload(&self, path: Path) -> bool {
         !self.payload_part(path).is_empty()

@@ -58,7 +58,7 @@ pub struct FrameContext<'w> {
     pub checksums: &'w mut ChecksumSample,
     /// Counters and memory.
     pub account: &'w mut Account,
-    /// The flows that give way now.
+    /// The flows that are shed now.
     pub shedding: &'w mut Shedding,
     /// Changes to the packet before it leaves.
     pub leaving: &'w mut Leaving,
@@ -72,8 +72,8 @@ impl FrameContext<'_> {
         self.account.counters.decided(decision, self.settings.prevention)
     }
 
-    /// Counts the decision on the packet in hand by its class and returns the decision to carry out: a staged
-    /// policy forwards what it would refuse.
+    /// Counts the decision on the current packet by its class and returns the decision to carry out: a
+    /// staged policy forwards packets that it would drop.
     pub fn enforced(&mut self, chains: &Chains, decision: Decision, bytes: u32) -> Decision {
         let acts = self.settings.prevention;
         if !acts || decision.verdict.forwards() {

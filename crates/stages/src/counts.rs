@@ -101,7 +101,7 @@ pub struct WorkerCounters {
     pub bypassed_late_bytes: u64,
     /// Flows that were bypassed.
     pub bypassed_flows: u64,
-    /// Stream events, by their number; counted when the settings ask for it.
+    /// Stream events, by their number; counted if the settings enable it.
     pub stream_events: StreamEventCounters,
     /// Packets in which a rule replaced bytes.
     pub replaced: u64,

@@ -89,7 +89,8 @@ impl From<Decision> for Inside {
 /// The position of a packet in its frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketPosition<'a> {
-    /// The packet is not a packet of the capture: it was found in a tunnel or reassembled from fragments.
+    /// Whether the packet was found in a tunnel or reassembled from fragments, and is thus not a frame of
+    /// the capture.
     pub made: bool,
     /// The outer packet.
     pub around: Option<&'a OuterHeader>,

@@ -11,40 +11,43 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotMoved {
     /// The flow does not exist.
-    #[error("move: there is no flow of this key, or it has just ended; nothing needs to be done")]
+    #[error("move: there is no flow with this key, or it has just ended; no action is needed")]
     NoFlow,
     /// The worker does not exist.
-    #[error("move: there is no such worker; name one of the workers of the flow's link, from 0 on")]
+    #[error("move: there is no such worker; use a worker of the flow's link, numbered from 0")]
     NoWorker,
     /// Another worker is its home.
-    #[error("move: the flow's home is worker {}; ask that one", .0.0)]
+    #[error("move: the flow is owned by worker {}; ask that worker", .0.0)]
     NotHome(WorkerId),
     /// Packets of such flows have several home workers.
     #[error(
-        "move: an ICMPv6 error's own flow, or one without ports of a protocol that has them, is at home with whatever \
-         worker its packets are; such flows stay"
+        "move: the flow belongs to an ICMPv6 error, or has no ports although its protocol has them; such \
+         flows are handled where their packets arrive and cannot move"
     )]
     Kind,
     /// Levels below the host refer to it by its index in this worker's table.
-    #[error("move: the flow is, or was, at a level below the host; it stays at its worker until it ends")]
+    #[error(
+        "move: the flow is or was handled by a level below the host; it stays at its worker until it \
+         ends"
+    )]
     Below,
     /// Segments of the flow are queued in a train.
-    #[error("move: segments wait to be inspected together; ask again after the batch")]
+    #[error("move: segments of the flow wait for inspection; retry after the batch")]
     Waits,
     /// A move of the flow is under way.
-    #[error("move: the flow is under way; ask again when it has arrived")]
+    #[error("move: the flow is already being moved; retry when it has arrived")]
     UnderWay,
     /// The flow is already at the destination.
-    #[error("move: the flow is with that worker; nothing needs to be done")]
+    #[error("move: the flow is already at that worker; no action is needed")]
     There,
     /// The number of flows away from home has reached its bound.
-    #[error("move: as many flows of this worker's are with others as may be; move one of them home first")]
+    #[error("move: this worker has reached its limit of flows at other workers; move one of them back first")]
     Full,
     /// The ring to the other worker is full.
-    #[error("move: the ring to the other worker is full; ask again later")]
+    #[error("move: the ring to the other worker is full; retry later")]
     Ring,
     /// The workers are stopping.
-    #[error("move: the workers are about to end; nothing is moved any more")]
+    #[error("move: the workers are stopping; flows no longer move")]
     Ending,
 }
 

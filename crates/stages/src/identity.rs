@@ -17,7 +17,7 @@ pub struct PacketOrigin {
     pub link: LinkId,
     /// The caller's number of the port; its lowest bit is the side of a link.
     pub arrived_by: u32,
-    /// The part of a packet that tells flows of ESP apart ([`crate::chain::Chains::esp_flows`]).
+    /// The part of a packet that distinguishes flows of ESP ([`crate::chain::Chains::esp_flows`]).
     pub esp_flows: EspFlows,
 }
 

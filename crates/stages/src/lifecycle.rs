@@ -127,15 +127,15 @@ impl core::fmt::Display for FunctionEvent {
                 let seconds = wait.as_nanos() as f64 / 1e9;
                 write!(
                     f,
-                    "function `{name}` has failed: {panicked}; it is started again in {seconds} s, please report it"
+                    "function `{name}` failed: {panicked}; it restarts in {seconds} s; please report this defect"
                 )
             }
             FunctionEventKind::Failed(panicked, None) => write!(
                 f,
-                "function `{name}` has failed: {panicked}; it stays failed: `bartizan ctl function start {name}` starts it, please report it"
+                "function `{name}` failed: {panicked}; it stays stopped until `bartizan ctl function start {name}`; please report this defect"
             ),
-            FunctionEventKind::Started => write!(f, "function `{name}` runs again"),
-            FunctionEventKind::Stopped => write!(f, "function `{name}` is stopped"),
+            FunctionEventKind::Started => write!(f, "function `{name}` is running again"),
+            FunctionEventKind::Stopped => write!(f, "function `{name}` was stopped"),
         }
     }
 }

@@ -22,7 +22,7 @@ use bartizan_flow::table::moving::Moved;
 pub use crate::guests::{Chance, NotMoved};
 
 /// A flow between two workers. It has not ended: its holder must give it to one of them.
-#[must_use = "who lets go of it loses a flow that has not ended"]
+#[must_use = "dropping it loses a flow that has not ended"]
 pub struct MovedFlow {
     /// The flow as the table released it.
     pub flow: Moved<FlowExt>,

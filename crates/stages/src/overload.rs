@@ -5,7 +5,7 @@
 use bartizan_applayer::flow::{AppLayer, Disruption};
 use bartizan_base::Direction;
 
-/// The action on a flow that gives way under overload.
+/// The action on a flow that is shed under overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverloadAction {
     /// The action of `app-layer.memcap-policy`; where the load exceeds a worker's capacity, the flow's
@@ -23,9 +23,9 @@ pub enum OverloadAction {
 /// The rank of a class of flows under overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overload {
-    /// Flows of lower priority give way first.
+    /// Flows of lower priority are shed first.
     pub priority: u8,
-    /// The action on a flow that gives way.
+    /// The action on a flow that is shed.
     pub action: OverloadAction,
 }
 

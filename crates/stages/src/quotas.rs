@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Most flows of a tenant that one search for a flow to give way visits.
+/// Maximum number of a tenant's flows that one search for a flow to evict visits.
 pub const LOOKED_AT: usize = 32;
 /// An established flow without a packet for this time counts as idle.
 pub const IDLE: PacketDuration = PacketDuration::from_secs(10);
@@ -270,7 +270,7 @@ impl Quotas {
         meter.count(*most).map(Some).ok_or(FlowsUsedUp)
     }
 
-    /// The place of an existing flow, whatever the quota. This flow never gives way to another.
+    /// The place of an existing flow, whatever the quota. This flow is never evicted for another.
     pub fn place_of_known(&self, tenant: TenantId) -> Option<QuotaReservation> {
         let (Quota { flows: Some(_), .. }, meter) = self.of(tenant)? else { return None };
         let mut counted = meter.count(u64::MAX)?;
@@ -295,7 +295,7 @@ impl Quotas {
         Some(Exceeded { tenant, name: Arc::clone(name), quota, limit, times })
     }
 
-    /// Counts a flow of the tenant that gave way, or a packet that opened no flow.
+    /// Counts an evicted flow of the tenant, or a packet that opened no flow.
     pub fn note(&self, tenant: TenantId, gave_way: bool) {
         if let Some((_, meter)) = self.of(tenant) {
             let counter = if gave_way { &meter.gave_way } else { &meter.flows_refused };
@@ -312,7 +312,7 @@ impl Quotas {
     }
 }
 
-/// The order in which flows give way.
+/// The order in which flows are evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gives {
     /// A flow without a reply or a complete handshake; time of its last packet.
@@ -339,9 +339,9 @@ impl QuotaFlows {
         flows.push_back(flow);
     }
 
-    /// The flow of a tenant that gives way: among the [`LOOKED_AT`] flows at the front of the list, the first
-    /// half-open one, else the one that has been idle longest. `gives`: the rank of a flow; outer `None`: the
-    /// flow has ended, inner `None`: the flow does not give way.
+    /// The flow of a tenant to evict: among the [`LOOKED_AT`] flows at the front of the list, the first
+    /// half-open one, else the one that has been idle longest. `gives`: the rank of a flow; outer `None`:
+    /// the flow has ended, inner `None`: the flow does not give way.
     pub fn victim(
         &mut self,
         tenant: TenantId,

@@ -56,8 +56,8 @@ pub struct EngineSettings {
     pub hold_refuses: bool,
     /// Bounds of the memory of application layers.
     pub app_memory: AppMemoryLimits,
-    /// The policy for a flow whose application layer gives way when this memory is used up, unless the flow's
-    /// own policy sets another.
+    /// The policy for a flow whose application layer is closed because this memory is exhausted, unless the
+    /// flow's own policy sets another.
     pub app_memory_policy: ExceptionPolicy,
     /// VLAN ids are part of a flow's key.
     pub vlan_in_key: bool,
@@ -103,7 +103,7 @@ impl EngineSettings {
     ) -> Result<(Self, Vec<String>), SettingError> {
         let (hosts, unread) = HostPolicies::from_settings(settings);
         let warnings =
-            unread.into_iter().map(|u| format!("{u}: not an address or network, left out")).collect();
+            unread.into_iter().map(|u| format!("{u}: not an address or network; it is ignored")).collect();
         let result = EngineSettings {
             decoder: decoder(settings)?,
             defrag: defrag(settings, prevention, seed)?,
@@ -200,9 +200,9 @@ const HOLD_MILLIS: u64 = 150;
 /// In captures all flows that are due end with the packet at which they are due, in the order in which they
 /// began, so that the result is the same with any number of workers.
 pub const ENDS_REPLAYED: u32 = u32::MAX;
-/// More than a packet can open, so that the number of due flows decreases with each packet; few, so that no
-/// packet waits for the ends of a thousand flows (these are due at once when a flood fills the table and
-/// timeouts shorten).
+/// Maximum number of flows that end per packet on a live link: more than a packet can open, so that the
+/// number of due flows decreases with each packet, and few, so that no packet waits for the ends of a
+/// thousand flows (as many are due at once when a flood fills the table and timeouts shorten).
 pub const ENDS_LIVE: u32 = 2;
 
 fn error(key: &str, value: &str, expected: &'static str) -> SettingError {

@@ -8,9 +8,9 @@
 //! by a quarter of the ring, so that it does not alternate with each batch. If all flows have one priority,
 //! nothing gives way.
 
-/// The backlog, in eighths of a ring, with which the lowest priority gives way.
+/// The backlog, in eighths of a ring, from which the lowest priority is shed.
 pub const BEGINS: u8 = 4;
-/// The backlog with which all priorities but the highest give way.
+/// The backlog, in eighths of a ring, from which all priorities but the highest are shed.
 pub const ALL: u8 = 6;
 /// A step ends when the backlog is this much smaller than at its beginning.
 pub const HYSTERESIS: u8 = 2;
@@ -37,7 +37,7 @@ pub struct Shedding {
 
 impl Shedding {
     /// Takes the backlog before a batch, in eighths of a ring, and the priorities that flows have, in
-    /// ascending order. Returns whether flows begin to give way.
+    /// ascending order. Returns whether shedding begins.
     pub fn update(&mut self, backlog: u8, priorities: &[u8]) -> bool {
         let lower = priorities.len().saturating_sub(1);
         let was_on = self.is_on();
@@ -49,14 +49,14 @@ impl Shedding {
         self.is_on() && !was_on
     }
 
-    /// Whether some flows give way.
+    /// Whether flows are shed.
     #[inline]
     #[must_use]
     pub const fn is_on(&self) -> bool {
         self.below > 0
     }
 
-    /// The priority below which flows give way; 0 while none does.
+    /// The priority below which flows are shed; 0 for none.
     #[must_use]
     pub const fn below(&self) -> u8 {
         self.below
@@ -71,7 +71,7 @@ impl Shedding {
 /// Counters of shedding, which only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShedCounters {
-    /// Number of times that flows began to give way.
+    /// Number of times that shedding began.
     pub begun: u64,
     /// Packets shed.
     pub packets: u64,

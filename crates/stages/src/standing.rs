@@ -280,8 +280,8 @@ impl FlowDisposition {
         self.refused.filter(|decision| decision.repeats && !self.is_refused())
     }
 
-    /// Forgets, in another generation, repeated refusals, the origin of an allowance, and a named port: their
-    /// functions may decide anew.
+    /// Forgets, in another generation, repeated refusals, the origin of an allowance, and a named port:
+    /// their functions may decide again.
     pub const fn forget_repeated(&mut self) {
         (self.allowed_by, self.allowed_rule, self.egress) = (None, None, None);
         if let Some(decision) = &mut self.refused {

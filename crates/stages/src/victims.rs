@@ -8,7 +8,7 @@
 
 use bartizan_base::FlowId;
 
-/// The order in which flows give way: the least goes first.
+/// The order in which flows are evicted: the lowest rank first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rank {
     /// A function inspects the flow, or closing it gains nothing.
@@ -28,7 +28,7 @@ impl Rank {
         (self.needed, self.priority, self.goes_on, core::cmp::Reverse((self.weight, self.idle)))
     }
 
-    /// Whether a flow of this rank gives way about as soon as one of the other rank.
+    /// Whether flows of both ranks are evicted at about the same time.
     pub const fn is_about(&self, other: &Rank) -> bool {
         let alike =
             if other.weight > 0 { self.weight >= other.weight / 2 } else { self.idle >= other.idle / 2 };
@@ -56,7 +56,7 @@ impl Ord for Rank {
 pub struct VictimBounds {
     /// Most flows that the call visits.
     pub flows: usize,
-    /// Whether the first in rank of the visited flows gives way even if the round is not over.
+    /// Whether the first in rank of the visited flows is evicted even if the round is not over.
     pub at_once: bool,
 }
 
@@ -74,8 +74,8 @@ pub struct VictimSearch {
 }
 
 impl VictimSearch {
-    /// The flow of the list that gives way next. `rank`: none for a flow that does not qualify. `None`: no
-    /// flow qualifies, or the round is not over.
+    /// The next flow of the list to evict. `rank`: none for a flow that does not qualify. `None`: no flow
+    /// qualifies, or the round is not over.
     pub fn next(
         &mut self,
         flows: &[FlowId],

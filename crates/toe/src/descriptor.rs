@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 pub const DESCRIPTOR_BYTES: usize = 64;
 /// Words of a descriptor.
 pub const DESCRIPTOR_WORDS: usize = DESCRIPTOR_BYTES / 8;
-/// Bytes of an option's value at most: what the slot's scratch area holds.
+/// Maximum bytes of an option's value: the size of the slot's scratch area.
 pub const OPTION_BYTES_MOST: u16 = 256;
 
 /// A descriptor as it lies in a ring.
@@ -138,7 +138,7 @@ pub enum DescriptorError {
     OptionLength(u16),
 }
 
-/// Error number by which the engine says that a socket's address is none of its own (a loopback address of
+/// Error number by which the engine says that a socket's address is not served by it (a loopback address of
 /// the guest): the call goes to a plain socket in the guest's namespace.
 pub const PLAIN_SOCKET: rustix::io::Errno = rustix::io::Errno::NOLINK;
 
@@ -397,7 +397,7 @@ pub fn to_bytes(words: &DescriptorWords) -> [u8; DESCRIPTOR_BYTES] {
     bytes
 }
 
-/// The words of a message of so many bytes; `None`: it is shorter or longer.
+/// The words of a message; `None`: `bytes` does not have the length of a descriptor.
 #[must_use]
 pub fn from_bytes(bytes: &[u8]) -> Option<DescriptorWords> {
     if bytes.len() != DESCRIPTOR_BYTES {

@@ -29,7 +29,7 @@ pub const SLOT_BYTES: usize = size_of::<SlotState>();
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct RingProducer {
-    /// Descriptors put in, modulo 2^32. Written by the guest.
+    /// Number of descriptors written, modulo 2^32. Written by the guest.
     pub tail: AtomicU32,
 }
 
@@ -94,7 +94,7 @@ pub mod watch {
     pub const NONE: u32 = 0;
     /// Level-triggered: a token is in the descriptor while the stream is readable.
     pub const LEVEL: u32 = 1;
-    /// Edge-triggered as well: each arrival puts in a token.
+    /// Edge-triggered as well: each arrival adds a token to the ring.
     pub const EDGE: u32 = 2;
 }
 
@@ -104,14 +104,14 @@ pub mod watch {
 pub struct SharedAddress([AtomicU64; 3]);
 
 impl SharedAddress {
-    /// Shows an address.
+    /// Publishes an address.
     pub fn store(&self, address: SocketAddr) {
         for (place, word) in self.0.iter().zip(pack_address(address)) {
             place.store(word, Relaxed);
         }
     }
 
-    /// Takes the address back.
+    /// Removes the published address.
     pub fn clear(&self) {
         self.0.iter().for_each(|word| word.store(0, Relaxed));
     }
@@ -154,7 +154,7 @@ pub struct GuestSide {
     pub rx_lock: AtomicU32,
     /// As `tx_lock`, for calls with a completion.
     pub call_lock: AtomicU32,
-    /// The program was told that its connection stands (`connect` returned 0).
+    /// The program was notified that its connection is established (`connect` returned 0).
     pub told: AtomicU32,
     /// `SO_LINGER` as seconds + 1, 0: off.
     pub linger: AtomicU32,

@@ -53,7 +53,7 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// Makes a memfd of so many bytes, seals its size, and maps it.
+    /// Creates a memfd of this number of bytes, seals its size, and maps it.
     ///
     /// # Errors
     /// The kernel has no descriptor or memory left, or `length` is 0.

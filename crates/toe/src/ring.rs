@@ -60,7 +60,8 @@ impl RingReader {
         Ok(Some(words))
     }
 
-    /// Asks the producer to ring from now on; `false`: descriptors came meanwhile, so the engine goes on.
+    /// Asks the producer to ring from now on; `false`: descriptors arrived meanwhile, so the engine
+    /// continues.
     #[must_use]
     pub fn sleep(&self, memory: &SharedMemory) -> bool {
         let Some(shown) = memory.at::<RingHead>(self.ring) else { return true };
@@ -73,7 +74,7 @@ impl RingReader {
         false
     }
 
-    /// The engine looks at this ring again.
+    /// Records that the engine polls this ring again.
     pub fn wake(&self, memory: &SharedMemory) {
         if let Some(shown) = memory.at::<RingHead>(self.ring) {
             shown.consumer.sleeps.store(0, SeqCst);

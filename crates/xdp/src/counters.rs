@@ -16,7 +16,7 @@ const AT_ONCE: u32 = 128;
 pub struct XdpProgress {
     /// The sequence number after all that it has sent.
     pub sent: u32,
-    /// Its latest acknowledgement of what the other side has sent.
+    /// The sender's latest acknowledgement number.
     pub acknowledged: u32,
 }
 

@@ -169,7 +169,7 @@ impl XdpDevice {
         self
     }
 
-    /// Whether the program reads no more layers of a packet in a tunnel than a host with this limit.
+    /// Whether the program decodes tunnels at most as deep as a host with this limit of layers does.
     #[must_use]
     pub const fn reads_tunnels(max_layers: u8) -> bool {
         max_layers > LAYERS

@@ -99,10 +99,10 @@ impl EarlyTables {
         self.size.outcomes
     }
 
-    /// Writes the table of a generation that the level is not at, and not about to enter. The table is used
-    /// once the level enters that generation. The first word, which names the generation, is written last.
-    /// Waits some milliseconds, until no processor reads the old table. `false`: there is no room for so
-    /// many words.
+    /// Writes the table of a generation that the level does not run and is not about to run. The table is
+    /// used once the level enters that generation. The first word, which names the generation, is written
+    /// last. Waits some milliseconds, until no processor reads the old table. `false`: there is no room for
+    /// so many words.
     pub fn write(&self, generation: u8, table: &[u64]) -> bool {
         let whole = EARLY_WORDS as usize;
         let Some(place) = self.words.get().chunks_exact(whole).nth(usize::from(generation & 1)) else {

@@ -374,8 +374,8 @@ impl XdpProgram {
         Ok(left::are_paired(left, self.tag()?, interfaces))
     }
 
-    /// Removes an older process's program from an interface that is no port or begins anew. `false`: there
-    /// was none. [`XdpProgram::take_over`] reports its counts.
+    /// Removes an older process's program from an interface that is not a port or starts again. `false`:
+    /// there was none. [`XdpProgram::take_over`] reports its counts.
     ///
     /// # Errors
     /// There is no such interface, the kernel refuses.

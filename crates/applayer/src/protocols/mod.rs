@@ -50,7 +50,7 @@ pub fn by_name(name: &str) -> Option<(ProtocolId, &'static ProtocolSpec)> {
     all().find(|(_, spec)| spec.name == name || spec.aliases.contains(&name))
 }
 
-/// Whether a name stands for a family of protocols.
+/// Whether a name names a family of protocols.
 #[must_use]
 pub fn is_family(name: &str) -> bool {
     TABLE.iter().any(|spec| spec.family == Some(name))

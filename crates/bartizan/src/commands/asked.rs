@@ -132,7 +132,7 @@ fn test(args: &Args) -> Result<Exit, Failure> {
         ));
     }
     if let Some(log) = args.log.as_deref().filter(|log| !log.is_dir()) {
-        return Err(Failure::input(format!("the log folder {} is not there; make it", log.display())));
+        return Err(Failure::input(format!("the log folder {} does not exist; create it", log.display())));
     }
     let build = BuildOptions {
         overrides: args.overrides.clone(),

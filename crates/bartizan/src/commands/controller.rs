@@ -64,7 +64,7 @@ pub fn run(args: &ControllerArgs) -> Result<Exit, Failure> {
         Southbound { listen, authority, server }
     });
     if southbound.is_none() && args.ca.is_some() {
-        return Err(Failure::usage("`--ca` is for the listener for agents; add `--southbound ADDR`"));
+        return Err(Failure::usage("`--ca` applies to the listener for agents; add `--southbound ADDR`"));
     }
     let plane = plane::start(&args.state, args.listen, southbound, args.bootstrap)?;
     while !requests.is_stopped() {

@@ -131,13 +131,11 @@ fn start_guest(args: &GuestRunArgs) -> Result<ExitCode, Failure> {
     let socket = match (&args.socket, &args.link) {
         (Some(socket), _) => socket.clone(),
         (None, Some(link)) => usual_socket(link).ok_or_else(|| {
-            Failure::usage(
-                "this user has no usual place for a guest's socket; say where it lies with --socket PATH",
-            )
+            Failure::usage("this user has no default path for a guest's socket; name it with --socket PATH")
         })?,
         (None, None) => {
             return Err(Failure::usage(
-                "say whose guest the command is: --link NAME of a running bartizan, or --policy FILE for one of its own",
+                "name the guest: --link NAME of a running bartizan, or --policy FILE for a guest of its own",
             ));
         }
     };
@@ -193,7 +191,7 @@ fn run_alone(args: &GuestRunArgs, library: &Path) -> Result<ExitCode, Failure> {
     let folder = std::env::temp_dir().join(format!("bartizan-guest-{}", std::process::id()));
     let made = std::fs::DirBuilder::new().mode(0o700).create(&folder);
     made.map_err(|error| {
-        Failure::stopped(format!("cannot make {}: {error}; free it, or set TMPDIR", folder.display()))
+        Failure::stopped(format!("cannot create {}: {error}; remove it, or set TMPDIR", folder.display()))
     })?;
     let result = run_in(args, library, &folder.join("guest.socket"));
     // The run has removed the socket; a folder that stays behind holds nothing.
@@ -220,7 +218,7 @@ fn run_in(args: &GuestRunArgs, library: &Path, socket: &Path) -> Result<ExitCode
         requests.stop();
     });
     thread
-        .map_err(|error| Failure::stopped(format!("cannot start a thread: {error}; end other programs")))?;
+        .map_err(|error| Failure::stopped(format!("cannot start a thread: {error}; stop other programs")))?;
     let outcome = run::run(&options, requests)?;
     // Standard output is the command's; a failure of standard error cannot be reported.
     let _ = std::io::stderr().write_all(harmless(&outcome.summary).as_bytes());

@@ -133,7 +133,7 @@ fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
         if summary.threads == 1 { "thread" } else { "threads" }
     );
     if summary.filtered > 0 {
-        println!("{} packets left out by --filter", summary.filtered);
+        println!("{} packets excluded by --filter", summary.filtered);
     }
     for why in &summary.incomplete {
         println!("incomplete: {why}");

@@ -199,7 +199,7 @@ impl RuleSetStatistics {
         self.v6
     }
 
-    /// Draws so many different rules, the last of which matches everything.
+    /// Draws this number of different rules, the last of which matches everything.
     ///
     /// # Errors
     /// `count` is 0; IPv4 from statistics of IPv6; or the statistics do not allow so many different ones.

@@ -178,8 +178,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// A classifier of so many rule sets, at most [`SETS_MAX`], whose tables take about `budget` bytes at
-    /// most; rules beyond are searched linearly.
+    /// A classifier of this number of rule sets, at most [`SETS_MAX`], whose tables take about `budget`
+    /// bytes at most; rules beyond are searched linearly.
     #[must_use]
     pub fn new(sets: u8, budget: usize) -> Self {
         let options = Options { budget, fast: false };

@@ -116,8 +116,8 @@ pub struct Tenant {
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 #[schemars(rename = "Quotas")]
 pub struct QuotaSection {
-    /// Most concurrent flows, over all workers. At the bound, the tenant's own half-open and idle flows give
-    /// way to new ones; otherwise new packets get no flow.
+    /// Most concurrent flows, over all workers. At the bound, the tenant's own half-open and idle flows are
+    /// evicted for new ones; otherwise new packets get no flow.
     pub flows: Option<NonZeroU64>,
     /// Most rules of the policies that name the tenant: those of `pfw`, and those of each different set of
     /// `ids`. A file with more is refused.
@@ -125,7 +125,7 @@ pub struct QuotaSection {
     /// Most alerts written per second of the packet clock, over all workers; those beyond are only counted.
     pub alerts_per_second: Option<u32>,
     /// Most bytes of streams, application layers and functions for the tenant's flows, over all workers.
-    /// Beyond, the tenant's own flows give way.
+    /// Beyond it, the tenant's own flows are closed.
     pub state_bytes: Option<Size>,
 }
 
@@ -200,8 +200,8 @@ pub enum OneSided {
     Drop,
 }
 
-/// The action for a flow that gives way when memory for application layers is used up, or when more traffic
-/// comes than a worker can process.
+/// The action for a flow that is closed because memory for application layers is exhausted, or shed because
+/// more traffic arrives than a worker can process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OverloadAction {
@@ -221,10 +221,10 @@ pub enum OverloadAction {
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 #[schemars(rename = "Overload")]
 pub struct OverloadPolicy {
-    /// Priority from 0 to 255; flows of lower priority give way first; 100 unless given.
+    /// Priority from 0 to 255; flows of lower priority are closed or shed first; 100 unless given.
     pub priority: u8,
-    /// The action for a flow that gives way; unless given, that of the setting `app-layer.memcap-policy`, and
-    /// under too much traffic as for `drop`.
+    /// The action for a flow that is closed or shed. Unless given: the setting `app-layer.memcap-policy`
+    /// for memory, and `drop` under too much traffic.
     pub action: Option<OverloadAction>,
 }
 

@@ -27,7 +27,7 @@ impl DnsName {
         &self.0
     }
 
-    /// The name after `*.`, if it stands for the names below it.
+    /// The name after `*.`, if it matches the names below it.
     #[must_use]
     pub fn below(&self) -> Option<&str> {
         self.0.strip_prefix("*.")

@@ -111,8 +111,8 @@ pub enum Midstream {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SfwSection {
     /// Which side may open flows. Neighbour discovery and multicast listener discovery (ICMPv6 types 130 to
-    /// 137 and 143) go on from both sides: IPv6 does not work without them (RFC 4890, section 4.4.1). Rules
-    /// of `pfw` can refuse them.
+    /// 137 and 143) are forwarded from both sides: IPv6 does not work without them (RFC 4890, section
+    /// 4.4.1). Rules of `pfw` can refuse them.
     #[serde(default)]
     pub initiate: Initiate,
     /// Most half-open TCP connections of one source; no limit unless given.

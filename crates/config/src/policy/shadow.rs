@@ -227,8 +227,8 @@ impl PolicyFile {
         shadowed(&sides, true, rest, changed)
     }
 
-    /// Policies that one earlier policy of the file hides. `before`: the file that was read before; what was
-    /// so in it is left out.
+    /// Policies that one earlier policy of the file hides. `before`: the previous file; policies that it
+    /// hid already are left out.
     #[must_use]
     pub fn hidden_policies(&self, before: Option<&PolicyFile>) -> Vec<ConfigProblem> {
         let before = before.filter(|before| Arc::ptr_eq(&before.common, &self.common));

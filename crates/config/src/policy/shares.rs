@@ -301,9 +301,9 @@ pub(super) fn taken(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile) -> A
 /// The policies in which two files differ.
 #[derive(Clone, Copy)]
 pub(super) struct ChangedPolicies<'p> {
-    /// Those of the previous file.
+    /// Policies of the previous file that the new file does not have.
     pub gone: &'p [Arc<PolicyDefinition>],
-    /// Those of the new file.
+    /// Policies of the new file that the previous file does not have.
     pub new: &'p [Arc<PolicyDefinition>],
 }
 
@@ -336,8 +336,8 @@ pub(super) fn taken_behind(
 }
 
 impl PolicyFile {
-    /// Problems of a file whose groups all belong to one tenant, for a controller that checks before a device
-    /// does.
+    /// Errors of a file whose groups all belong to one tenant: the checks that a controller makes before a
+    /// device does.
     #[must_use]
     pub fn beyond_a_tenant(&self, tenant: &str) -> Vec<ConfigProblem> {
         let mut shares = [

@@ -168,14 +168,14 @@ pub fn declared_effects() -> impl Iterator<Item = (&'static str, SettingEffect)>
 }
 
 impl SettingEffect {
-    /// The effect in words: `has no effect here: ...`.
+    /// The effect in words: `has no effect: ...`.
     #[must_use]
     pub fn words(self) -> String {
         match self {
             WithRules => "works where a rule needs it".to_owned(),
             InRun(how) => format!("works in `bartizan run`: {how}"),
-            Otherwise(how) => format!("works otherwise here: {how}"),
-            NoEffect(why) => format!("has no effect here: {why}"),
+            Otherwise(how) => format!("works in another way: {how}"),
+            NoEffect(why) => format!("has no effect: {why}"),
         }
     }
 }
@@ -201,8 +201,8 @@ mod tests {
 
     #[test]
     fn an_effect_is_told_with_its_reason() {
-        assert!(effect_of("runmode").unwrap().words().starts_with("has no effect here: the workers"));
-        assert!(effect_of("mpm-algo").unwrap().words().starts_with("works otherwise here: libhs"));
+        assert!(effect_of("runmode").unwrap().words().starts_with("has no effect: the workers"));
+        assert!(effect_of("mpm-algo").unwrap().words().starts_with("works in another way: libhs"));
         assert!(effect_of("af-packet.3.threads").unwrap().words().starts_with("works in `bartizan run`"));
     }
 }

@@ -229,7 +229,7 @@ impl fmt::Display for UnsupportedSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let UnsupportedSetting { key, value, origin, loss, remedy } = self;
         let value = value.as_ref().map_or_else(String::new, |value| format!(": {value}"));
-        write!(f, "{origin}: `{key}{value}` has no effect here: {loss}; {remedy}")
+        write!(f, "{origin}: `{key}{value}` has no effect: {loss}; {remedy}")
     }
 }
 
@@ -322,7 +322,7 @@ mod tests {
             (&[("dpdk.interfaces.1.copy-mode", "tap")], "nothing is forwarded"),
             (
                 &[("nfq.fail-open", "yes"), ("nfq.mode", "repeat")],
-                "`nfq` has no effect here: no packet is taken",
+                "`nfq` has no effect: no packet is taken",
             ),
             (&[("af-packet.0.checksum-checks", "no")], "capture.checksum-validation"),
             (&[("security.landlock.directories.read.0", "/")], "a confined run may read"),

@@ -63,7 +63,7 @@ impl TlsMaterial {
 
 impl Own {
     /// Opens or makes the authority in its folder, and the certificate in the state folder. Also returns
-    /// messages on what was made or renewed.
+    /// messages about certificates that were created or renewed.
     ///
     /// # Errors
     /// A file cannot be made, read or written.

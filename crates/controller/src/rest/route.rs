@@ -63,7 +63,7 @@ pub enum ParameterKind {
     FileName,
 }
 
-/// The query parameter of a dry run: reports what a change would do, and makes none.
+/// The query parameter of a dry run: reports the effect of a change without making it.
 pub const DRY_RUN: Parameter = Parameter {
     name: "dry-run",
     about: "Only report the changes, and the devices that would run them.",
@@ -155,7 +155,7 @@ pub struct Call<'c> {
     pub query: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
-    /// Set by the handler of a change that finds everything as it was to be.
+    /// Set by the handler if the requested state equals the current one.
     pub changes_nothing: Cell<bool>,
 }
 

@@ -50,7 +50,7 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn of the caller.
+    /// Waits until it is the caller's turn.
     pub async fn take(&self, who: Option<&Principal>) -> Turn {
         // The semaphores are never closed.
         let permit = async |semaphore: &Arc<Semaphore>| Arc::clone(semaphore).acquire_owned().await.ok();

@@ -169,7 +169,7 @@ pub struct AlertBounds {
     pub of_all: u64,
 }
 
-/// Counts of what a store removed from its history.
+/// Numbers of entries that a store removed from its history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forgotten {
     /// Generations whose documents were removed.

@@ -53,8 +53,8 @@ impl Balance {
         self.waiting += waiting;
     }
 
-    /// The first half of the balance, and all of it where frames are only watched: received = forwarded +
-    /// refused + under way + duplicates.
+    /// The first half of the balance, and the whole balance if frames are only watched: received =
+    /// forwarded + dropped + pending + duplicates.
     #[must_use]
     pub const fn is_taken(&self) -> bool {
         self.received == self.forwarded + self.refused + self.under_way + self.duplicates

@@ -50,10 +50,10 @@ impl HistoryFilter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoFlow {
     /// Fragments have no ports.
-    #[error("it is a fragment, which has no ports; give the flow by addresses and ports instead")]
+    #[error("the packet is a fragment and has no ports; name the flow by addresses and ports instead")]
     Fragment,
     /// ARP and the like, or broken.
-    #[error("it is no IP packet with a readable header; `inspect` shows decode events of such packets")]
+    #[error("the packet has no readable IP header; `inspect` shows the decode events of such packets")]
     NotIp,
 }
 
@@ -317,7 +317,7 @@ impl Story {
             self.moment(now, Moment { what: "said", function, text, ..base.clone() });
         }
         if leaves {
-            let text = "is done with the flow and leaves its path".to_owned();
+            let text = "has finished with the flow and leaves its path".to_owned();
             self.moment(now, Moment { what: "done", function, text, ..base });
         }
     }

@@ -45,8 +45,8 @@ impl<'e> Environment<'e> {
         self.shared.note_host_tags();
     }
 
-    /// State that each generation reads anew from files: datasets, reputations, places. A rule that uses this
-    /// state is compiled again at each load.
+    /// State that each generation reads again from files: datasets, reputations, locations. A rule that
+    /// uses this state is compiled again at each load.
     #[must_use]
     pub fn outside(&self) -> &'e Shared {
         self.outside.set(true);

@@ -13,7 +13,7 @@ pub struct Keyword {
     pub name: &'static str,
     /// Other spellings.
     pub aliases: &'static [&'static str],
-    /// One sentence for the reference about what the keyword matches.
+    /// One sentence for the reference about the packets or data that the keyword matches.
     pub summary: &'static str,
     /// Whether and how an argument is given.
     pub argument: Argument,

@@ -108,8 +108,8 @@ pub struct TxRules {
     /// Rules without a literal.
     pub always: Always,
     /// Rules whose literal is searched in a growing value of a transaction and that have a condition on the
-    /// stream as well: each piece of the stream is evaluated against them, whether the literal has come by
-    /// then or not.
+    /// stream as well: each piece of the stream is evaluated against them, whether the literal was found
+    /// before or not.
     pub beside_stream: Always,
     /// Guards of the rules in `always` and `beside_stream`.
     pub guards: Vec<Guard>,

@@ -25,7 +25,8 @@ pub enum TargetSide {
 pub struct AlertTransaction {
     /// Number of the transaction in its flow, from 0.
     pub id: u64,
-    /// The rule matched packets or the stream only, and this is the transaction of that time.
+    /// The rule matched packets or the stream without a transaction; this transaction was the current one
+    /// at that time.
     pub guessed: bool,
 }
 

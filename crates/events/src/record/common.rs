@@ -91,7 +91,7 @@ impl EventPacketSource {
     }
 }
 
-/// Ethernet addresses of an event; written when the output asks for them (`ethernet: yes`).
+/// Ethernet addresses of an event; written if the output enables them (`ethernet: yes`).
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Ether<'a> {
     /// No Ethernet addresses.

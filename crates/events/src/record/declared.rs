@@ -97,7 +97,7 @@ mod tests {
             pub flag: bool,
             /// A time.
             pub seen: Timestamp,
-            /// An address.
+            /// The address of a host.
             pub host: IpAddr,
         }
     }

@@ -46,7 +46,7 @@ pub struct BartizanFields<'a> {
     pub port: Option<&'a str>,
     /// Error of that port.
     pub cause: Option<&'a str>,
-    /// Number of frames that the event stands for.
+    /// Number of frames that the event summarises.
     pub frames: Option<u64>,
     /// Packets and bytes of the flow per level, if more than one level has counted some.
     pub levels: &'a [LevelAmounts],

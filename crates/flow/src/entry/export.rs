@@ -23,11 +23,11 @@ use bartizan_base::{Cursor, Direction, Fid, Generation, Level, Path, PerDirectio
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// The record is shorter than its length field.
-    #[error("flow record: cut off; export it again")]
+    #[error("flow record: truncated; export it again")]
     Short,
     /// The version is older than any that this program can read.
     #[error(
-        "flow record: version {found} is not readable, this program reads version 1 and later that only append"
+        "flow record: version {found} cannot be read; this program reads version 1 and later versions that only append"
     )]
     Version {
         /// The version byte found.

@@ -18,11 +18,11 @@ const OLDEST: u8 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostImportError {
     /// The record is shorter than its length field.
-    #[error("host record: cut off; export it again")]
+    #[error("host record: truncated; export it again")]
     Short,
     /// The version is older than any that this program can read.
     #[error(
-        "host record: version {found} is not readable, this program reads version 3 and later ones, which only append"
+        "host record: version {found} cannot be read; this program reads version 3 and later versions that only append"
     )]
     Version {
         /// The version byte found.

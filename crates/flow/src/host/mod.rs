@@ -137,7 +137,7 @@ pub struct HostTableConfig {
 
 /// The error for a table without room for another entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("host table: full; raise its capacity or shorten what is remembered per host")]
+#[error("host table: full; raise its capacity, or shorten the timeouts of its entries")]
 pub struct HostRefused;
 
 /// Counters of a host table.

@@ -67,7 +67,7 @@ pub struct Threshold {
 
 /// The error for an entry without room for another bit, threshold or tag; counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("host entry: no room for another slot of this kind; shorten its timeout or share a name among rules")]
+#[error("host entry: no free slot of this kind; shorten its timeout, or share a name among rules")]
 pub struct SlotRefused;
 
 /// All slots of one entry. An empty one needs no heap memory.

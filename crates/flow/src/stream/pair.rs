@@ -42,7 +42,7 @@ impl StreamPair {
         self.to_server.held().saturating_add(self.to_client.held())
     }
 
-    /// Bytes of that memory that no reader has got yet.
+    /// Bytes of the stream memory that no reader has consumed yet.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.to_server.waiting().saturating_add(self.to_client.waiting())
@@ -72,11 +72,11 @@ impl StreamPair {
         self.stream_mut(direction.flip()).settle(&[], budget);
     }
 
-    /// Streams for a session that is under way, when a payload function comes onto the path late: they begin
-    /// at the position of each receiver, with the offset of its next byte. The sender may have sent data far
-    /// ahead that the receiver has not read or will never read; the data at the receiver's position is
-    /// inspected. Passively, where no data is withheld, the streams begin with the bytes that the session
-    /// expects next.
+    /// Streams for an established session whose path gets a payload function late: they begin at the
+    /// position of each receiver, with the offset of its next byte. The sender may have sent data far ahead
+    /// that the receiver has not read or will never read; the data at the receiver's position is inspected.
+    /// Passively, where no data is withheld, the streams begin with the bytes that the session expects
+    /// next.
     #[must_use]
     pub fn attached(session: &TcpSession, config: &StreamConfig) -> Self {
         let mut pair = StreamPair::default();
@@ -101,8 +101,8 @@ impl StreamPair {
         self.to_client.look_ahead(budget);
     }
 
-    /// Starts reading again after [`StreamPair::stop`], or for the first time in a session that is under way,
-    /// as in [`StreamPair::attached`]. Returns the number of bytes missed since the readers stopped (modulo 4
+    /// Starts reading again after [`StreamPair::stop`], or for the first time in an established session, as
+    /// in [`StreamPair::attached`]. Returns the number of bytes missed since the readers stopped (modulo 4
     /// GB).
     pub fn resume(&mut self, session: &TcpSession, config: &StreamConfig) -> PerDirection<u64> {
         let mut attached = StreamPair::attached(session, config);

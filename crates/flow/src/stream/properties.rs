@@ -87,7 +87,7 @@ proptest! {
             rig.client(isn, start as u32, &data[start..end]);
             receiver.receive(start, &data[start..end]);
             rig.acknowledge(isn, receiver.read as u32);
-            prop_assert!(rig.app.len() <= receiver.read, "nothing is readable before the receiver has it");
+            prop_assert!(rig.app.len() <= receiver.read, "no data is readable before the receiver has it");
             prop_assert!(!inline || rig.app.len() == receiver.read);
         }
         rig.end();

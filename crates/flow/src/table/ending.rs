@@ -191,7 +191,7 @@ impl<E: Default> FlowTable<E> {
         Insert::Full
     }
 
-    /// The TCP flow that gives way when memory for TCP sessions is used up: a closed one or one that is not
+    /// The TCP flow to evict when memory for TCP sessions is exhausted: a closed one or one that is not
     /// established, nearest to its timeout; never a connection. The caller finishes it and removes it with
     /// [`EndReason::Forced`].
     pub fn session_to_end(&mut self, now: Timestamp) -> Option<FlowId> {

@@ -59,7 +59,7 @@ impl FlowTableConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
     /// The capacity is out of range.
-    #[error("flow table: capacity {capacity} is not between 1 and {MAX_CAPACITY}; choose one that is")]
+    #[error("flow table: capacity {capacity} is out of range; use 1 to {MAX_CAPACITY}")]
     Capacity {
         /// The requested capacity.
         capacity: u32,

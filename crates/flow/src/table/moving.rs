@@ -21,7 +21,7 @@ use bartizan_base::FlowId;
 
 /// A flow between two tables.
 #[derive(Debug)]
-#[must_use = "who lets go of it loses a flow that has not ended"]
+#[must_use = "dropping it loses a flow that has not ended"]
 pub struct Moved<E> {
     entry: FlowEntry<E>,
     /// Time at which its timer fires, if armed.
@@ -51,11 +51,11 @@ impl<E> Moved<E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TakeError {
     /// The flow does not exist.
-    #[error("move: there is no such flow; choose among the flows of the table")]
+    #[error("move: there is no such flow; choose a flow of the table")]
     NoFlow,
     /// A level below the host has the flow, or had it.
     #[error(
-        "move: levels below the host name the flow by its place in the table; it stays there until it ends"
+        "move: levels below the host refer to the flow by its place in the table; it stays there until it ends"
     )]
     Below,
 }

@@ -40,8 +40,8 @@ impl TcpSession {
         into.session = self.clone();
     }
 
-    /// Forgets what was tracked since a checkpoint. Bytes that the streams were fed stay: nobody has read
-    /// them, and what is sent in their place is compared with them.
+    /// Forgets what was tracked since a checkpoint. Bytes that the streams received stay: no reader has
+    /// read them, and data sent again for the same range is compared with them.
     pub fn restore(&mut self, checkpoint: &Checkpoint, streams: Option<&mut StreamPair>) {
         let Checkpoint { session, ended } = checkpoint;
         *self = session.clone();

@@ -138,7 +138,7 @@ pub struct ReassemblyConfig {
     pub memcap_policy: ExceptionPolicy,
     /// `depth`: bytes of a direction that are reassembled; 0 for no limit.
     pub depth: u32,
-    /// `toserver-chunk-size`: number of unseen bytes at which raw inspection begins.
+    /// `toserver-chunk-size`: number of uninspected bytes at which raw inspection begins.
     pub toserver_chunk_size: u16,
     /// `toclient-chunk-size`.
     pub toclient_chunk_size: u16,

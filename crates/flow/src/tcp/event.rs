@@ -39,21 +39,22 @@ macro_rules! events {
 }
 
 events! {
-    ThreeWayAckInWrongDir => "3whs_ack_in_wrong_dir", "ACK of the handshake comes from the wrong side.";
+    ThreeWayAckInWrongDir => "3whs_ack_in_wrong_dir", "ACK of the handshake from the wrong side.";
     ThreeWayAsyncWrongSeq => "3whs_async_wrong_seq", "One-sided handshake with a wrong sequence number.";
-    ThreeWayRightSeqWrongAckEvasion => "3whs_right_seq_wrong_ack_evasion", "Last ACK of the handshake has the right sequence and a wrong acknowledgement number.";
-    ThreeWaySynackInWrongDirection => "3whs_synack_in_wrong_direction", "SYN/ACK comes from the client.";
-    ThreeWaySynackResendWithDifferentAck => "3whs_synack_resend_with_different_ack", "SYN/ACK sent again with another acknowledgement number.";
-    ThreeWaySynackResendWithDiffSeq => "3whs_synack_resend_with_diff_seq", "SYN/ACK sent again with another sequence number.";
+    ThreeWayRightSeqWrongAckEvasion => "3whs_right_seq_wrong_ack_evasion", "Last ACK of the handshake with the right sequence number and a wrong acknowledgement number.";
+    ThreeWaySynackInWrongDirection => "3whs_synack_in_wrong_direction", "SYN/ACK from the client.";
+    ThreeWaySynackResendWithDifferentAck => "3whs_synack_resend_with_different_ack", "Retransmitted SYN/ACK with another acknowledgement number.";
+    ThreeWaySynackResendWithDiffSeq => "3whs_synack_resend_with_diff_seq", "Retransmitted SYN/ACK with another sequence number.";
     ThreeWaySynackToserverOnSynRecv => "3whs_synack_toserver_on_syn_recv", "SYN/ACK from the client after the server's.";
-    ThreeWaySynackWithWrongAck => "3whs_synack_with_wrong_ack", "SYN/ACK acknowledges another number than the SYN's.";
-    ThreeWaySynackFlood => "3whs_synack_flood", "More different SYN/ACKs than are kept.";
-    ThreeWaySynFlood => "3whs_syn_flood", "More different SYNs than are kept.";
-    ThreeWaySynResendDiffSeqOnSynRecv => "3whs_syn_resend_diff_seq_on_syn_recv", "SYN sent again with another sequence number after the SYN/ACK.";
+    ThreeWaySynackWithWrongAck => "3whs_synack_with_wrong_ack", "SYN/ACK that does not acknowledge the SYN.";
+    ThreeWaySynackFlood => "3whs_synack_flood", "More different SYN/ACKs than are stored.";
+    ThreeWaySynFlood => "3whs_syn_flood", "More different SYNs than are stored.";
+    ThreeWaySynResendDiffSeqOnSynRecv => "3whs_syn_resend_diff_seq_on_syn_recv", "Retransmitted SYN with another sequence number after the SYN/ACK.";
     ThreeWaySynToclientOnSynRecv => "3whs_syn_toclient_on_syn_recv", "SYN from the server after its SYN/ACK.";
-    ThreeWayWrongSeqWrongAck => "3whs_wrong_seq_wrong_ack", "Last ACK of the handshake has wrong numbers.";
-    ThreeWayAckDataInject => "3whs_ack_data_inject", "Data from the server in the place of the client's ACK.";
-    ThreeWaySynackTfoDataIgnored => "3whs_synack_tfo_data_ignored", "SYN/ACK does not acknowledge the Fast Open data.";
+    ThreeWayWrongSeqWrongAck => "3whs_wrong_seq_wrong_ack", "Last ACK of the handshake with wrong sequence \
+         and acknowledgement numbers.";
+    ThreeWayAckDataInject => "3whs_ack_data_inject", "Data from the server instead of the client's ACK.";
+    ThreeWaySynackTfoDataIgnored => "3whs_synack_tfo_data_ignored", "SYN/ACK that does not acknowledge the Fast Open data.";
     FourWaySynackWithWrongAck => "4whs_synack_with_wrong_ack", "Four-way handshake: SYN/ACK with a wrong acknowledgement number.";
     FourWaySynackWithWrongSyn => "4whs_synack_with_wrong_syn", "Four-way handshake: SYN/ACK with another sequence number than the first SYN.";
     FourWayWrongSeq => "4whs_wrong_seq", "Four-way handshake: wrong sequence number.";
@@ -66,15 +67,15 @@ events! {
     ClosingInvalidAck => "closing_invalid_ack", "Closing: invalid acknowledgement number.";
     EstPacketOutOfWindow => "est_packet_out_of_window", "Established: data out of window.";
     EstPktBeforeLastAck => "est_pkt_before_last_ack", "Established: data before the last acknowledged byte.";
-    EstSynackResend => "est_synack_resend", "Established: SYN/ACK sent again after the server had confirmed.";
-    EstSynackResendWithDifferentAck => "est_synack_resend_with_different_ack", "Established: SYN/ACK sent again with another acknowledgement number.";
-    EstSynackResendWithDiffSeq => "est_synack_resend_with_diff_seq", "Established: SYN/ACK sent again with another sequence number.";
+    EstSynackResend => "est_synack_resend", "Established: retransmitted SYN/ACK after the server's confirmation.";
+    EstSynackResendWithDifferentAck => "est_synack_resend_with_different_ack", "Established: retransmitted SYN/ACK with another acknowledgement number.";
+    EstSynackResendWithDiffSeq => "est_synack_resend_with_diff_seq", "Established: retransmitted SYN/ACK with another sequence number.";
     EstSynackToserver => "est_synack_toserver", "Established: SYN/ACK from the client.";
-    EstSynResend => "est_syn_resend", "Established: SYN sent again.";
-    EstSynResendDiffSeq => "est_syn_resend_diff_seq", "Established: SYN sent again with another sequence number.";
+    EstSynResend => "est_syn_resend", "Established: retransmitted SYN.";
+    EstSynResendDiffSeq => "est_syn_resend_diff_seq", "Established: retransmitted SYN with another sequence number.";
     EstSynToclient => "est_syn_toclient", "Established: SYN from the server.";
     EstInvalidAck => "est_invalid_ack", "Established: invalid acknowledgement number.";
-    EstAckZwpData => "est_ack_zwp_data", "Established: the byte of a zero-window probe is acknowledged.";
+    EstAckZwpData => "est_ack_zwp_data", "Established: ACK of the byte of a zero-window probe.";
     FinInvalidAck => "fin_invalid_ack", "FIN with an invalid acknowledgement number.";
     Fin1AckWrongSeq => "fin1_ack_wrong_seq", "Fin_wait1: ACK with a wrong sequence number.";
     Fin1FinWrongSeq => "fin1_fin_wrong_seq", "Fin_wait1: FIN with a wrong sequence number.";
@@ -82,34 +83,34 @@ events! {
     Fin2AckWrongSeq => "fin2_ack_wrong_seq", "Fin_wait2: ACK with a wrong sequence number.";
     Fin2FinWrongSeq => "fin2_fin_wrong_seq", "Fin_wait2: FIN with a wrong sequence number.";
     Fin2InvalidAck => "fin2_invalid_ack", "Fin_wait2: invalid acknowledgement number.";
-    FinButNoSession => "fin_but_no_session", "FIN that belongs to no session.";
+    FinButNoSession => "fin_but_no_session", "FIN without a session.";
     FinOutOfWindow => "fin_out_of_window", "FIN out of window.";
     FinSyn => "fin_syn", "FIN and SYN in one packet.";
     LastackAckWrongSeq => "lastack_ack_wrong_seq", "Last_ack: ACK with a wrong sequence number.";
     LastackInvalidAck => "lastack_invalid_ack", "Last_ack: invalid acknowledgement number.";
-    RstButNoSession => "rst_but_no_session", "RST that belongs to no session.";
+    RstButNoSession => "rst_but_no_session", "RST without a session.";
     TimewaitAckWrongSeq => "timewait_ack_wrong_seq", "Time_wait: ACK with a wrong sequence number.";
     TimewaitInvalidAck => "timewait_invalid_ack", "Time_wait: invalid acknowledgement number.";
     ShutdownSynResend => "shutdown_syn_resend", "SYN while the session is being closed.";
-    PktInvalidTimestamp => "pkt_invalid_timestamp", "Timestamp option that the receiver refuses (PAWS).";
+    PktInvalidTimestamp => "pkt_invalid_timestamp", "Timestamp option that the receiver discards (PAWS).";
     PktInvalidAck => "pkt_invalid_ack", "Invalid acknowledgement number.";
     PktBrokenAck => "pkt_broken_ack", "Acknowledgement field is set without the ACK flag.";
     RstInvalidAck => "rst_invalid_ack", "RST with an invalid acknowledgement number.";
     RstWithData => "rst_with_data", "RST that carries data.";
-    PktRetransmission => "pkt_retransmission", "Data was sent before.";
-    PktSpuriousRetransmission => "pkt_spurious_retransmission", "Data was sent before and is already acknowledged.";
-    PktBadWindowUpdate => "pkt_bad_window_update", "Window shrinks more than the packet explains.";
-    SuspectedRstInject => "suspected_rst_inject", "Traffic goes on after a RST of the same sender.";
-    WrongThread => "wrong_thread", "Never here: a packet goes to the worker that owns its flow. Rules may name it.";
-    ReassemblySegmentBeforeBaseSeq => "reassembly_segment_before_base_seq", "Data lies before what reassembly still holds.";
+    PktRetransmission => "pkt_retransmission", "Retransmitted data.";
+    PktSpuriousRetransmission => "pkt_spurious_retransmission", "Retransmitted data that is already acknowledged.";
+    PktBadWindowUpdate => "pkt_bad_window_update", "Window that shrinks by more than the packet's data.";
+    SuspectedRstInject => "suspected_rst_inject", "Packets after a RST of the same sender.";
+    WrongThread => "wrong_thread", "Never set: a packet goes to the worker that owns its flow. Rules may name it.";
+    ReassemblySegmentBeforeBaseSeq => "reassembly_segment_before_base_seq", "Data before the reassembly window.";
     ReassemblyNoSegment => "reassembly_no_segment", "No memory for a segment record.";
-    ReassemblySeqGap => "reassembly_seq_gap", "Acknowledged data was not seen.";
-    ReassemblyOverlapDifferentData => "reassembly_overlap_different_data", "Retransmitted data differs.";
-    ReassemblyDepthReached => "reassembly_depth_reached", "Reassembly depth is reached.";
-    ReassemblyInsertMemcap => "reassembly_insert_memcap", "Data was not kept: reassembly memory is used up.";
-    ReassemblyInsertLimit => "reassembly_insert_limit", "Data was not kept: the flow's own limit is reached.";
-    ReassemblyInsertInvalid => "reassembly_insert_invalid", "Data was not kept: it does not fit the stream.";
-    ReassemblyUrgentOobLimitReached => "reassembly_urgent_oob_limit_reached", "More urgent bytes than are kept out of band.";
+    ReassemblySeqGap => "reassembly_seq_gap", "Acknowledged data that was not seen.";
+    ReassemblyOverlapDifferentData => "reassembly_overlap_different_data", "Retransmitted data that differs.";
+    ReassemblyDepthReached => "reassembly_depth_reached", "Reassembly depth reached.";
+    ReassemblyInsertMemcap => "reassembly_insert_memcap", "Data not stored: reassembly memory is exhausted.";
+    ReassemblyInsertLimit => "reassembly_insert_limit", "Data not stored: the flow's limit is reached.";
+    ReassemblyInsertInvalid => "reassembly_insert_invalid", "Data not stored: it does not fit the stream.";
+    ReassemblyUrgentOobLimitReached => "reassembly_urgent_oob_limit_reached", "More urgent bytes than are stored out of band.";
 }
 
 impl StreamEvent {

@@ -43,7 +43,7 @@ impl Queued {
     }
 }
 
-/// A client's SYN that has gone on in the middle of a connection.
+/// A client's SYN that was forwarded within an open connection.
 #[derive(Clone, Debug)]
 pub struct OpeningSyn(pub(crate) Box<Queued>);
 

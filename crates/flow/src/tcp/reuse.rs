@@ -79,14 +79,14 @@ impl TcpSession {
         config.compares() && syn.is_some_and(|syn| syn.0.seq.plus(1) == segment.ack)
     }
 
-    /// Whether a SYN of the client has gone on in the middle of the connection, and the server has sent
-    /// nothing since: its next segment tells which connection it has.
+    /// Whether a SYN of the client was forwarded within the open connection and the server has sent nothing
+    /// since: its next segment shows which connection it has.
     #[must_use]
     pub const fn awaits_reopening(&self) -> bool {
         self.reopening.is_some()
     }
 
-    /// The SYN that began another connection, where a segment that gave [`super::Outcome::reuse`] answers it.
+    /// The SYN that began another connection, if the segment with [`super::Outcome::reuse`] answers it.
     pub fn take_opening_syn(&mut self, segment: &Segment<'_>) -> Option<OpeningSyn> {
         if segment.has(SYN_ACK) {
             self.reopening.take_if(|syn| syn.0.seq.plus(1) == segment.ack)
@@ -95,8 +95,8 @@ impl TcpSession {
         }
     }
 
-    /// Begins with a SYN that has gone on before, if there is memory for a session. The flow's packets are
-    /// counted from the answer on.
+    /// Begins a session with a SYN that was forwarded earlier, if there is memory for it. The flow's
+    /// packets are counted from the answer on.
     pub fn begin(&mut self, syn: &OpeningSyn, config: &StreamConfig, counters: &mut StreamCounters) {
         if !TcpSession::has_room(config, counters) {
             return;

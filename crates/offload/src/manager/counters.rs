@@ -42,7 +42,7 @@ pub struct ManagerCounters {
     pub stayed: [u64; OffloadDenied::ALL.len()],
     /// Flows that came up because another generation began.
     pub outdated: u64,
-    /// Flows that came up because a function of theirs leaves, or begins anew.
+    /// Flows that returned to the host because one of their functions leaves or restarts.
     pub left: u64,
     /// Flows that came up to make room for busier ones.
     pub gave_way: u64,

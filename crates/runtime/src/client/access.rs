@@ -55,7 +55,7 @@ fn secret(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::input(format!(
-        "{} is for others to read, too (mode {:04o}), and has a token: `chmod 600` it; if it was like that for long, revoke the token",
+        "{} contains a token, and other users can read it (mode {:04o}): `chmod 600` it; if others could have read it, revoke the token",
         path.display(),
         mode & 0o7777
     )))
@@ -83,12 +83,14 @@ fn own() -> Result<UserConfigFile, Failure> {
 
 /// Host and port of a URL.
 fn host(url: &str) -> Result<(String, u16), String> {
-    let rest =
-        url.strip_prefix("https://").ok_or("a controller is asked by https: write `https://HOST:PORT`")?;
+    let rest = url.strip_prefix("https://").ok_or(
+        "the address of a controller begins with https: write \
+         `https://HOST:PORT`",
+    )?;
     let rest = rest.trim_end_matches('/');
     let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),
-        Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or("behind `]` stands `:PORT`")?)),
+        Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or("`]` is followed by `:PORT`")?)),
         None => rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port))),
     };
     if host.is_empty() || host.contains(['/', '@', '?', '#']) {
@@ -103,7 +105,7 @@ fn token(path: &Path) -> Result<String, Failure> {
     let text = input::read_text(path, "token")?;
     let text = String::from_utf8_lossy(&text);
     match text.trim() {
-        "" => Err(Failure::input(format!("{}: no token is in it", path.display()))),
+        "" => Err(Failure::input(format!("{}: the file contains no token", path.display()))),
         token => Ok(token.to_owned()),
     }
 }

@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 pub struct ResourceAction {
     /// The resource: a list of the API.
     pub resource: String,
-    /// The verb.
+    /// The verb of the command line.
     pub verb: String,
     /// The routes of the operation: one, or one for each number of given names.
     pub routes: Vec<Route>,

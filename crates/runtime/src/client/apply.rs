@@ -90,15 +90,15 @@ impl DesiredDocument {
         };
         let is_policy_file = ["policies", "default"].iter().any(|key| document.body.get(*key).is_some());
         if document.body.get("kind").is_none() && is_policy_file {
-            let message = "this is a policy file as a host has it; a controller takes its tenants, groups and policies as documents, each with \
-                           `kind`, `name` and `spec` (`bartizan ctl apply --help`)";
+            let message = "this is a policy file of a host; a controller expects tenants, groups and \
+                 policies as documents, each with `kind`, `name` and `spec` (`bartizan ctl apply --help`)";
             return Err(document.wrong("", message));
         }
         let kind = text("kind").ok_or_else(|| missing("kind"))?;
         let found = KINDS.iter().enumerate().find(|(_, (known, _))| *known == kind);
         let Some((order, (kind, path))) = found else {
             let known = KINDS.iter().map(|(kind, _)| *kind).collect::<Vec<_>>().join(", ");
-            return Err(document.wrong("/kind", &format!("there is no kind `{kind}`; there are {known}")));
+            return Err(document.wrong("/kind", &format!("there is no kind `{kind}`; kinds are {known}")));
         };
         let name = text("name").ok_or_else(|| missing("name"))?;
         let tenant = text("tenant");
@@ -106,13 +106,13 @@ impl DesiredDocument {
         if own != tenant.is_some() {
             return Err(match own {
                 true => missing("tenant"),
-                false => document.wrong("/tenant", &format!("a {kind} has no tenant; leave it out")),
+                false => document.wrong("/tenant", &format!("a {kind} has no tenant; remove `tenant`")),
             });
         }
         for key in document.body.as_object().into_iter().flatten().map(|(key, _)| key) {
             if !["kind", "name", "tenant", "spec"].contains(&key.as_str()) {
                 let message =
-                    format!("there is no key `{key}` here; a document has kind, name, tenant and spec");
+                    format!("the key `{key}` is not known; a document has kind, name, tenant and spec");
                 return Err(document.wrong(&format!("/{key}"), &message));
             }
         }
@@ -170,7 +170,7 @@ fn in_order(mut wanted: Vec<DesiredDocument>) -> Result<Vec<DesiredDocument>, Fa
         if let [a, b] = pair
             && a.path == b.path
         {
-            let message = format!("{} is at {} already", b.title(), a.document.place("/name"));
+            let message = format!("{} is already at {}", b.title(), a.document.place("/name"));
             return Err(b.document.wrong("/name", &message));
         }
     }
@@ -302,8 +302,10 @@ impl Plan {
                 Err(failure) => {
                     let left = changes.iter().skip(index).map(|one| one.wanted.title());
                     let left = left.collect::<Vec<_>>().join(", ");
-                    let message =
-                        format!("{failure}\n{index} of {} are done; not done: {left}", changes.len());
+                    let message = format!(
+                        "{failure}\n{index} of {} documents are applied; not applied: {left}",
+                        changes.len()
+                    );
                     return Err(Failure { message, ..failure });
                 }
             }

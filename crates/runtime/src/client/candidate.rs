@@ -120,7 +120,7 @@ impl DeviceCandidate {
     fn rules(&mut self, library: &str) -> Result<String, Failure> {
         if self.libraries.iter().any(|(name, _)| name == library) {
             return Err(Failure::input(format!(
-                "the library `{library}` is among the documents; put it first: what it chooses is the controller's to say"
+                "the documents contain the library `{library}`; apply it first, since the controller evaluates its selection"
             )));
         }
         let path = format!("/v1/libraries/{}/text", request::path_part(library));
@@ -167,7 +167,7 @@ pub fn policies(
         None | Some("running") if running > 0 => running,
         Some("running") | None => {
             return Err(Failure::input(format!(
-                "device `{device}` has not said yet that it runs a generation"
+                "device `{device}` has not reported a running generation yet"
             )));
         }
         Some(text) => match text.parse() {
@@ -191,7 +191,7 @@ impl Folder {
     pub fn new() -> Result<Self, Failure> {
         let path = std::env::temp_dir().join(format!("bartizan-replay-{}", std::process::id()));
         let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        made.map_err(|error| Failure::stopped(format!("cannot make {}: {error}", path.display())))?;
+        made.map_err(|error| Failure::stopped(format!("cannot create {}: {error}", path.display())))?;
         Ok(Folder(path))
     }
 

@@ -106,5 +106,5 @@ impl LocalDocument {
 
 fn text(path: &str) -> Result<String, Failure> {
     String::from_utf8(bytes(path)?)
-        .map_err(|error| Failure::input(format!("{path}: it is no UTF-8: {error}")))
+        .map_err(|error| Failure::input(format!("{path}: the file is not UTF-8: {error}")))
 }

@@ -83,7 +83,7 @@ fn refused(answer: &ClientResponse, of: Option<(&LocalDocument, &str)>) -> Failu
         Some(all) if !all.is_empty() => all.iter().map(fault).collect::<Vec<_>>().join("\n"),
         _ => match (text(&answer.body, "detail"), of) {
             (detail, _) if detail.is_empty() => {
-                format!("the controller answered {} and no more", answer.status)
+                format!("the controller answered {} without a body", answer.status)
             }
             (detail, Some((document, _))) => format!("{}: {detail}", document.file),
             (detail, None) => detail,

@@ -35,7 +35,7 @@ pub fn ask(
         let Some(answer) = answer else {
             let why = sent.err().map_or_else(String::new, |error| format!(" ({error})"));
             return Err(lost(format!(
-                "the program has ended the connection without an answer{why}; see its log"
+                "the program closed the connection without an answer{why}; see its log"
             )));
         };
         let reply = ControlReply::parse(&answer).map_err(|error| lost(error.to_string()))?;
@@ -66,10 +66,11 @@ fn unreachable(path: &Path, error: &std::io::Error) -> Failure {
             ));
         }
         ErrorKind::ConnectionRefused => {
-            "nobody listens there any more: the program was killed; start it again"
+            "the socket is left over from a program that was killed; start the program again"
         }
         ErrorKind::PermissionDenied => {
-            "its owner and its group may use it (`ls -l` shows them); be one of them, or root"
+            "only its owner and its group may use it (`ls -l` shows them); run this as one of them or as \
+             root"
         }
         _ => "name the socket of a running bartizan with --socket PATH",
     };
@@ -86,7 +87,7 @@ fn read(stream: &mut UnixStream, messages: &mut Messages, end: Instant) -> Resul
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(
-                "no answer came in time; it may still be carried out (--timeout SECONDS waits longer)"
+                "no answer in time; the command may still be carried out (--timeout SECONDS waits longer)"
                     .to_owned(),
             );
         }

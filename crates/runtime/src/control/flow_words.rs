@@ -6,7 +6,7 @@ use crate::tuple;
 use bartizan_dataplane::driver::inquiry::FlowsWanted;
 use std::net::IpAddr;
 
-const FORM: &str = "write it like `tcp 10.0.0.1:40000 192.0.2.7:80`, `10.0.0.1 40000 192.0.2.7 80 tcp`, `192.0.2.7:80`, or give the `flow_id` of an event";
+const FORM: &str = "write `tcp 10.0.0.1:40000 192.0.2.7:80`, `10.0.0.1 40000 192.0.2.7 80 tcp`, `192.0.2.7:80`, or the `flow_id` of an event";
 
 /// Parses a selection. Ports, ends and the protocol may be left out; they fit all then.
 ///
@@ -27,18 +27,19 @@ pub fn parse(text: &str) -> Result<FlowsWanted, String> {
             (_, Ok(end)) => ends.push(end),
             // A port follows an address that has none yet.
             (Some((_, port @ None)), Err(_)) if number => {
-                *port = Some(word.parse().map_err(|_| format!("`{word}` is no port; ports are 0 to 65535"))?);
+                *port =
+                    Some(word.parse().map_err(|_| format!("`{word}` is not a port; ports are 0 to 65535"))?);
             }
             (_, Err(end)) => match tuple::protocol_of(word) {
                 Ok((protocol, _)) if wanted.protocol.is_none() => wanted.protocol = Some(protocol),
                 Ok(_) => return Err(format!("`{word}` is a second protocol; {FORM}")),
                 Err(_) if word.contains(['.', ':', '[']) => return Err(end),
-                Err(_) => return Err(format!("`{word}` is no address, port or protocol; {FORM}")),
+                Err(_) => return Err(format!("`{word}` is not an address, port or protocol; {FORM}")),
             },
         }
     }
     match ends.as_slice() {
-        [] => return Err(format!("no address is given; {FORM}")),
+        [] => return Err(format!("an address is missing; {FORM}")),
         [one] => wanted.ends = [Some(*one), None],
         [a, b] if a.0.is_ipv4() != b.0.is_ipv4() => {
             return Err(format!("{} and {} are of different IP versions; a flow has one", a.0, b.0));
@@ -81,14 +82,14 @@ mod tests {
     #[test]
     fn what_is_no_flow_is_told_with_how_it_is_written() {
         for (text, says) in [
-            ("", "no address is given"),
-            ("tcp", "no address is given"),
-            ("10.0.0.1 70000 192.0.2.7 80", "`70000` is no port"),
+            ("", "an address is missing"),
+            ("tcp", "an address is missing"),
+            ("10.0.0.1 70000 192.0.2.7 80", "`70000` is not a port"),
             ("10.0.0.1 2001:db8::1", "different IP versions"),
             ("10.0.0.1 10.0.0.2 10.0.0.3", "3 addresses are given"),
             ("tcp udp 10.0.0.1", "`udp` is a second protocol"),
-            ("10.0.0.1.2", "no address, with or without a port"),
-            ("host 10.0.0.1", "`host` is no address, port or protocol"),
+            ("10.0.0.1.2", "is not an address"),
+            ("host 10.0.0.1", "`host` is not an address, port or protocol"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");

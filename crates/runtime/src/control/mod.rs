@@ -46,10 +46,11 @@ pub fn open(wanted: &ControlSocketSpec, settings: &SettingsMap) -> Result<Opened
     match place::take(&path, group) {
         Ok(place) => Ok(Opened::Place(place)),
         Err(why) if is_usual => Ok(Opened::Without(format!(
-            "no command socket for `bartizan ctl`: {why}; this run gets its own with --control PATH"
+            "no command socket for `bartizan ctl`: {why}; give this run a socket with --control PATH"
         ))),
         Err(why) => Err(Failure::stopped(format!(
-            "no command socket: {why}; or choose another with --control PATH, or none with --control none"
+            "no command socket: {why}; or choose another with --control PATH, or run without one (--control \
+             none)"
         ))),
     }
 }

@@ -125,7 +125,7 @@ impl ControlSocketSpec {
         let Some(name) = &self.group else { return Ok(None) };
         group_id(name).map(Some).ok_or_else(|| {
             format!(
-                "the command socket is to be used by group `{name}`, which is no group of this machine; `getent group` lists them, or give a number"
+                "cannot give the command socket to group `{name}`: this machine has no such group; `getent group` lists groups, and a number is accepted"
             )
         })
     }
@@ -134,7 +134,7 @@ impl ControlSocketSpec {
 /// A socket with its listener.
 #[derive(Debug)]
 pub struct Place {
-    /// Its path.
+    /// Path of the socket.
     pub path: PathBuf,
     /// Accepts clients.
     pub listener: UnixListener,
@@ -163,11 +163,11 @@ fn file(path: &Path) -> Option<(u64, u64)> {
 pub fn take(path: &Path, group: Option<u32>) -> Result<Place, String> {
     let shown = path.display();
     if path.as_os_str().len() > PATH_MAX {
-        return Err(format!("{shown} is too long for a socket: {PATH_MAX} bytes at most"));
+        return Err(format!("{shown} is too long for a socket; use a path of at most {PATH_MAX} bytes"));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let made = Rights::default().make_folder(folder);
-    made.map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))?;
+    made.map_err(|error| format!("cannot create the folder {}: {error}", folder.display()))?;
     if Some(folder) == lock::runtime_folder().as_deref() {
         may_be_entered(folder);
     }
@@ -176,9 +176,14 @@ pub fn take(path: &Path, group: Option<u32>) -> Result<Place, String> {
     // Only the holder of the lock uses the file name with this process's number.
     let unnamed = folder.join(format!(".{}", std::process::id()));
     let _ = std::fs::remove_file(&unnamed);
-    let listener = UnixListener::bind(&unnamed).map_err(|error| format!("cannot make {shown}: {error}"))?;
+    let listener = UnixListener::bind(&unnamed).map_err(|error| format!("cannot create {shown}: {error}"))?;
     let named = give(&unnamed, group).and_then(|()| {
-        std::fs::rename(&unnamed, path).map_err(|error| format!("cannot give {shown} its name: {error}"))
+        std::fs::rename(&unnamed, path).map_err(|error| {
+            format!(
+                "cannot rename the new socket to {shown}: \
+                 {error}"
+            )
+        })
     });
     if let Err(error) = named {
         let _ = std::fs::remove_file(&unnamed);
@@ -191,10 +196,10 @@ pub fn take(path: &Path, group: Option<u32>) -> Result<Place, String> {
 /// Sets rights and group, before the socket has its name.
 fn give(socket: &Path, group: Option<u32>) -> Result<(), String> {
     std::fs::set_permissions(socket, Permissions::from_mode(MODE))
-        .map_err(|error| format!("cannot give the command socket its rights: {error}"))?;
+        .map_err(|error| format!("cannot set the permissions of the command socket: {error}"))?;
     let Some(group) = group else { return Ok(()) };
     chown(socket, None, Some(group)).map_err(|error| {
-        format!("cannot give the command socket to group {group}: {error}; only root can, or a member of the group")
+        format!("cannot give the command socket to group {group}: {error}; run as root or as a member of the group")
     })
 }
 
@@ -213,17 +218,17 @@ fn is_free(path: &Path) -> Result<(), String> {
     let found = match std::fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(format!("cannot look at {shown}: {error}")),
+        Err(error) => return Err(format!("cannot examine {shown}: {error}")),
     };
     if !found.file_type().is_socket() {
-        return Err(format!("{shown} is there and is no socket; remove it"));
+        return Err(format!("{shown} exists and is not a socket; remove it"));
     }
     match connect(path) {
         Ok(()) => Err(format!("another program listens on {shown}; stop it")),
         // The program ended without removing it.
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
         Err(error) => {
-            Err(format!("{shown} is there, and whether somebody listens cannot be found out: {error}"))
+            Err(format!("{shown} exists, and it is unknown whether a program listens on it: {error}"))
         }
     }
 }
@@ -313,10 +318,10 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "text").unwrap();
         let error = take(&path, None).unwrap_err();
-        assert!(error.contains("is no socket; remove it"), "{error}");
+        assert!(error.contains("is not a socket; remove it"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"text");
         let long = folder.join("x".repeat(120));
-        assert!(take(&long, None).unwrap_err().contains("too long for a socket: 107 bytes"));
+        assert!(take(&long, None).unwrap_err().contains("use a path of at most 107 bytes"));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

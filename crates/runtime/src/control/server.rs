@@ -212,7 +212,7 @@ fn accept(place: &Place, shared: &Arc<Shared>) {
 /// Refuses a client for lack of a place. The answer may be lost.
 fn refuse(mut stream: UnixStream) {
     let _ = stream.set_nonblocking(true);
-    let why = format!("{CLIENTS_MAX} clients have commands under way; come again later");
+    let why = format!("{CLIENTS_MAX} clients have commands in progress; retry later");
     let _ = stream.write_all(&ControlReply::refused(why).to_message(Version::V2));
 }
 
@@ -232,7 +232,7 @@ fn serve(mut stream: UnixStream, number: u64, shared: &Shared) {
     if let Err(ControlDisconnect::Told(why)) =
         converse(&mut stream, &mut messages, &peer, number, shared, &mut version)
     {
-        info!("control: {peer} is let go: {why}");
+        info!("control: {peer} is disconnected: {why}");
         let _ = send(&mut stream, &ControlReply::refused(why).to_message(version));
     }
 }
@@ -317,7 +317,7 @@ fn read(
             }
             count(&counters.too_slow);
             return Err(ControlDisconnect::Told(format!(
-                "a message began and was not whole within {} seconds",
+                "a message was not complete within {} seconds",
                 PATIENCE.as_secs()
             )));
         }

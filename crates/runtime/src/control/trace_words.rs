@@ -17,7 +17,7 @@ const ARGUMENTS: [&str; 6] = ["rule", "packets", "seconds", "attempts", "flow", 
 /// The wrong argument, and its valid values.
 pub fn parse(request: &ControlRequest) -> Result<TraceRequest, String> {
     if let Some(other) = request.arguments.keys().find(|name| !ARGUMENTS.contains(&name.as_str())) {
-        return Err(format!("there is no argument `{other}`; there are {}", ARGUMENTS.join(", ")));
+        return Err(format!("there is no argument `{other}`; arguments are {}", ARGUMENTS.join(", ")));
     }
     let rule = match request.arguments.get("rule") {
         Some(Value::Number(number)) => number.to_string(),
@@ -43,7 +43,7 @@ fn number(request: &ControlRequest, name: &str, usual: u64, least: u64, most: u6
     }
     let number = request.number(name)?;
     let fits = (least..=most).contains(&number);
-    fits.then_some(number).ok_or_else(|| format!("`{name}` is {number}, and may be {least} to {most}"))
+    fits.then_some(number).ok_or_else(|| format!("`{name}` {number} is out of range; use {least} to {most}"))
 }
 
 #[cfg(test)]
@@ -73,14 +73,14 @@ mod tests {
     fn wrong_arguments_are_named_with_what_they_may_be() {
         for (arguments, says) in [
             (json!({}), "`rule` is missing"),
-            (json!({"rule": "x"}), "`x` is no number"),
-            (json!({"rule": 1, "packets": 0}), "`packets` is 0, and may be 1 to 10000"),
-            (json!({"rule": 1, "seconds": 601}), "`seconds` is 601, and may be 1 to 600"),
-            (json!({"rule": 1, "attempts": 10_001}), "`attempts` is 10001"),
+            (json!({"rule": "x"}), "`x` is not a number"),
+            (json!({"rule": 1, "packets": 0}), "`packets` 0 is out of range; use 1 to 10000"),
+            (json!({"rule": 1, "seconds": 601}), "`seconds` 601 is out of range; use 1 to 600"),
+            (json!({"rule": 1, "attempts": 10_001}), "`attempts` 10001 is out of range"),
             (json!({"rule": 1, "packets": "many"}), "`packets` is no number"),
-            (json!({"rule": 1, "flow": "tcp"}), "no address is given"),
+            (json!({"rule": 1, "flow": "tcp"}), "an address is missing"),
             (json!({"rule": 1, "tenant": 1}), "`tenant` is no text"),
-            (json!({"rule": 1, "pakets": 1}), "there is no argument `pakets`; there are rule, packets"),
+            (json!({"rule": 1, "pakets": 1}), "there is no argument `pakets`; arguments are rule, packets"),
         ] {
             let error = read(arguments.clone()).unwrap_err();
             assert!(error.contains(says), "{arguments}: {error}");

@@ -57,9 +57,9 @@ impl Desk {
         let name = request.command.as_str();
         let Some(spec) = command(name) else {
             let known: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
-            return ControlReply::refused(format!("unknown command; there are {}", known.join(", ")));
+            return ControlReply::refused(format!("unknown command; commands are {}", known.join(", ")));
         };
-        info!("control: {peer} asks for {}", spec.name);
+        info!("control: {peer} requests {}", spec.name);
         match spec.name {
             "command-list" | "help" => commands(),
             "version" => ControlReply::ok(version()),
@@ -93,9 +93,9 @@ impl Desk {
         match self.traces.trace(wanted, client) {
             Ok(answer) => match serde_json::to_value(&answer) {
                 Ok(told) => ControlReply::ok(told),
-                Err(error) => {
-                    ControlReply::refused(format!("the trace cannot be written ({error}); please report it"))
-                }
+                Err(error) => ControlReply::refused(format!(
+                    "the trace cannot be written ({error}); please report this defect"
+                )),
             },
             Err(TraceError::Other(why)) => ControlReply::refused(why),
             Err(TraceError::Unknown(why)) => ControlReply::refused(self.left_out(wanted, why)),
@@ -114,11 +114,11 @@ impl Desk {
         match failed.iter().find(is_it) {
             Some(RefusedRule { file, place: (line, column), message, .. }) => {
                 format!(
-                    "rule {rule} is not in force, as it was left out when it was loaded: {file}:{line}:{column}: {message}"
+                    "rule {rule} is not in force, because it was skipped when it was loaded: {file}:{line}:{column}: {message}"
                 )
             }
             None if more > 0 => format!(
-                "{why}. {more} rules that were left out are not listed, and it may be among them: see the log of the start"
+                "{why}. {more} skipped rules are not listed, and it may be one of them: see the log of the start"
             ),
             None => why,
         }
@@ -136,7 +136,7 @@ impl Desk {
                 ControlReply::ok("done")
             }
             CommandOutcome::Reloaded(now) => ControlReply::refused(format!(
-                "generation {} is loaded, and some worker does not run it yet; does it hang? See the log and bartizan_worker_late of the metrics",
+                "generation {} is loaded, but a worker does not run it yet and may hang; see the log and the metric bartizan_worker_late",
                 now.generation.0
             )),
             CommandOutcome::Refused(why) => ControlReply::refused(why),
@@ -254,7 +254,7 @@ fn asked(request: &ControlRequest) -> Result<RequestDispatch, String> {
                 "dataset-clear" => ControlCommand::Set(SetCommand::Clear(text("setname")?, text("settype")?)),
                 "dataset-dump" => ControlCommand::Set(SetCommand::Dump),
                 "shutdown" => ControlCommand::Stop,
-                other => return Err(format!("`{other}` is not carried out here")),
+                other => return Err(format!("the command `{other}` is not supported here")),
             }));
         }
     };
@@ -282,11 +282,11 @@ fn state(state: &FunctionState) -> ControlReply {
 /// Counters of a `stats` event, with those that Suricata does not have.
 fn counters(event: &[u8]) -> ControlReply {
     let Ok(Value::Object(mut event)) = serde_json::from_slice(event) else {
-        return ControlReply::refused("the counters cannot be read; please report it");
+        return ControlReply::refused("the counters cannot be read; please report this defect");
     };
     let own = event.remove("bartizan").and_then(|mut own| own.get_mut("stats").map(Value::take));
     let Some(Value::Object(mut stats)) = event.remove("stats") else {
-        return ControlReply::refused("there are no counters; please report it");
+        return ControlReply::refused("there are no counters; please report this defect");
     };
     own.into_iter().for_each(|own| _ = stats.insert("bartizan".to_owned(), own));
     ControlReply::ok(stats)

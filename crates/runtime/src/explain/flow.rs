@@ -44,7 +44,7 @@ impl CaptureFlow {
             Ok(number) => Ok(CaptureFlow::Packet(number)),
             Err(_) => {
                 let parsed = tuple::parse(text).map_err(|error| {
-                    Failure::usage(format!("--flow: {error}, or give the number of one of its packets"))
+                    Failure::usage(format!("--flow: {error}, or the number of a packet of the flow"))
                 })?;
                 Ok(CaptureFlow::Tuple(parsed, text.to_owned()))
             }
@@ -87,7 +87,7 @@ pub fn question(
     let ports = matches!(tuple.protocol, 6 | 17 | 132);
     if ports && tuple.destination.1.is_none() {
         return Err(Failure::usage(format!(
-            "the port of the side that is spoken to is missing; write `{}:80`, or whatever it is",
+            "the destination port is missing; write for example `{}:80`",
             if tuple.destination.0.is_ipv6() {
                 format!("[{}]", tuple.destination.0)
             } else {
@@ -197,11 +197,11 @@ fn histories(
     if histories.flows.is_empty() {
         let what = match wanted {
             None => "no flow at all".to_owned(),
-            Some(CaptureFlow::Packet(number)) => format!("no flow that packet {number} belongs to"),
+            Some(CaptureFlow::Packet(number)) => format!("no flow of packet {number}"),
             Some(CaptureFlow::Tuple(_, text)) => format!("no flow `{text}`"),
         };
         return Err(Failure::input(format!(
-            "{} has {what} in its {} packets; `bartizan explain flow {}` lists those that it has",
+            "{} has {what} in its {} packets; `bartizan explain flow {}` lists its flows",
             path.display(),
             histories.frames,
             path.display()
@@ -248,7 +248,7 @@ fn select_packet(
             Err(Failure::input(format!("packet {number} of {} has no flow: {why}", path.display())))
         }
         None => Err(Failure::input(format!(
-            "{} has no packet {number}: it has {count}, numbered from 1",
+            "{} has no packet {number}: it has {count} packets, numbered from 1",
             path.display()
         ))),
     }

@@ -104,7 +104,7 @@ fn find<'f>(
     for (_, other) in &found {
         let (this, place) = (rule.id().rev, format!("{}:{}", other.source.name(), other.line));
         warnings.push(format!(
-            "sid {sid} stands at {place} as well, with rev {}; the one with the highest rev, {this}, is shown",
+            "sid {sid} is also at {place}, with rev {}; the rule with the highest rev, {this}, is explained",
             other.id().rev
         ));
     }
@@ -117,7 +117,7 @@ fn not_loaded(rule: &Rule, loaded: &Loaded) -> Failure {
     let error = loaded.diagnostics.iter().filter(leaves_out).find(|d| is_about(d, rule));
     let text = match error {
         Some(error) => error.render(false),
-        None => "what it `requires` is not there, so it is skipped".to_owned(),
+        None => "its `requires` is not met, so it is skipped".to_owned(),
     };
     let (name, line, sid) = (rule.source.name(), rule.line, rule.id().sid);
     Failure::input(format!("{name}:{line}: the engine does not load sid {sid}:\n{text}"))
@@ -213,7 +213,9 @@ fn trace(
     let (engine_settings, _) =
         EngineSettings::from_settings(settings, false, [1, 2]).map_err(Failure::setting(settings))?;
     let Some(rule) = TracedRule::find(Arc::clone(&rules), rule.id(), origins) else {
-        return Err(Failure::stopped("the rule is not in its own set: please report this with the rule"));
+        return Err(Failure::stopped(
+            "the rule is not in its own set; please report this defect with the rule",
+        ));
     };
     let session = Arc::new(CaptureSession {
         rule,
@@ -235,7 +237,7 @@ fn trace(
     }
     worker.shutdown(&mut Nobody);
     if let Some(panicked) = lock(&session.panicked).take() {
-        return Err(Failure::stopped(format!("tracing broke off, {panicked}: please report this")));
+        return Err(Failure::stopped(format!("tracing failed, {panicked}; please report this defect")));
     }
     let summary = core::mem::replace(&mut *lock(&session.summary), AttemptSummary::keeping(0));
     Ok(summary.finish())
@@ -264,7 +266,7 @@ fn missing(options: &RuleOptions, files: &[RuleFile]) -> Failure {
         })
         .collect();
     Failure::input(format!(
-        "no rule with sid {sid} among the {rules} of {}{near}. Check the number, or name the file that has it with --rules{}",
+        "no rule with sid {sid} among the {rules} rules of {}{near}. Check the number, or name its file with --rules{}",
         names.join(", "),
         unread.concat()
     ))
@@ -291,7 +293,7 @@ fn unset_bits(rule: &Rule, files: &[RuleFile]) -> Vec<String> {
     });
     let text = |name: &String| {
         format!(
-            "flowbit `{name}` is set by no rule of these files: the rule cannot match; add the file that sets it"
+            "no rule of these files sets the flowbit `{name}`, so the rule cannot match; add the file with the rule that sets it"
         )
     };
     asked.iter().map(text).collect()

@@ -130,22 +130,22 @@ fn listen(name: &str, section: &GuestSection) -> Result<(GuestDoor, OwnedFd), Fa
         Some(path) => path.clone(),
         None => usual_socket(name).ok_or_else(|| {
             Failure::input(format!(
-                "guest `{name}`: this user has no usual place for its socket; give it one: `guest: {{socket: PATH}}`"
+                "guest `{name}`: this user has no default path for the guest's socket; set one: `guest: {{socket: PATH}}`"
             ))
         })?,
     };
     let shown = path.display().to_string();
     let failed = |what: &str, error: &dyn std::fmt::Display| {
         Failure::stopped(format!(
-            "guest `{name}`: {what} {shown}: {error}; programs are started there, so check the folder's rights or give another `socket`"
+            "guest `{name}`: {what} {shown}: {error}; guests start programs by this socket: check the folder's permissions or set another `socket`"
         ))
     };
     if path.as_os_str().len() > PATH_MAX {
-        return Err(failed("cannot listen at", &format!("the path is longer than {PATH_MAX} bytes")));
+        return Err(failed("cannot listen on", &format!("the path is longer than {PATH_MAX} bytes")));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Rights::default().make_folder(folder).map_err(|error| failed("cannot make the folder of", &error))?;
-    remove_abandoned(&path).map_err(|why| failed("cannot listen at", &why))?;
+    Rights::default().make_folder(folder).map_err(|error| failed("cannot create the folder of", &error))?;
+    remove_abandoned(&path).map_err(|why| failed("cannot listen on", &why))?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     let socket = socket.map_err(|error| failed("cannot make", &error))?;
@@ -153,10 +153,10 @@ fn listen(name: &str, section: &GuestSection) -> Result<(GuestDoor, OwnedFd), Fa
     rustix::net::bind(&socket, &address).map_err(|error| failed("cannot make", &error))?;
     // Nobody can connect before it listens, and by then it has its rights.
     std::fs::set_permissions(&path, Permissions::from_mode(MODE))
-        .map_err(|error| failed("cannot set the rights of", &error))?;
-    rustix::net::listen(&socket, BACKLOG).map_err(|error| failed("cannot listen at", &error))?;
+        .map_err(|error| failed("cannot set the permissions of", &error))?;
+    rustix::net::listen(&socket, BACKLOG).map_err(|error| failed("cannot listen on", &error))?;
     let file = std::fs::symlink_metadata(&path).map(|found| (found.dev(), found.ino()));
-    let file = file.map_err(|error| failed("cannot look at", &error))?;
+    let file = file.map_err(|error| failed("cannot examine", &error))?;
     Ok((GuestDoor { name: name.into(), path, file }, socket))
 }
 
@@ -169,13 +169,13 @@ fn remove_abandoned(path: &Path) -> Result<(), String> {
         Err(error) => return Err(error.to_string()),
     };
     if !found.file_type().is_socket() {
-        return Err("the file is there and is no socket; remove it".to_owned());
+        return Err("the file exists and is not a socket; remove it".to_owned());
     }
     match start::connect(path) {
-        Ok(_) => Err("another bartizan serves a guest there; stop it".to_owned()),
+        Ok(_) => Err("another bartizan serves a guest on it; stop that one".to_owned()),
         Err(error) if error == rustix::io::Errno::CONNREFUSED => {
             std::fs::remove_file(path).map_err(|error| error.to_string())
         }
-        Err(error) => Err(format!("somebody else's socket is there ({error}); remove it")),
+        Err(error) => Err(format!("the socket of another program is there ({error}); remove it")),
     }
 }

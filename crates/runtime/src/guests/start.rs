@@ -38,7 +38,10 @@ pub fn library(named: Option<&Path>) -> Result<PathBuf, Failure> {
     let found = |path: PathBuf| path.is_file().then(|| path.canonicalize().unwrap_or(path));
     if let Some(named) = named {
         return found(named.to_owned()).ok_or_else(|| {
-            Failure::usage(format!("the socket library {} is not there; name {LIBRARY}", named.display()))
+            Failure::usage(format!(
+                "the socket library {} does not exist; name the path of {LIBRARY}",
+                named.display()
+            ))
         });
     }
     let folder = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()));
@@ -46,7 +49,7 @@ pub fn library(named: Option<&Path>) -> Result<PathBuf, Failure> {
     let places = [folder.clone(), folder.join("../lib/bartizan"), folder.join("../lib")];
     places.iter().find_map(|place| found(place.join(LIBRARY))).ok_or_else(|| {
         Failure::usage(format!(
-            "the socket library {LIBRARY} is neither beside this program nor in ../lib; name it with --library FILE"
+            "the socket library {LIBRARY} is neither beside this program nor in ../lib; name its path with --library FILE"
         ))
     })
 }
@@ -66,14 +69,15 @@ pub struct PreparedGuest {
 /// The guest's socket cannot be reached, or no command is named.
 pub fn prepare(socket: &Path, library: &Path, command: &[OsString]) -> Result<PreparedGuest, Failure> {
     let (program, arguments) =
-        command.split_first().ok_or_else(|| Failure::usage("name the command to be started"))?;
+        command.split_first().ok_or_else(|| Failure::usage("the command to start is missing"))?;
     let guest = connect(socket).map_err(|error| {
         let advice = match error {
             Errno::NOENT => {
                 "is bartizan running, and is the link a guest (`guest: {}` in the host file)? Name another socket with --socket PATH"
             }
-            Errno::CONNREFUSED => "nobody listens there any more: the program was killed; start it again",
-            Errno::ACCESS => "its owner and its group may use it (`ls -l` shows them); be one of them, or root",
+            Errno::CONNREFUSED => "the socket is left over from a program that was killed; start the \
+                 program again",
+            Errno::ACCESS => "only its owner and its group may use it (`ls -l` shows them); run this as one of them or as root",
             _ => "name the socket of a guest with --socket PATH",
         };
         Failure::stopped(format!(
@@ -83,7 +87,7 @@ pub fn prepare(socket: &Path, library: &Path, command: &[OsString]) -> Result<Pr
     })?;
     let failed = |error: Errno| {
         Failure::stopped(format!(
-            "cannot hand the guest's descriptor on: {error}; raise the limit of open files"
+            "cannot pass the guest's descriptor on: {error}; raise the limit of open files (ulimit -n)"
         ))
     };
     // It stays open over exec.
@@ -120,7 +124,7 @@ mod tests {
     #[test]
     fn a_missing_library_or_guest_is_named() {
         let error = library(Some(Path::new("/no/such.so"))).unwrap_err().to_string();
-        assert!(error.contains("/no/such.so is not there"), "{error}");
+        assert!(error.contains("/no/such.so does not exist"), "{error}");
         let error = prepare(Path::new("/no/such.socket"), Path::new("/l.so"), &["true".into()]).unwrap_err();
         assert!(
             error.to_string().contains("/no/such.socket") && error.to_string().contains("guest: {}"),

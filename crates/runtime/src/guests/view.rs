@@ -143,7 +143,7 @@ impl GuestView {
     pub fn status(&self, guest: Option<&str>) -> Result<Map<String, Value>, String> {
         if let Some(name) = guest.filter(|name| !self.doors.iter().any(|door| *door.name == **name)) {
             let known: Vec<&str> = self.doors.iter().map(|door| &*door.name).collect();
-            return Err(format!("`{name}` is no guest of this run; there are {}", known.join(", ")));
+            return Err(format!("`{name}` is not a guest of this run; guests are {}", known.join(", ")));
         }
         let is_asked = |stream: &StreamInfo| guest.is_none_or(|name| *self.name(stream.guest) == *name);
         let streams = self.engine.streams().map_err(|error| error.to_string())?;

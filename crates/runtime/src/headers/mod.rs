@@ -45,7 +45,7 @@ impl HeaderRuleSet {
         }
         if let Some(option) = tenant.map(|_| "--tenant").or(link.map(|_| "--link")) {
             return Err(Failure::usage(format!(
-                "{option} is for policy files (`.yaml`, `.yml`): the rules of {} have no tenants and no links; leave it out",
+                "{option} applies to policy files (`.yaml`, `.yml`) only: the rules of {} have no tenants and no links; remove it",
                 path.display()
             )));
         }
@@ -156,5 +156,5 @@ fn of_both_versions(rule: &HeaderRule) -> Vec<HeaderRule> {
 
 fn text(path: &Path) -> Result<String, Failure> {
     let bytes = input::read_text(path, "rules or headers")?;
-    String::from_utf8(bytes).map_err(|_| Failure::input(format!("{}: not a text file", path.display())))
+    String::from_utf8(bytes).map_err(|_| Failure::input(format!("{}: the file is not text", path.display())))
 }

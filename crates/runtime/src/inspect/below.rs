@@ -52,7 +52,7 @@ impl CaptureLevel {
         let Some(name) = &options.offload else { return Ok(None) };
         if options.threads != 1 {
             return Err(Failure::usage(format!(
-                "--offload {name} with {} threads: over captures a level serves one worker; leave --threads out",
+                "--offload {name} with {} threads: on captures a level serves only one worker; remove --threads",
                 options.threads
             )));
         }
@@ -70,7 +70,7 @@ impl CaptureLevel {
         let mut level = driver.open(&level_options).map_err(failed)?;
         let Some(path) = level.frame_path() else {
             return Err(Failure::usage(format!(
-                "--offload {name}: the {} level takes frames from interfaces, and a capture has none; name a level that runs in this program",
+                "--offload {name}: the {} level works on interfaces, and a capture has none; use a level that runs in this program",
                 driver.title()
             )));
         };

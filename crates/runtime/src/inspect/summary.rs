@@ -22,7 +22,7 @@ pub struct Summary {
     /// With a policy: packets that were refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,
-    /// With a level below the worker: frames that it saw first.
+    /// Frames that a level below the worker handled first, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<LevelSummary>,
     /// Rules.

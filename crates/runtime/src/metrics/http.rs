@@ -149,14 +149,16 @@ async fn respond(request: &Request<Incoming>, page: Arc<MetricsPage>) -> Respons
         ("/metrics", &Method::GET | &Method::HEAD) => {
             match tokio::task::spawn_blocking(move || page()).await {
                 Ok(page) => reply(StatusCode::OK, page.into()),
-                Err(_) => reply(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made\n".into()),
+                Err(_) => {
+                    reply(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be rendered\n".into())
+                }
             }
         }
         (_, &Method::GET | &Method::HEAD) => {
             reply(StatusCode::NOT_FOUND, "the metrics are at /metrics\n".into())
         }
         _ => {
-            let mut reply = reply(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".into());
+            let mut reply = reply(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported\n".into());
             reply.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             reply
         }
@@ -179,7 +181,7 @@ fn refusal_of(error: &hyper::Error, has_begun: bool) -> Option<Vec<u8>> {
         if !has_begun {
             return None;
         }
-        ("408 Request Timeout", "the request did not come in time\n")
+        ("408 Request Timeout", "the request did not arrive in time\n")
     } else if error.is_parse_too_large() {
         ("431 Request Header Fields Too Large", "the request is too large\n")
     } else if !error.is_parse() {
@@ -188,7 +190,7 @@ fn refusal_of(error: &hyper::Error, has_begun: bool) -> Option<Vec<u8>> {
         // hyper distinguishes this kind in its text only.
         ("505 HTTP Version Not Supported", "only HTTP/1\n")
     } else {
-        ("400 Bad Request", "this is no HTTP request\n")
+        ("400 Bad Request", "this is not an HTTP request\n")
     };
     Some(refusal(status, "", body))
 }

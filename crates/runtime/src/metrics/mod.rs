@@ -17,12 +17,12 @@ use tracing::info;
 pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).map_err(|error| {
         let advice = match error.kind() {
-            ErrorKind::AddrInUse => "another program (or another bartizan) listens there; give another port",
+            ErrorKind::AddrInUse => "another program (or another bartizan) listens there; use another port",
             ErrorKind::AddrNotAvailable => {
-                "this machine has no such address; `ip address` lists those it has"
+                "this machine has no such address; `ip address` lists its addresses"
             }
-            ErrorKind::PermissionDenied => "ports below 1024 are for root; give a higher one",
-            _ => "give another address or leave the metrics out",
+            ErrorKind::PermissionDenied => "ports below 1024 need root; use a higher one",
+            _ => "use another address, or run without metrics",
         };
         Failure::stopped(format!("cannot listen on {address} for metrics: {error}; {advice}"))
     })
@@ -31,7 +31,7 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 /// Serves the metrics of a run.
 pub fn serve(listener: TcpListener, source: Arc<MetricsSource>) -> Result<MetricsServer, Failure> {
     let server = MetricsServer::start(listener, Arc::new(move || source.page()))
-        .map_err(|error| Failure::stopped(format!("cannot serve metrics: {error}; leave them out")))?;
+        .map_err(|error| Failure::stopped(format!("cannot serve metrics: {error}; run without metrics")))?;
     info!("metrics: http://{}/metrics", server.address());
     Ok(server)
 }

@@ -25,7 +25,7 @@ pub(super) fn take_away_from_links(
                 .map_err(|error| Failure::input(format!("link `{}`: {error}", link.name)))?;
             if taken {
                 notes.push(format!(
-                    "link `{}`: the {} program that a killed run had left on `{}` is taken away, since the link does not have that level now (`offload`)",
+                    "link `{}`: the {} program that a killed run left on `{}` is removed, since the link does not use that level now (`offload`)",
                     link.name,
                     driver.title(),
                     interface.name
@@ -63,7 +63,7 @@ pub(super) fn take_away_unpaired(
         for own in interfaces.iter().filter(|_| !goes_on) {
             if level.remove_left(own.index)? {
                 notes.push(format!(
-                    "link `{}`: the {} program that a killed run had left on `{}` is taken away, since it was not that of this link, with `{}` and `{}` across from each other",
+                    "link `{}`: the {} program that a killed run left on `{}` is removed, since it did not belong to this link of `{}` and `{}`",
                     link.name,
                     driver.title(),
                     own.name,
@@ -102,7 +102,7 @@ fn take_away_of(
     notes: &mut Vec<String>,
 ) -> Result<(), Failure> {
     let failed = |error: LevelError| {
-        Failure::input(format!("what a killed run may have left cannot be taken away: {error}"))
+        Failure::input(format!("the programs that a killed run may have left cannot be removed: {error}"))
     };
     for LeftOn { ifindex, name, .. } in driver.left().map_err(failed)? {
         if own.contains(&ifindex) {
@@ -114,7 +114,7 @@ fn take_away_of(
             Err(_) => continue,
             Ok(None) => {
                 notes.push(format!(
-                    "an {} program of this program is pinned on `{name}`, which is no inline link here, and whether the run that it is of lives cannot be told: {} cannot be used; if none does, remove its file in {}",
+                    "a bartizan {} program is pinned on `{name}`, which is not an inline link here, and it is unknown whether its run is alive: {} cannot be used; if no run is alive, remove the file in {}",
                     driver.title(),
                     lock::ROOTS_FOLDER,
                     driver.left_place()
@@ -128,7 +128,7 @@ fn take_away_of(
         };
         if taken.map_err(failed)? {
             notes.push(format!(
-                "the {} program that a killed run had left on `{name}` is taken away, since `{name}` is no inline link now: what comes by it is not forwarded any more",
+                "the {} program that a killed run left on `{name}` is removed, since `{name}` is not an inline link now: packets on it are no longer forwarded",
                 driver.title()
             ));
         }
@@ -141,11 +141,11 @@ pub(super) fn note(title: &str, left: &StalePrograms) -> String {
     let StalePrograms { programs, unread, entries, forwarded, dropped, open, closed } = left;
     if programs == unread {
         return format!(
-            "note: the {title} program that a killed run had left is replaced; it is of another build, so what it had counted is not read"
+            "note: the {title} program that a killed run left is replaced; it belongs to another build, so its counters are not read"
         );
     }
     format!(
-        "note: the {title} program that a killed run had left is replaced, and its {entries} flows are judged anew; no flow record has what they had handled since they went below ({} packets with {} bytes forwarded, {} with {} dropped); {} packets passed uninspected since nobody served them, and {} were dropped for it",
+        "note: the {title} program that a killed run left is replaced, and its {entries} flows are evaluated again; no flow record contains the packets that it handled ({} packets with {} bytes forwarded, {} with {} dropped); without a worker, {} packets passed uninspected and {} were dropped",
         forwarded.frames, forwarded.bytes, dropped.frames, dropped.bytes, open.frames, closed.frames
     )
 }

@@ -64,7 +64,7 @@ impl LinkLevel {
         match (self.attached, self.waits) {
             (true, false) => None,
             (true, true) => Some(
-                "what a killed run has left is on its interfaces until all workers serve their frames"
+                "the program of a killed run stays on its interfaces until all workers serve their frames"
                     .to_owned(),
             ),
             (false, _) => {
@@ -98,7 +98,7 @@ impl LinkLevel {
                 return;
             }
             said.push(format!(
-                "warning: link `{}`: somebody has taken the {} program away from `{}`; it is attached again (`bpftool net` shows what is there)",
+                "warning: link `{}`: another program detached the {} program from `{}`; it is attached again (`bpftool net` lists attached programs)",
                 self.name,
                 self.title,
                 taken.join("`, `")
@@ -110,7 +110,7 @@ impl LinkLevel {
         let Some(interfaces) = interfaces else { return };
         match self.attach(level, interfaces) {
             Ok(notes) => {
-                said.push(format!("note: link `{}` has its {} level again", self.name, self.title));
+                said.push(format!("note: link `{}` uses its {} level again", self.name, self.title));
                 said.extend(notes.into_iter().map(|note| format!("warning: {note}")));
                 self.told = None;
             }
@@ -119,7 +119,7 @@ impl LinkLevel {
                 let why = error.to_string();
                 if self.told.as_ref() != Some(&why) {
                     said.push(format!(
-                        "warning: link `{}` runs without its {} level until that can be used again: {}",
+                        "warning: link `{}` runs without its {} level until the level can be used again: {}",
                         self.name,
                         self.title,
                         error.explain()

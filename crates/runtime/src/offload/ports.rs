@@ -31,12 +31,12 @@ pub struct LevelPortCounters {
 }
 
 impl LevelPortCounters {
-    /// Each named port that it sends by, and what left by it.
+    /// Counters of packets sent by each named port.
     pub fn exits(&self) -> impl Iterator<Item = (&str, PortCounters)> {
         self.exits.iter().filter_map(|(port, index)| Some((port.as_str(), self.view.port_counters(*index)?)))
     }
 
-    /// Each port, and what came by it.
+    /// Counters of packets received by each port.
     pub fn ports(&self) -> impl Iterator<Item = (&LevelPort, PortCounters)> {
         self.ports.iter().filter_map(|port| Some((port, self.view.port_counters(port.index)?)))
     }

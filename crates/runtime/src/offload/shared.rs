@@ -150,7 +150,7 @@ fn watch(offload: &OffloadSection, spread: Spread, first: u32) -> Watch {
 /// A run that wants a level does not begin without it: who has taken the hook is told.
 fn cannot_be_used(link: &str, title: &str, error: LevelError) -> Failure {
     let why = error.explain();
-    Failure::input(format!("link `{link}`: its {title} level cannot be used: {why}; or leave `offload` out"))
+    Failure::input(format!("link `{link}`: its {title} level cannot be used: {why}; or remove `offload`"))
 }
 
 /// All links share one program, which is attached in one way.
@@ -160,7 +160,7 @@ fn one_mode(driver: &dyn LevelDriver, inputs: LevelInputs<'_>) -> Result<(), Fai
     match wanted.find(|other| other.section.mode != first.section.mode) {
         None => Ok(()),
         Some(other) => Err(Failure::input(format!(
-            "links `{}` and `{}` want their {} level in different ways (`mode` of `offload`), and all links share one program; give both the same `mode`, or leave it out",
+            "links `{}` and `{}` have different `mode`s of their {} level (`offload`), and all links share one program; give both the same `mode`, or remove it",
             first.link.name,
             other.link.name,
             driver.title()
@@ -304,7 +304,7 @@ impl SharedLevel {
             if let Some(index) = index {
                 let failed = |why: String| {
                     Failure::input(format!(
-                        "port `{}`: the {} level cannot send by it: {why}; or leave `offload` out",
+                        "port `{}`: the {} level cannot send on it: {why}; or remove `offload`",
                         port.name,
                         self.driver.title()
                     ))
@@ -329,8 +329,8 @@ impl SharedLevel {
         self.level.early_outcomes().is_some() && self.level.view().generation() < generation
     }
 
-    /// Makes the table of a generation by which packets without a flow are refused. How much of the list it
-    /// has, and what is to be said.
+    /// Builds the table by which the level drops packets without a flow in a generation. Returns the part
+    /// of the list that it holds, and messages for the log.
     pub fn prepare(&mut self, chains: &Chains) -> (EarlyReach, Option<String>) {
         let (Some(early), Some(outcomes)) = (chains.early.as_ref(), self.level.early_outcomes()) else {
             return (EarlyReach::default(), None);
@@ -340,21 +340,21 @@ impl SharedLevel {
         let table = early.rules.table(level);
         let (held, all) = (table.reach.rules, early.rules.len());
         if !self.level.write_early(chains.generation, &table.words) {
-            let said = "packets without a flow are not refused early: their table has no room";
+            let said = "packets without a flow are not dropped early: their table has no room";
             return (EarlyReach { rules: 0, ..table.reach }, Some(said.to_owned()));
         }
         let mut said = Vec::new();
         if held < all {
-            said.push(format!("early-drop: the {title} level has room for the first {held} of {all} rules, each policy's default counted as one; what none of these decides comes up and is dropped here, and passes while a link is open that nobody serves"));
+            said.push(format!("early-drop: the {title} level has room for the first {held} of {all} rules, each policy's default counted as one; packets that these do not decide are dropped by the host, and pass while an unserved link is open"));
         }
         if !table.reach.tenants {
-            said.push(format!("early-drop: the {title} level has no room for what tells tenants apart; what a rule for a tenant may match comes up and is decided here, and passes while a link is open that nobody serves"));
+            said.push(format!("early-drop: the {title} level has no room for the selectors of tenants; packets that a tenant's rule may match are decided by the host, and pass while an unserved link is open"));
         }
         (table.reach, (!said.is_empty()).then(|| said.join("; ")))
     }
 
-    /// Pins what is to fail open and takes over what a killed run has left, once all workers of its links
-    /// serve their frames.
+    /// Pins the attachments of links that fail open and takes over programs of a killed run, once all
+    /// workers of their links serve their frames.
     pub fn take_over(&mut self, said: &mut Vec<String>) {
         if !self.level.waits() {
             return;
@@ -368,7 +368,7 @@ impl SharedLevel {
         let now = self.level.take_over();
         let why = now.as_ref().err().map(ToString::to_string);
         if let Some(why) = why.as_ref().filter(|why| Some(*why) != self.told.as_ref()) {
-            said.push(format!("error: {why}; it is tried again"));
+            said.push(format!("error: {why}; retrying"));
         }
         if why.is_none() {
             self.links.iter_mut().for_each(|link| link.waits = false);
@@ -461,8 +461,8 @@ fn early_options(level: &str, inputs: LevelInputs<'_>) -> Option<EarlyOptions> {
 fn told(title: &str, news: &PortNews) -> String {
     match news {
         PortNews::Closed { name, lost, why } => format!(
-            "warning: nothing leaves by `{name}` at the {title} level any more, {lost} frames were lost there: {why}. Packets of flows that were handled below come up until it takes frames again"
+            "warning: the {title} level cannot send on `{name}`, and {lost} frames were lost: {why}. The host handles the packets of offloaded flows until the interface accepts frames again"
         ),
-        PortNews::Open { name } => format!("note: `{name}` takes frames of the {title} level again"),
+        PortNews::Open { name } => format!("note: `{name}` accepts frames of the {title} level again"),
     }
 }

@@ -159,7 +159,7 @@ impl NotedLevel {
         let (state, mut why) = life(&self.watch, self.workers, |worker| self.view.silence(worker));
         for (interface, closed) in &self.closed {
             let before = if why.is_empty() { "" } else { "; " };
-            why.push_str(&format!("{before}nothing leaves by `{interface}` there: {closed}"));
+            why.push_str(&format!("{before}the level cannot send on `{interface}`: {closed}"));
         }
         let rules = self.early.map(|(link, while_open)| {
             let of = rules.into_iter().flatten().flatten().find(|(of, _)| *of == generation);
@@ -182,11 +182,11 @@ fn life(watch: &Watch, workers: u32, silence: impl Fn(u32) -> Option<Duration>) 
         return (LevelState::On, String::new());
     }
     let (state, what) = match watch.fail {
-        Fail::Open => (LevelState::Open, "passes uninspected"),
-        Fail::Closed => (LevelState::Closed, "is dropped"),
+        Fail::Open => (LevelState::Open, "pass uninspected"),
+        Fail::Closed => (LevelState::Closed, "are dropped"),
     };
     let which = silent.join(", ");
-    (state, format!("no sign of life of worker {which}: what it does not serve {what}"))
+    (state, format!("worker {which}: no heartbeat; packets that it should serve {what}"))
 }
 
 /// An early list, and the part of it that the level's table has.
@@ -233,22 +233,24 @@ impl EarlyRuleList<'_> {
 /// up to become a flow: such a rule counts as evaluated.
 fn why_not(origin: &EarlyOrigin, unknown: Option<Unknown>, is_held: bool) -> Option<&'static str> {
     Some(match (origin.up, unknown) {
-        _ if !is_held => "the level has no room for it and those behind it",
+        _ if !is_held => "the level has no room for it and the rules after it",
         (Some(NotBelow::GoesOnWithout), _) => {
-            "its policy's packets go on while the function is away (`on-failure`)"
+            "its policy forwards packets while the function is stopped (`on-failure`)"
         }
-        (Some(NotBelow::NoRoom), _) => "the level does not count so many rules",
+        (Some(NotBelow::NoRoom), _) => "the level has no counters for so many rules",
         (Some(NotBelow::Function(HandsUp::Staged)), _) => "its policy is staged",
-        (Some(NotBelow::Function(HandsUp::Judges)), _) => "the function judges by more than headers",
-        (Some(NotBelow::Function(HandsUp::Answers)), _) => "it refuses with an answer, which the host sends",
+        (Some(NotBelow::Function(HandsUp::Judges)), _) => "the function evaluates more than headers",
+        (Some(NotBelow::Function(HandsUp::Answers)), _) => {
+            "it rejects, and only the host can send the answer"
+        }
         (_, Some(Unknown::Tenant)) => {
-            "it or its policy is for one tenant, and the level has no room for what tells tenants apart"
+            "it or its policy applies to one tenant, and the level has no room for the selectors of tenants"
         }
         (_, Some(Unknown::Tunnel)) => {
-            "it or its policy is for a tenant that the number of a tunnel tells (`vni`), and the level reads no tunnels with these settings"
+            "it or its policy applies to a tenant selected by `vni`, and the level does not decode tunnels with these settings"
         }
-        (_, Some(Unknown::Name)) => "it or its policy asks for a DNS name, which the level does not know",
-        (_, Some(Unknown::Protocol)) => "it asks for a protocol that the level does not tell apart",
+        (_, Some(Unknown::Name)) => "it or its policy matches a DNS name, which the level cannot resolve",
+        (_, Some(Unknown::Protocol)) => "it matches a protocol that the level cannot distinguish",
         (None | Some(NotBelow::Function(HandsUp::LetsGo)), None) => return None,
     })
 }
@@ -266,7 +268,7 @@ mod tests {
         assert_eq!(why_not(&origin(None), None, true), None);
         assert_eq!(why_not(&origin(of(HandsUp::LetsGo)), None, true), None);
         assert!(why(None, None, false).contains("no room"));
-        assert!(why(None, Some(Unknown::Tenant), true).contains("no room for what tells tenants"));
+        assert!(why(None, Some(Unknown::Tenant), true).contains("no room for the selectors of tenants"));
         assert!(why(None, Some(Unknown::Tunnel), true).contains("`vni`"));
         assert!(why(of(HandsUp::LetsGo), Some(Unknown::Name), true).contains("DNS name"));
         assert!(why(None, Some(Unknown::Protocol), true).contains("protocol"));

@@ -215,7 +215,8 @@ impl AgentDevice for SteeredDevice {
         if let Err(refusal) = &built {
             let content = self.workers.in_force.newest().content;
             info!(
-                "generation {number} of the controller is refused, what runs goes on ({content}):{}",
+                "generation {number} of the controller is refused; the running generation continues \
+                 ({content}):{}",
                 told(refusal)
             );
         }
@@ -224,7 +225,7 @@ impl AgentDevice for SteeredDevice {
 
     fn swap(&mut self) -> Vec<WorkerRuns> {
         if std::mem::take(&mut self.unstored) {
-            info!("controller: generations are stored again");
+            info!("controller: generations can be stored again");
         }
         if let CommandOutcome::Reloaded(now) = self.channel.ask(ControlCommand::Swap) {
             // Workers that are late are reported with their present generation.
@@ -241,7 +242,7 @@ impl AgentDevice for SteeredDevice {
         // Logged once for all attempts: the log may be on the same disk.
         if !std::mem::replace(&mut self.unstored, true) {
             error!(
-                "a generation of the controller cannot be stored, what runs goes on: {why}; make room there, it is tried again by itself"
+                "a generation of the controller cannot be stored, and the running one continues: {why}; free disk space; storing is retried"
             );
         }
         let _ = self.channel.ask(ControlCommand::Abandon);

@@ -101,8 +101,9 @@ fn device_of(folder: &Path) -> Result<DeviceId, String> {
     };
     let identity = DeviceIdentity::load(folder).map_err(|error| format!("{error}; {}", advice()))?;
     let device = identity.facts().map_err(|error| format!("{error}; {}", advice()))?.device;
-    let device = device
-        .ok_or_else(|| format!("the certificate in {} is no device's; {}", folder.display(), advice()))?;
+    let device = device.ok_or_else(|| {
+        format!("the certificate in {} does not belong to a device; {}", folder.display(), advice())
+    })?;
     DeviceId::new(device).map_err(|error| error.to_string())
 }
 
@@ -117,9 +118,13 @@ impl SouthboundSetup {
         let mut store = FileStore::new(state);
         let (held, trouble) = match store.load() {
             Ok(held) => (held, None),
-            Err(error) => {
-                (ControllerGeneration::default(), Some(format!("what was stored cannot be read: {error}")))
-            }
+            Err(error) => (
+                ControllerGeneration::default(),
+                Some(format!(
+                    "the stored generation cannot be read: \
+                     {error}"
+                )),
+            ),
         };
         let (device, joiner) = (device_of(&config.identity), Joiner::default());
         let joined = None;
@@ -148,7 +153,7 @@ impl SouthboundSetup {
         if matches!(self.store.may_build(), Ok(false)) {
             let generation = self.held.generation;
             return self.step_back(format!(
-                "generation {generation} was stored while it was built, and the program ended over that twice: it is left out"
+                "stored generation {generation} is skipped: the program ended twice while it built it"
             ));
         }
         match self.joiner.join(&self.held, self.held.manifest().hash()) {
@@ -182,10 +187,10 @@ impl SouthboundSetup {
             match reported(builder, |builder| builder.build_held(&joined, Generation(1))) {
                 Ok(built) => {
                     if let Err(error) = self.store.prove() {
-                        warn!("controller: it cannot be noted that what was stored is built: {error}");
+                        warn!("controller: cannot record that the stored generation is being built: {error}");
                     }
                     self.warn();
-                    info!("controller: generation {} runs, as it was stored", joined.generation);
+                    info!("controller: the stored generation {} is running", joined.generation);
                     builder.hold(Some(joined));
                     return Ok(built);
                 }
@@ -197,7 +202,7 @@ impl SouthboundSetup {
         }
         self.warn();
         let built = reported(builder, |builder| builder.build(Generation(1)))?;
-        info!("controller: nothing of it runs yet; until then {}", builder.meanwhile());
+        info!("controller: none of its generations is running yet; until then {}", builder.meanwhile());
         Ok(built)
     }
 
@@ -215,7 +220,7 @@ impl SouthboundSetup {
         let device = match self.device {
             Ok(device) => device,
             Err(error) => {
-                warn!("controller: {error}; until then what was stored runs, and nothing new comes");
+                warn!("controller: {error}; the stored generation keeps running without updates");
                 return Ok(None);
             }
         };
@@ -245,7 +250,7 @@ impl SouthboundSetup {
         let reporter = Reporter::new(handle.clone(), workers, sources, std::time::Duration::from_secs(every));
         let serve = move || {
             if let Err(error) = client.run() {
-                error!("the southbound client has ended: {error}; what runs goes on");
+                error!("the southbound client ended: {error}; the running generation continues");
             }
         };
         let client =
@@ -259,7 +264,7 @@ impl SouthboundSetup {
 }
 
 fn unusable(held: &ControllerGeneration, refusal: &GenerationRefusal) -> String {
-    format!("generation {} was stored, and cannot be used:{}", held.generation, device::told(refusal))
+    format!("the stored generation {} cannot be used:{}", held.generation, device::told(refusal))
 }
 
 /// The client of a run. Dropping it ends it.

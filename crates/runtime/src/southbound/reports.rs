@@ -164,12 +164,12 @@ impl ControllerLogState {
         let known = self.why.as_deref() == last_end;
         self.why = last_end.map(str::to_owned);
         match (before, in_step) {
-            (false, true) => Some("a session stands".to_owned()),
+            (false, true) => Some("session established".to_owned()),
             // For example, the failure to store a generation.
             (true, true) => last_end.filter(|_| !known).map(str::to_owned),
             (true, false) | (false, false) => {
                 let why = last_end.filter(|_| before || !known)?;
-                Some(format!("no session: {why}; what runs goes on, and it is tried again"))
+                Some(format!("no session: {why}; the running generation continues; retrying"))
             }
         }
     }
@@ -327,7 +327,7 @@ mod tests {
         );
         assert_eq!(said.news(false, Some("refused")), None);
         assert!(said.news(false, Some("expired")).is_some(), "another reason");
-        assert_eq!(said.news(true, Some("expired")).as_deref(), Some("a session stands"));
+        assert_eq!(said.news(true, Some("expired")).as_deref(), Some("session established"));
         assert_eq!(said.news(true, Some("expired")), None);
         assert_eq!(said.news(true, Some("disk full")).as_deref(), Some("disk full"));
         assert_eq!(said.news(true, Some("disk full")), None);

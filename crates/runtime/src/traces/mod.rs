@@ -209,7 +209,7 @@ impl Traces {
         if state.active.len() >= TRACES_MAX {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);
             return Err(other(format!(
-                "{TRACES_MAX} rules are traced already; try again when one of these traces has ended"
+                "{TRACES_MAX} rules are already traced; retry when one of these traces has ended"
             )));
         }
         let tenant = wanted.tenant.as_deref().map(|name| tenant(&state.tenants, name));
@@ -226,7 +226,7 @@ impl Traces {
         state.active.push(Arc::clone(&trace));
         let Some(begun) = self.install(&state) else {
             state.active.pop();
-            return Err(other("workers have as many questions as they take; try again".to_owned()));
+            return Err(other("the workers' queue of queries is full; retry later".to_owned()));
         };
         self.counters.begun.fetch_add(1, Ordering::Relaxed);
         Ok((trace, from, begun))
@@ -264,7 +264,9 @@ impl Drop for TraceGuard<'_> {
 fn tenant(known: &[(String, TenantId)], name: &str) -> Result<TenantId, String> {
     let found = known.iter().find(|(of, _)| of == name).map(|(_, id)| *id);
     found.ok_or_else(|| match known.is_empty() {
-        true => format!("there is no tenant `{name}`: this run has no policy with tenants; leave it out"),
+        true => {
+            format!("there is no tenant `{name}`: this run has no policy with tenants; remove the tenant")
+        }
         false => format!(
             "there is no tenant `{name}`; {}",
             did_you_mean(name, known.iter().map(|(of, _)| of.as_str()))
@@ -301,8 +303,8 @@ fn collect(
         }
         match client() {
             ClientState::Waits => {}
-            ClientState::Gone => return ("client_gone", "the client has gone".to_owned()),
-            ClientState::Ending => return ("shutdown", "the program is about to end".to_owned()),
+            ClientState::Gone => return ("client_gone", "the client disconnected".to_owned()),
+            ClientState::Ending => return ("shutdown", "the program is stopping".to_owned()),
         }
     }
 }
@@ -310,15 +312,15 @@ fn collect(
 fn words(end: Option<TraceEndReason>) -> (&'static str, String) {
     match end {
         Some(TraceEndReason::Packets) => {
-            ("packets", "the rule's head has held for as many packets as were asked for".to_owned())
+            ("packets", "the requested number of packets has matched the rule's header".to_owned())
         }
         Some(TraceEndReason::RuleGone(generation, why)) => {
             ("rule_gone", format!("generation {} does not have the rule: {why}", generation.0))
         }
         Some(TraceEndReason::Failed(what)) => {
-            ("failed", format!("tracing broke off, {what}: please report this"))
+            ("failed", format!("tracing failed, {what}; please report this defect"))
         }
-        None => ("shutdown", "the trace was ended".to_owned()),
+        None => ("shutdown", "the trace was stopped".to_owned()),
     }
 }
 
@@ -342,10 +344,10 @@ fn why_not(rule: RuleNumber, why: &NoRule) -> String {
         NoRule::Unknown(0, _) => format!("no rule with sid {rule} is in force: no rules are loaded"),
         NoRule::Unknown(count, nearest) => {
             let nearest = nearest.map(|sid| format!("; the nearest is {sid}")).unwrap_or_default();
-            format!("no rule with sid {rule} is among the {count} in force{nearest}")
+            format!("no rule with sid {rule} among the {count} in force{nearest}")
         }
         NoRule::Ambiguous(all) => {
-            format!("several rules have this sid: {}; write which one is meant, as gid:sid", all.join(", "))
+            format!("several rules have this sid: {}; name one of them as gid:sid", all.join(", "))
         }
     }
 }
@@ -355,7 +357,8 @@ fn why_not(rule: RuleNumber, why: &NoRule) -> String {
 /// The text is no number.
 pub fn parse_sid(text: &str) -> Result<(Option<u32>, u32), String> {
     let number = |text: &str| {
-        text.parse::<u32>().map_err(|_| format!("`{text}` is no number; write the sid, for example 2019284"))
+        text.parse::<u32>()
+            .map_err(|_| format!("`{text}` is not a number; write the sid, for example 2019284"))
     };
     match text.split_once(':') {
         Some((gid, sid)) => Ok((Some(number(gid)?), number(sid)?)),

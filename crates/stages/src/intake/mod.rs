@@ -75,7 +75,7 @@ impl Intake {
         self.datagrams.pop().unwrap_or_default()
     }
 
-    /// Takes such a buffer back.
+    /// Returns a buffer for reuse.
     pub fn done_with(&mut self, datagram: Vec<u8>) {
         self.datagrams.push(datagram);
     }

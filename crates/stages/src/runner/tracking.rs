@@ -123,7 +123,7 @@ impl Runner {
         effects
     }
 
-    /// A flow begins with a SYN that has gone on in the flow before it.
+    /// Begins a flow with a SYN that was forwarded in the previous flow.
     pub fn begin_session(&mut self, settings: &EngineSettings, entry: &mut Entry, syn: &OpeningSyn) {
         entry.ext.session.begin(syn, &settings.stream, &mut self.stream_counters);
     }

@@ -56,7 +56,7 @@ impl Default for GuestLimits {
     }
 }
 
-/// A guest to be: whose it is and what it may.
+/// The declaration of a guest: its owner and its rights.
 #[derive(Clone, Debug, Default)]
 pub struct GuestSpec {
     /// Its tenant.

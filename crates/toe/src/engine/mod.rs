@@ -158,7 +158,7 @@ impl Engine {
         EngineControl::new(Arc::clone(&self.commands))
     }
 
-    /// Serves guests until it is told to stop; the inspector sees all payloads. Sockets are made in the
+    /// Serves guests until it is stopped; the inspector sees all payloads. Sockets are made in the
     /// namespace of the calling thread.
     ///
     /// # Errors

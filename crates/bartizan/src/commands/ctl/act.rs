@@ -140,7 +140,7 @@ fn body(
     if let Some(pairs) = value.as_object_mut() {
         pairs.extend(options);
     } else if let (false, Some(document)) = (options.is_empty(), document) {
-        return Err(document.wrong("", "options go into a document of keys, and this is none"));
+        return Err(document.wrong("", "options set keys of a document, and this document has no keys"));
     }
     Ok(Some((value.to_string().into_bytes(), JSON)))
 }

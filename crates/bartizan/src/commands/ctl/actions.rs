@@ -44,18 +44,18 @@ fn arguments(action: &'static ResourceAction) -> Vec<Arg> {
         all.extend(action.flags.iter().map(flag));
     }
     if action.resource == "rollouts" && action.verb == "begin" {
-        let about = "So many of the devices, step by step: 10,50,100";
+        let about = "Percentages of the devices, step by step: 10,50,100";
         let range = value_parser!(u8).range(1..=100);
         all.push(Arg::new(PERCENT).long(PERCENT).value_delimiter(',').value_parser(range).help(about));
     }
     if action.follows() {
-        let about = "Go on with those that come in";
+        let about = "Continue with new ones as they arrive";
         all.push(Arg::new(FOLLOW).long(FOLLOW).short('f').action(ArgAction::SetTrue).help(about));
     }
     if !action.reads() && action.routes.iter().any(|route| route.tagged) {
-        let about = "Only if the document is still the one of this generation";
+        let about = "Only if the document is unchanged since this generation";
         all.push(Arg::new(IF_MATCH).long(IF_MATCH).value_name("GENERATION").help(about));
-        let about = "Only if it is not there yet";
+        let about = "Only if it does not exist yet";
         all.push(Arg::new(NEW).long(NEW).action(ArgAction::SetTrue).conflicts_with(IF_MATCH).help(about));
     }
     all

@@ -39,7 +39,7 @@ pub fn run(args: &ApplyArgs, whom: &Whom, json: bool) -> Result<Exit, Failure> {
     let documents = apply::read(&args.file)?;
     if documents.is_empty() {
         return Err(Failure::input(
-            "there are no documents; files of a folder are taken by *.yaml, *.yml and *.json",
+            "there are no documents; from a folder, files named *.yaml, *.yml and *.json are read",
         ));
     }
     let mut client = whom.client()?;
@@ -61,11 +61,11 @@ pub fn run(args: &ApplyArgs, whom: &Whom, json: bool) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     match (changes.len(), args.dry_run, generation) {
-        (0, ..) => println!("nothing to change: {same} documents are as they stand"),
-        (count, true, _) => println!("{count} would change, {same} are as they stand; nothing was changed"),
+        (0, ..) => println!("nothing to change: {same} documents are unchanged"),
+        (count, true, _) => println!("{count} would change, {same} are unchanged; nothing was changed"),
         (count, false, generation) => {
             let generation = generation.map(|number| format!("; generation {number}")).unwrap_or_default();
-            println!("{count} changed, {same} were as they stand{generation}");
+            println!("{count} changed, {same} unchanged{generation}");
         }
     }
     Ok(Exit::Done)

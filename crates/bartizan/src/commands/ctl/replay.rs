@@ -88,7 +88,7 @@ fn policies(
     let Some(device) = &args.device else {
         let policy = args.build.policy.clone();
         let policy = policy
-            .ok_or_else(|| Failure::usage("say which policy is asked: --policy FILE or --device NAME"))?;
+            .ok_or_else(|| Failure::usage("name the policy to evaluate: --policy FILE or --device NAME"))?;
         return Ok((policy, against.map(PathBuf::from)));
     };
     let (generation, with) = (args.generation, args.with.as_slice());
@@ -160,19 +160,20 @@ fn print(report: &ReplayReport, args: &ReplayArgs, left_out: u64) {
     if report.undecided.flows > 0 {
         let flows = report.undecided.flows;
         println!(
-            "{flows} flows are undecided: records do not have what those functions look at; replay captures for them"
+            "{flows} flows are undecided: flow records do not contain the data that those functions inspect; replay captures for them"
         );
     }
     if report.unmatched > 0 {
         println!(
-            "{} flows are in one of the two runs only: their ends depend on what is refused",
+            "{} flows are in one of the two runs only: the end of a flow depends on which packets are \
+             dropped",
             report.unmatched
         );
     }
     if left_out > 0 {
-        println!("{left_out} flows beyond those that are kept are left out");
+        println!("{left_out} flows beyond the limit are omitted");
     }
     for (why, lines) in &report.unread {
-        println!("{lines} lines are left out: {}", harmless_line(why));
+        println!("{lines} lines are omitted: {}", harmless_line(why));
     }
 }

@@ -175,7 +175,7 @@ fn late(message: &Value, text: &mut String) {
 fn flows(message: &Value, text: &mut String) {
     let all = array(message, "flows");
     if all.is_empty() {
-        text.push_str("no live flow fits; flows that have ended stand in the events of type `flow`\n");
+        text.push_str("no open flow matches; ended flows are in the events of type `flow`\n");
     }
     for (at, flow) in all.iter().enumerate() {
         if at > 0 {
@@ -186,7 +186,7 @@ fn flows(message: &Value, text: &mut String) {
     if number(message, "omitted") > 0 {
         let _ = writeln!(
             text,
-            "\n... and {} more flows; say more of the one that is meant",
+            "\n... and {} more flows; describe the flow more precisely",
             number(message, "omitted")
         );
     }
@@ -219,7 +219,10 @@ fn flow(flow: &Value, text: &mut String) {
     let generation = if of == running {
         format!("generation {of}")
     } else {
-        format!("classified by generation {of}; {running} runs, and judges its next packet")
+        format!(
+            "classified by generation {of}; generation {running} is running and evaluates its next \
+             packet"
+        )
     };
     let staged = if flow.get("staged").is_some() { ", staged: its verdicts are only reported" } else { "" };
     line("policy", format!("{} (fid {}){staged}, {generation}", word(flow, "policy"), number(flow, "fid")));
@@ -237,9 +240,9 @@ fn chain(flow: &Value) -> String {
         return "none: packets are only forwarded".to_owned();
     }
     let left = if path.is_empty() {
-        "none looks any more".to_owned()
+        "no function inspects it any more".to_owned()
     } else {
-        format!("still looking: {}", path.join(", "))
+        format!("inspecting: {}", path.join(", "))
     };
     format!("{}; {left}", chain.join(" > "))
 }
@@ -261,26 +264,28 @@ fn standing(flow: &Value) -> Vec<(&'static str, String)> {
                 word(by, "meaning")
             ),
         ),
-        ("bypassed", _) => ("standing", "bypassed: its packets go on, nobody looks".to_owned()),
-        ("uninspected", _) => ("standing", "an exception policy lets it go on uninspected".to_owned()),
-        _ if array(flow, "path").is_empty() => {
-            ("standing", "its packets go on, no function is left to judge them".to_owned())
+        ("bypassed", _) => ("standing", "bypassed: its packets are forwarded without inspection".to_owned()),
+        ("uninspected", _) => {
+            ("standing", "uninspected: an exception policy forwards its packets".to_owned())
         }
-        _ => ("standing", "open: the functions that still look judge each packet".to_owned()),
+        _ if array(flow, "path").is_empty() => {
+            ("standing", "forwarded: no function is left on its path".to_owned())
+        }
+        _ => ("standing", "inspected: the functions on its path evaluate each packet".to_owned()),
     }];
     if let Some(by) = flow.get("allowed") {
         let by = match by.get("function").and_then(Value::as_str) {
             Some(_) => with_rule(by),
             None => "default: no function decides".to_owned(),
         };
-        told.push(("", format!("let go on by {by}")));
+        told.push(("", format!("allowed by {by}")));
     }
     for name in array(flow, "names") {
         let left = number(name, "until") as f64 - flow.get("now").and_then(Value::as_f64).unwrap_or_default();
         let (address, of, asked) = (word(name, "address"), word(name, "name"), word(name, "asked"));
         told.push((
             "name",
-            format!("{address} is of `{of}` for {left:.0} s more: an answer for {asked} said so"),
+            format!("{address} is a member of `{of}` for {left:.0} s more, by an answer for {asked}"),
         ));
     }
     told
@@ -384,11 +389,11 @@ mod tests {
         for line in [
             "udp [2001:db8::1]:5 -> [2001:db8::2]:53",
             "flow      7, link wan, worker 1, tenant 0",
-            "policy    all (fid 3), classified by generation 1; 2 runs, and judges its next packet",
-            "chain     pfw > ids; none looks any more",
-            "standing  bypassed: its packets go on, nobody looks",
-            "          let go on by ids, rule 2",
-            "name      2001:db8::2 is of `*.example.com` for 30 s more: an answer for api.example.com said so",
+            "policy    all (fid 3), classified by generation 1; generation 2 is running and evaluates its next packet",
+            "chain     pfw > ids; no function inspects it any more",
+            "standing  bypassed: its packets are forwarded without inspection",
+            "          allowed by ids, rule 2",
+            "name      2001:db8::2 is a member of `*.example.com` for 30 s more, by an answer for api.example.com",
             "level     xdp for 2.0 s",
             "counted   host: 2 packets, 99 bytes to the server; 0 packets, 0 bytes to the client",
             "seen      first 7.0 s ago, last 0.5 s ago",
@@ -397,6 +402,6 @@ mod tests {
         }
         let by_default = json!({"path": [], "course": "judged", "allowed": {"function": null, "rule": null}});
         let shown = answer("explain-flow", &json!({"count": 1, "flows": [by_default]}));
-        assert!(shown.text.contains("let go on by default: no function decides\n"), "{}", shown.text);
+        assert!(shown.text.contains("allowed by default: no function decides\n"), "{}", shown.text);
     }
 }

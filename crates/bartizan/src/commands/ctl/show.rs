@@ -260,7 +260,7 @@ pub fn outcome(outcome: &Value, dry: bool) -> String {
     }
     let devices = outcome.get("devices").map(brief).unwrap_or_default();
     match (changes.is_empty() && devices.is_empty(), dry) {
-        (true, _) => _ = writeln!(text, "nothing to change; generation {generation} stands"),
+        (true, _) => _ = writeln!(text, "nothing to change; generation {generation} is current"),
         (_, true) => _ = writeln!(text, "would be generation {generation}; nothing was changed"),
         (_, false) => _ = writeln!(text, "generation {generation}"),
     }
@@ -355,6 +355,6 @@ mod tests {
         let noted = json!({"generation": 9, "changes": [change], "devices": ["a"], "notes": ["port `x` was not\u{1b} checked"]});
         assert!(outcome(&noted, false).ends_with("at once: a\nnote: port `x` was not\\u001b checked\n"));
         let nothing = json!({"generation": 9, "changes": [], "devices": []});
-        assert_eq!(outcome(&nothing, false), "nothing to change; generation 9 stands\n");
+        assert_eq!(outcome(&nothing, false), "nothing to change; generation 9 is current\n");
     }
 }

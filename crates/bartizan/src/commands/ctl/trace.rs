@@ -97,7 +97,7 @@ fn shown(message: Value) -> Result<String, Failure> {
     }
     let _ = writeln!(
         text,
-        "looked at {} packets, the rule's head held for {}; ended: {}",
+        "{} packets inspected, {} of them match the rule's header; ended: {}",
         answer.packets, answer.fitting, answer.reason
     );
     if answer.generations.len() > 1 {
@@ -111,16 +111,16 @@ fn shown(message: Value) -> Result<String, Failure> {
     if answer.lost > 0 {
         let _ = writeln!(
             text,
-            "note: {} attempts or alerts could not be taken in time and are missing below; `--flow` makes them fewer",
+            "note: {} attempts or alerts were lost and are missing below; `--flow` reduces their number",
             answer.lost
         );
     }
     for worker in &answer.late_workers {
-        let _ =
-            writeln!(text, "note: worker {worker} had not begun with the trace (does it hang? see the log)");
+        let _ = writeln!(text, "note: worker {worker} has not begun the trace and may hang; see the log");
     }
-    let nothing = "no packet came on which the rule is evaluated: packets of flows whose policy does not have the rule, that are decided already \
-                   or at a level below are not inspected (`bartizan ctl explain-flow` says how a flow stands)";
+    let nothing = "the rule was evaluated on no packet: flows whose policy does not have the rule, decided \
+         flows and flows at a level below are not inspected (`bartizan ctl explain-flow` shows the state of a \
+         flow)";
     trace_text::write(&answer.trace, nothing, &mut text);
     Ok(text)
 }

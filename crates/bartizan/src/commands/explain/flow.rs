@@ -75,12 +75,12 @@ pub fn run(args: &ExplainFlowArgs) -> Result<Exit, Failure> {
         return live(args);
     }
     if args.to.socket.is_some() {
-        return Err(Failure::usage("--socket names a running program, which is asked with --live"));
+        return Err(Failure::usage("--socket names a running program; use it with --live"));
     }
     let asked = asked(args)?;
     if matches!(asked, ExplainSubject::Tuple(_)) && args.build.policy.is_none() {
         return Err(Failure::usage(
-            "without a policy every flow has the same chain, ids alone; say which policy is asked with --policy FILE, or ask a running program with --live",
+            "without a policy every flow has the chain `ids`; name a policy with --policy FILE, or ask a running program with --live",
         ));
     }
     // Before anything is compiled, so that a wrong flow is refused at once.
@@ -109,14 +109,14 @@ fn asked(args: &ExplainFlowArgs) -> Result<ExplainSubject, Failure> {
         (None, _) if tuple::is_meant(&text) => {
             if args.flow.is_some() {
                 return Err(Failure::usage(
-                    "--flow chooses a flow of a capture; give a capture, or leave it out",
+                    "--flow selects a flow of a capture; name a capture, or remove --flow",
                 ));
             }
             Ok(ExplainSubject::Tuple(tuple::parse(&text).map_err(Failure::usage)?))
         }
         (None, [path]) if Path::new(path).exists() => Ok(ExplainSubject::Capture(path.into())),
         (None, _) => Err(Failure::usage(format!(
-            "`{text}` is neither a flow nor a capture file that is there; {}, or check the path",
+            "`{text}` is neither a flow nor an existing capture file; {}, or check the path",
             tuple::FORM
         ))),
     }
@@ -157,7 +157,7 @@ fn capture(
     ];
     if let Some((option, _)) = only_tuples.iter().find(|(_, given)| *given) {
         return Err(Failure::usage(format!(
-            "{option} is for a 5-tuple; a capture's packets say it themselves"
+            "{option} applies to a 5-tuple; the packets of a capture determine it"
         )));
     }
     let link = generation.link(args.link.as_deref())?;
@@ -178,7 +178,7 @@ fn capture(
         flow_text::print_list(&explained.flows, prevention);
     }
     if omitted > 0 {
-        eprintln!("note: {omitted} further flows are left out; choose one with --flow");
+        eprintln!("note: {omitted} further flows are omitted; select one with --flow");
     }
     Ok(Exit::Done)
 }

@@ -30,11 +30,11 @@ pub fn print_explanation(question: &FlowQuestion, told: &FlowExplanation) {
     let verdict = &told.verdict;
     let by = match (verdict.function, verdict.reason, verdict.meaning) {
         (Some(function), Some(reason), Some(meaning)) => format!(" by {function}: {reason}. {meaning}"),
-        _ => ": no function refuses the first packet".to_owned(),
+        _ => ": no function drops the first packet".to_owned(),
     };
     println!("verdict   {}{by}", verdict.verdict);
     if told.staged {
-        println!("          (the policy is staged: it is only reported)");
+        println!("          (the policy is staged: the verdict is only reported)");
     }
 }
 
@@ -48,11 +48,11 @@ fn explanation(told: &FlowExplanation) {
     let policy = &told.policy;
     let fits = match (policy.opened_by, policy.prefixes.as_slice()) {
         (Some(side), [a, b]) => format!(", opened by its `{side}` side: {a} to {b}"),
-        _ => ", as no policy names the flow".to_owned(),
+        _ => ": no policy matches the flow".to_owned(),
     };
     println!("policy    {} at {}{fits}", policy.name, policy.place);
     if let Some(level) = &told.service_level {
-        let counts = if level.counts { "" } else { "; it changes nothing here" };
+        let counts = if level.counts { "" } else { "; it has no effect here" };
         println!("service   level {} at {}{counts}", level.level, level.place);
     }
     let chain = if told.path.is_empty() {
@@ -87,7 +87,7 @@ fn lookup(told: &LookupExplained) {
 fn answer(answer: &FunctionAnswer) {
     let word = if answer.reached { "says" } else { "would say" };
     let reason = answer.reason.map(|r| format!(", {r}")).unwrap_or_default();
-    let done = if answer.done && answer.reason.is_none() { "; done with the flow" } else { "" };
+    let done = if answer.done && answer.reason.is_none() { "; finished with the flow" } else { "" };
     println!("  {:<7} {word} {}{reason}: {}{done}", answer.function, answer.verdict, answer.why);
     if let Some(place) = &answer.place {
         let text = answer.text.as_ref().map(|t| format!(": {t}")).unwrap_or_default();
@@ -162,9 +162,9 @@ pub fn print_history(told: &ExplainedFlow, prevention: bool) {
         };
         let reasons =
             if part.reasons.is_empty() { String::new() } else { format!(" ({})", counts(&part.reasons)) };
-        let done = part.done_at.map(|n| format!("; done with packet {n}")).unwrap_or_default();
+        let done = part.done_at.map(|n| format!("; finished with packet {n}")).unwrap_or_default();
         println!(
-            "  {:<7} asked {} times: {}{reasons}, {} alerts{done}",
+            "  {:<7} called {} times: {}{reasons}, {} alerts{done}",
             part.function,
             part.header_calls + part.payload_calls,
             counts(&part.verdicts),
@@ -190,13 +190,13 @@ pub fn print_history(told: &ExplainedFlow, prevention: bool) {
         let rule = allowed.rule.map_or_else(|| "its default".to_owned(), |rule| format!("rule {rule}"));
         match allowed.function {
             Some(function) => println!("allowed   by {function}: {rule}"),
-            None => println!("allowed   by default: no function decided, and none refused it"),
+            None => println!("allowed   by default: no function decided"),
         }
     }
     if history.refused.is_empty() {
         println!("none of its packets {}", if prevention { "was dropped" } else { "would be dropped" });
     } else if !prevention {
-        println!("          ({word}: this was detection; --ips acts)");
+        println!("          ({word}: this was detection; --ips prevents)");
     }
     println!("history");
     for moment in history.moments.iter().take(MOMENTS_SHOWN) {

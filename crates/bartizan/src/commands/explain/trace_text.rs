@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 pub fn write(trace: &Trace, nothing: &str, text: &mut String) {
     let _ = writeln!(
         text,
-        "asked on {} packets, pieces of streams and transactions: all conditions held {} times, {} alerts",
+        "evaluated on {} packets, pieces of streams and transactions: all conditions held {} times, {} \
+         alerts",
         trace.attempts, trace.matched, trace.alerts
     );
     if trace.attempts == 0 {
@@ -27,7 +28,7 @@ pub fn write(trace: &Trace, nothing: &str, text: &mut String) {
     for failed in &trace.first_false {
         let _ = writeln!(
             text,
-            "  {:>6} times the first that did not hold: {} {}: {}",
+            "  {:>6} times the first false condition: {} {}: {}",
             failed.count, failed.step, failed.name, failed.text
         );
     }
@@ -35,7 +36,7 @@ pub fn write(trace: &Trace, nothing: &str, text: &mut String) {
 }
 
 fn write_attempt(attempt: &Attempt, text: &mut String) {
-    let word = if attempt.matched { "matched" } else { "got this far" };
+    let word = if attempt.matched { "matched" } else { "partial match" };
     let live = attempt.live.as_ref().map_or_else(String::new, |live| {
         let flow = live.flow_id.map_or_else(|| "no flow".to_owned(), |id| format!("flow {id}"));
         format!(", {}, worker {}, {flow}, rule {}", live.timestamp, live.worker, live.rule)
@@ -52,6 +53,6 @@ fn write_attempt(attempt: &Attempt, text: &mut String) {
         let _ = writeln!(text, "  {:>2} {holds} {}: {}{offset}{found}", number + 1, step.name, step.text);
     }
     if !attempt.matched && attempt.not_asked > 0 {
-        let _ = writeln!(text, "     {} further conditions were not asked", attempt.not_asked);
+        let _ = writeln!(text, "     {} further conditions were not evaluated", attempt.not_asked);
     }
 }

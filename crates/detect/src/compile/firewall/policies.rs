@@ -16,7 +16,7 @@ use std::collections::HashMap;
 /// Signature ids under which policies are reported: of packets, of states. Suricata's numbers.
 pub(crate) const POLICY_SIDS: [u32; 2] = [2_201_000, 2_201_001];
 
-/// Whether the settings ask for firewall mode.
+/// Whether the settings enable firewall mode.
 ///
 /// # Errors
 /// The value is neither yes nor no.

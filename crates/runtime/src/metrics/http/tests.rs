@@ -39,9 +39,9 @@ fn answers_by_request() {
         (b"DELETE / HTTP/1.1\r\n\r\n", "405 Method", "Allow: GET, HEAD"),
         (b"GET /metrics HTTP/2.0\r\n\r\n", "505 HTTP", "only HTTP/1"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505 HTTP", "only HTTP/1"),
-        (b"GET /metrics\r\n\r\n", "400 Bad", "no HTTP request"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "400 Bad", "no HTTP request"),
-        (b"G\xc3\x28T /metrics HTTP/1.1\r\n\r\n", "400 Bad", "no HTTP request"),
+        (b"GET /metrics\r\n\r\n", "400 Bad", "not an HTTP request"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "400 Bad", "not an HTTP request"),
+        (b"G\xc3\x28T /metrics HTTP/1.1\r\n\r\n", "400 Bad", "not an HTTP request"),
     ];
     for (request, status, part) in cases {
         let text = ask(&server, request);
