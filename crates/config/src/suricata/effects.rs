@@ -186,7 +186,7 @@ mod tests {
     use crate::suricata::is_known;
 
     fn sample(pattern: &str) -> String {
-        pattern.replace("**", "x").replace('*', "0")
+        pattern.replace("protocols.*", "protocols.dhcp").replace("**", "x").replace('*', "0")
     }
 
     #[test]
