@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes the release: Debian packages of the program and of its symbols, a container image (OCI layout), the list of what is
-# linked (CycloneDX), licence texts, checksums. All from packaging/ and the program; nothing of this machine or time goes in:
+# Makes the release: Debian packages of the program and of its symbols, a container image (OCI layout), the
+# list of what is linked (CycloneDX), licence texts, checksums. All from packaging/ and the program; nothing
+# of this machine or time goes in:
 # with one toolchain, two runs make the same bytes.
 #
 #   PROGRAM=FILE   a program that is built already; else a release is built (13 minutes on two cores)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests the release in fresh Debian 12 and 13 roots: packages twice, and runs tests/package/run. Needs root and the network.
+# Tests the release in fresh Debian 12 and 13 roots: packages twice, and runs tests/package/run. Needs root
+# and the network.
 #
 #   PROGRAM=FILE   as for scripts/package.sh
 #   ROOTS=DIR      Debian roots, made once; default: target/roots

@@ -408,7 +408,7 @@ fn host_files() {
         ),
         case(&[], "run -c nothere.yaml", 1, &["cannot open host file nothere.yaml: no such file"]),
         case(&[], "run -c dir", 1, &["cannot open host file dir: it is a folder"]),
-        case(&[], "run", 2, &["use --inline A B, --tap INTERFACE or a host file with -c FILE"]),
+        case(&[], "run", 2, &["use --inline A B, --tap INTERFACE, a host file with -c FILE"]),
         case(&[], "run --tap lo --inline a b", 2, &["cannot be used with"]),
         case(&[], "run --inline lo", 2, &["2 values required"]),
         case(&[], "run --tap lo --metrics 1:2:3", 2, &["`1:2:3` is no address with a port"]),

@@ -11,11 +11,11 @@ const SITE: &str = "%YAML 1.1\n---\numask: 022\npfring:\n  - interface: eth0\n  
 const PART: &str = "multi-detect:\n  enabled: yes\n  selector: vlan\napp-layer:\n  protocols:\n    http:\n      libhtp:\n        server-config:\n          - iis: {address: [10.0.0.0/8], double-decode-path: yes}\n";
 /// The messages about it.
 const SAID: [&str; 5] = [
-    "s.yaml:3:8: `umask: 022` has no effect here: files are made with the umask",
-    "s.yaml:6:17: `pfring.0.bpf-filter: not port 22` has no effect here: packets that the filter leaves out",
-    "s.yaml:8:26: `security.limit-noproc: yes` has no effect here: the program may start other processes",
-    "part.yaml:2:12: `multi-detect` has no effect here: tenants and the rules of their files are not loaded",
-    "server-config.0.iis` has no effect here: requests to these servers are read by `default-config`",
+    "s.yaml:3:8: `umask: 022` has no effect: files are made with the umask",
+    "s.yaml:6:17: `pfring.0.bpf-filter: not port 22` has no effect: packets that the filter leaves out",
+    "s.yaml:8:26: `security.limit-noproc: yes` has no effect: the program may start other processes",
+    "part.yaml:2:12: `multi-detect` has no effect: tenants and the rules of their files are not loaded",
+    "server-config.0.iis` has no effect: requests to these servers are read by `default-config`",
 ];
 
 fn folder() -> Folder {
@@ -79,7 +79,7 @@ fn settings_whose_loss_weakens_have_a_message_of_their_own() {
     // By the command line.
     folder.write("s.yaml", "%YAML 1.1\n---\nsensor-name: a\n");
     let set = ["--set", "defrag.memcap-policy=drop-packet"];
-    let parts = ["--set: `defrag.memcap-policy: drop-packet` has no effect here"];
+    let parts = ["--set: `defrag.memcap-policy: drop-packet` has no effect"];
     all(&folder, &set, 0, &parts);
     all(&folder, &[&set[..], &["--strict"]].concat(), 1, &parts);
     all(&folder, &["--set", "multi-detect.enabled=no", "--set", "defrag.memcap-policy=ignore"], 0, &[]);

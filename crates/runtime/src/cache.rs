@@ -71,7 +71,12 @@ mod tests {
     #[test]
     fn the_default_folder_is_the_users_own() {
         let with = |xdg: Option<&str>, home: Option<&str>| {
-            default_folder(false, |name| if name == "HOME" { home } else { xdg }.map(OsString::from))
+            let variable = |name: &str| match name {
+                "HOME" => home,
+                "XDG_CACHE_HOME" => xdg,
+                _ => None,
+            };
+            default_folder(false, |name| variable(name).map(OsString::from))
         };
         assert_eq!(with(Some("/x"), Some("/h")), Some("/x/bartizan".into()));
         assert_eq!(with(Some("x"), Some("/h")), Some("/h/.cache/bartizan".into()));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Links, filters and processors that the Suricata settings name: `af-packet`, `threading.cpu-affinity`.
 //!
-//! They apply where neither the command line nor a host file names a link; a filter also applies to the tap of
-//! its interface (`--tap`). Source: Suricata 8's user guide. Not done: other ways of capture; rings, whose
+//! They apply where neither the command line nor a host file names a link; a filter also applies to the tap
+//! of its interface (`--tap`). Source: Suricata 8's user guide. Not done: other ways of capture; rings, whose
 //! sizes mean something else here; processors by interface.
 
 use crate::error::Failure;

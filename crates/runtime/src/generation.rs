@@ -415,7 +415,8 @@ impl Builder {
     pub fn configure(&mut self, function: &str, settings: &Map<String, Value>) -> Result<Overrides, String> {
         match &mut self.policies {
             Some(policies) => policies.agent_mut().configure(function, settings),
-            None => Err("without a policy, detection runs alone and has no settings to change; use a policy".to_owned()),
+            None => Err("without a policy, detection runs alone and has no settings to change; use a policy"
+                .to_owned()),
         }
     }
 

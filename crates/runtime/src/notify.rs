@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Notifications to the service manager: ready, reloading, stopping, and signs of life.
 //!
-//! Source: sd_notify(3), sd_watchdog_enabled(3) of systemd. Without `NOTIFY_SOCKET` nothing is sent. Not done:
-//! descriptors that a manager keeps (`FDSTORE=1`).
+//! Source: sd_notify(3), sd_watchdog_enabled(3) of systemd. Without `NOTIFY_SOCKET` nothing is sent. Not
+//! done: descriptors that a manager keeps (`FDSTORE=1`).
 
 use rustix::time::{ClockId, clock_gettime};
 use std::os::linux::net::SocketAddrExt as _;

@@ -264,7 +264,8 @@ fn words_of(key: &str) -> String {
     effect_of(key).map_or_else(|| "has no effect".to_owned(), SettingEffect::words)
 }
 
-/// Reports settings without an effect. `live`: in a run. With `--strict`, misspelt, weakening and unwritten ones are an error.
+/// Reports settings without an effect. `live`: in a run. With `--strict`, misspelt, weakening and
+/// unwritten ones are an error.
 pub fn tell(options: &BuildOptions, settings: &SettingsMap, live: bool) -> Result<(), Failure> {
     let unused = Unused::of(settings, live);
     if options.strict {

@@ -74,7 +74,7 @@ const TABLE: &[(&str, SettingEffect)] = &[
     ("nflog.**", NoEffect(OTHER_CAPTURE)),
     ("pcap.**", NoEffect(OTHER_CAPTURE)),
     ("pfring.**", NoEffect(OTHER_CAPTURE)),
-    ("app-layer.protocols.**", NoEffect(NO_PARSER)),
+    ("app-layer.protocols.*.**", NoEffect(NO_PARSER)),
     ("asn1-max-frames", NoEffect("rules with `asn1` are left out")),
     ("capture.disable-offloading", Otherwise("`--fix-offloads`, or `fix-offloads` of a link")),
     ("coredump.max-dump", Otherwise("`LimitCORE=` of the unit")),
@@ -186,7 +186,7 @@ mod tests {
     use crate::suricata::is_known;
 
     fn sample(pattern: &str) -> String {
-        pattern.replace("**", "x").replace('*', "0")
+        pattern.replace("protocols.*", "protocols.dhcp").replace("**", "x").replace('*', "0")
     }
 
     #[test]

@@ -320,10 +320,7 @@ mod tests {
             (&[("pcap.1.bpf-filter", "tcp")], "the filter leaves out"),
             (&[("af-packet.0.copy-mode", "ips")], "--inline A B"),
             (&[("dpdk.interfaces.1.copy-mode", "tap")], "nothing is forwarded"),
-            (
-                &[("nfq.fail-open", "yes"), ("nfq.mode", "repeat")],
-                "`nfq` has no effect: no packet is taken",
-            ),
+            (&[("nfq.fail-open", "yes"), ("nfq.mode", "repeat")], "`nfq` has no effect: no packet is taken"),
             (&[("af-packet.0.checksum-checks", "no")], "capture.checksum-validation"),
             (&[("security.landlock.directories.read.0", "/")], "a confined run may read"),
             (&[("security.limit-noproc", "true")], "set `run-as`"),

@@ -303,7 +303,7 @@ impl SegmentStep<'_, '_> {
     /// Whether the packet is an acknowledgement overtaken by other ones, by data or by the FIN of its sender
     /// (which sends from several processors), or one that has itself overtaken data: it has no data and no
     /// new acknowledgement, in any state of the session. Receivers accept or discard it without a difference,
-    /// so strict prevention forwards it; it has no effect here either.
+    /// so strict prevention forwards it; it has no effect either.
     pub(crate) fn is_late_ack(&self) -> bool {
         let others = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST;
         self.config.strict

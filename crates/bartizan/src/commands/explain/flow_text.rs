@@ -52,7 +52,7 @@ fn explanation(told: &FlowExplanation) {
     };
     println!("policy    {} at {}{fits}", policy.name, policy.place);
     if let Some(level) = &told.service_level {
-        let counts = if level.counts { "" } else { "; it has no effect here" };
+        let counts = if level.counts { "" } else { "; it has no effect" };
         println!("service   level {} at {}{counts}", level.level, level.place);
     }
     let chain = if told.path.is_empty() {
