@@ -6,7 +6,7 @@
 //! sizes mean something else here; processors by interface.
 
 use crate::error::Failure;
-use crate::plan::{FilterExpression, LinkPlan, LinkPorts, Receive};
+use crate::link_plan::{FilterExpression, LinkPlan, LinkPorts, Receive};
 use bartizan_base::{SettingsMap, parse_bool};
 use bartizan_config::host;
 

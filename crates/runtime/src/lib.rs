@@ -38,6 +38,7 @@ pub mod inspect;
 mod interfaces;
 pub mod levels;
 pub mod limits;
+mod link_plan;
 pub mod links;
 pub mod load;
 pub mod lock;

@@ -113,8 +113,7 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let commands = commands_of(socket, channel, view, &traces, &plan)?;
     tell_what_runs(&plan, &builder, refuses_midstream);
     tell_first(&in_force, &report);
-    let below = Mutex::new(below);
-    let (live, processors) = (live_options(&plan), plan.processors.as_slice());
+    let (below, live, processors) = (Mutex::new(below), live_options(&plan), plan.processors.as_slice());
     let parts = WorkerPoolParts { links: of_links, chains, live, processors, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
     let for_worker = |link: usize, ring| {

@@ -12,7 +12,7 @@ pub const DATAGRAM_MOST: usize = 65_527;
 
 /// A datagram of a program, in the engine.
 #[derive(Debug)]
-pub(crate) struct Datagram {
+pub(crate) struct UnsentDatagram {
     /// Its destination; `None`: that of the connection.
     pub(crate) to: Option<SocketAddr>,
     /// Its payload, in private memory.

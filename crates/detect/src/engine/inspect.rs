@@ -433,8 +433,8 @@ impl InspectionRun<'_, '_> {
         }
     }
 
-    /// Whether a packet is inspected, or bytes that arrived in order and without one: rules inspect these as a
-    /// packet's payload, and conditions on headers do not hold.
+    /// Whether a packet is inspected, or bytes that arrived in order and without one: rules inspect these as
+    /// a packet's payload, and conditions on headers do not hold.
     const fn has_own_payload(&self) -> bool {
         self.scene.facts.packet.is_some() || self.scene.facts.bytes.is_some()
     }

@@ -8,11 +8,12 @@ use bartizan_packet::PacketView;
 /// The facts that the headers of a packet show, without flow, stream and events. `packet`: what functions
 /// see of it; header halves also see the addresses and ports of bytes that arrived without one.
 pub fn facts_of<'a>(
-    occasion: &EventContext<'_>,
+    occasion: &EventContext<'a>,
     packet: Option<&'a PacketView<'a>>,
     prevention: bool,
 ) -> PacketFacts<'a> {
     PacketFacts {
+        bytes: occasion.bytes().filter(|_| packet.is_none()),
         flow_ends: matches!(occasion.cause, Cause::FlowEnd),
         ..PacketFacts::of(occasion.now, occasion.direction, packet, prevention)
     }

@@ -467,16 +467,14 @@ impl Runner {
                 continue;
             }
             let Some(function) = chains.function(bit) else { continue };
-            let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), slot_of(slots, bit))
-            else {
-                continue;
-            };
+            let Some(worker) = self.states.get_mut(usize::from(bit.0)) else { continue };
+            let Some(slot) = slot_of(slots, bit) else { continue };
             let said = Checkpoint::before(&self.findings, &self.edits, reject);
             let mut context = PacketContext {
                 facts: &facts,
                 app: None,
                 notes: &noted,
-                worker: state,
+                worker,
                 slot: &mut slot.own,
                 staged: &mut slot.staged,
                 reject: &mut reject,

@@ -170,7 +170,6 @@ impl Runner {
         let (chains, mut path) = (&self.chains, *judged.path);
         let view = judged.view(app, handling.established);
         let facts = PacketFacts {
-            bytes: occasion.bytes(),
             flow: Some(&view),
             stream: news,
             payload_in_stream: reading.stored,
@@ -182,8 +181,7 @@ impl Runner {
             detection_done: reading.first && detection.done,
             ..facts_of(occasion, occasion.packet(), cx.settings.prevention)
         };
-        let mut done = ChainCompletion::default();
-        let mut would_be = None;
+        let (mut done, mut would_be) = (ChainCompletion::default(), None);
         let mut noted = ChainResults { matches: judged.matches, ..*notes };
         for bit in looking.functions() {
             let Some(function) = chains.function(bit) else { continue };

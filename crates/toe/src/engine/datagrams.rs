@@ -9,7 +9,7 @@ use super::accept::{canonical, local_address, shown_as, socket_events};
 use super::calls::source_for;
 use super::slab::StreamKey;
 use super::stream::{ConnectionState, EngineStream};
-use crate::datagram::{Datagram, RECORD_HEAD, RecordHead};
+use crate::datagram::{RECORD_HEAD, RecordHead, UnsentDatagram};
 use crate::descriptor::PLAIN_SOCKET;
 use crate::inspect::PayloadDirection::{self, Incoming, Outgoing};
 use crate::inspect::{DatagramVerdict, StreamInfo};
@@ -27,7 +27,7 @@ const ROUND: usize = 32;
 
 impl EngineStream {
     /// Takes a record out of the transmit buffer; `None`: there is none.
-    fn take_datagram(&mut self) -> Result<Option<Datagram>, StreamRefusal> {
+    fn take_datagram(&mut self) -> Result<Option<UnsentDatagram>, StreamRefusal> {
         let broken = StreamRefusal::IndexBounds;
         let segments = Arc::clone(&self.segments);
         let slot = segments.slot(self.handle.slot).ok_or(broken)?;
@@ -51,7 +51,7 @@ impl EngineStream {
         ring.copy_out(first, length, &mut bytes).ok_or(broken)?;
         self.tx_head = first.wrapping_add(step(length));
         slot.engine.tx_head.store(self.tx_head, SeqCst);
-        Ok(Some(Datagram { to: head.address, bytes }))
+        Ok(Some(UnsentDatagram { to: head.address, bytes }))
     }
 
     /// Puts a datagram into the receive buffer, which has room for it.
@@ -155,7 +155,7 @@ impl EngineTurn<'_> {
     }
 
     /// Sends a datagram that has passed; `false`: it waits for room in the kernel's socket.
-    fn send_judged(&mut self, stream: &mut EngineStream, judged: Datagram) -> bool {
+    fn send_judged(&mut self, stream: &mut EngineStream, judged: UnsentDatagram) -> bool {
         let Some(socket) = stream.socket.as_ref() else { return true };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         if !stream.writable {

@@ -4,7 +4,7 @@
 use super::guest::GuestSegments;
 use super::pipe::Pipe;
 use super::slab::StreamKey;
-use crate::datagram::Datagram;
+use crate::datagram::UnsentDatagram;
 use crate::descriptor::StreamHandle;
 use crate::inspect::{StreamId, StreamInfo};
 use crate::layout::{SlotState, shut, state, used, watch};
@@ -67,7 +67,7 @@ pub(crate) struct EngineStream {
     /// The peer of a connected socket of datagrams.
     pub(crate) datagram_peer: Option<SocketAddr>,
     /// A datagram that has passed and waits for room in the kernel's socket.
-    pub(crate) unsent: Option<Datagram>,
+    pub(crate) unsent: Option<UnsentDatagram>,
     /// The last peer of a socket without a local address, and the address from which the kernel sends there.
     pub(crate) route: Option<(IpAddr, IpAddr)>,
     pub(crate) out: Pipe,

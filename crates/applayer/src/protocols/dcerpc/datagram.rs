@@ -14,7 +14,7 @@ const LAST_FRAGMENT: u8 = 2;
 
 /// A message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Datagram<'a> {
+pub(super) struct RpcDatagram<'a> {
     pub(super) kind: u8,
     pub(super) is_little: bool,
     /// No further fragment of the message follows.
@@ -29,7 +29,7 @@ pub(super) struct Datagram<'a> {
     pub(super) stub: &'a [u8],
 }
 
-impl<'a> Datagram<'a> {
+impl<'a> RpcDatagram<'a> {
     /// Reads a message; `None`: it is none.
     pub(super) fn read(data: &'a [u8]) -> Option<Self> {
         let [4, kind, flags, more_flags, order, floats, ..] = *data else { return None };
@@ -39,7 +39,7 @@ impl<'a> Datagram<'a> {
         let is_little = order & 0x10 != 0;
         let order = Order { is_little };
         let length = usize::from(order.u16(data, 74)?);
-        Some(Datagram {
+        Some(RpcDatagram {
             kind,
             is_little,
             is_last: flags & FRAGMENT == 0 || flags & LAST_FRAGMENT != 0,

@@ -84,7 +84,7 @@ pub(crate) const LIMITS: &[LimitSpec] = limits! {
 /// Matches the header of a message.
 fn probe(transport: Transport, direction: Direction, data: &[u8]) -> Probe {
     match transport {
-        Transport::Udp => match datagram::Datagram::read(data) {
+        Transport::Udp => match datagram::RpcDatagram::read(data) {
             Some(_) if data.get(1) == Some(&pdu::REQUEST) => Probe::Yes(Direction::ToServer),
             Some(_) => Probe::Yes(Direction::ToClient),
             None => Probe::No,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The parser of a connection over TCP, or of a flow of datagrams.
 
-use super::datagram::Datagram;
+use super::datagram::RpcDatagram;
 use super::pdu::{self, RpcHead};
 use super::tables::{INTERFACES_MAX, RpcConfig};
 use super::tx::{Activity, RpcTransaction};
@@ -175,7 +175,7 @@ impl RpcParser {
     }
 
     /// Handles a datagram.
-    fn datagram(&mut self, message: &Datagram<'_>) -> bool {
+    fn datagram(&mut self, message: &RpcDatagram<'_>) -> bool {
         let direction = match message.kind {
             pdu::REQUEST => Direction::ToServer,
             pdu::RESPONSE => Direction::ToClient,
@@ -218,7 +218,7 @@ impl RpcParser {
 impl Parser for RpcParser {
     fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
         if context.transport == Transport::Udp {
-            return match Datagram::read(input.data) {
+            return match RpcDatagram::read(input.data) {
                 Some(message) if self.datagram(&message) => Progress::Done,
                 _ => Progress::Error,
             };
