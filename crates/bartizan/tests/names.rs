@@ -154,7 +154,7 @@ fn run(workers: u16) {
         &folder.0,
         &["ctl", "--socket", "control.socket", "explain-flow", &address(false, 3, 0).to_string()],
     );
-    let why = "is of `*.example.com` for ";
+    let why = "is a member of `*.example.com` for ";
     assert!(told.stdout.contains(why) && told.stdout.contains("an answer for n0.example.com"), "{told:?}");
     let ended = running.stop();
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);

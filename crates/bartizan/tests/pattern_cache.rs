@@ -95,7 +95,7 @@ fn damaged_and_foreign_files_are_told_of_and_replaced() {
         fs::write(&file, damaged).unwrap();
         let ended = inspect(&folder, "o");
         assert!(
-            ended.stderr.contains("note: 1 files of the pattern cache were damaged or foreign"),
+            ended.stderr.contains("note: 1 files of the pattern cache were damaged or of another origin"),
             "{ended:?}"
         );
         assert_eq!((cache(&ended)[1], cache(&ended)[2]), (1, 1), "{}", ended.stdout);

@@ -71,7 +71,7 @@ impl EveRecorder {
         let rule = RuleId { gid: QUOTA_GID, sid: of.quota.number(), rev: 1 };
         let key = AlertKey { tenant: of.tenant, rule, source: None, destination: None };
         tap.take(key, now, |header| {
-            let message = format!("the tenant's quota of {} is exhausted ({})", of.quota.name(), of.limit);
+            let message = format!("the tenant's quota of {} is used up ({})", of.quota.name(), of.limit);
             let event = alert(now, header, rule, of.tenant, &message);
             (message, event)
         });
