@@ -150,7 +150,8 @@ fn each_reload_says_what_is_in_force_and_so_does_one_that_is_refused() {
         // One that is refused changes nothing, and says what goes on.
         folder.write("web.rules", "alert udp any\n");
         let (code, message, told) = own(&["--json", "reload-rules"]);
-        let goes_on = format!("generation 5 keeps running (content {} ", &fourth["all"].as_str().unwrap()[..12]);
+        let goes_on =
+            format!("generation 5 keeps running (content {} ", &fourth["all"].as_str().unwrap()[..12]);
         assert!(code == Some(1) && message.as_str().unwrap().contains(&goes_on), "{message}");
         assert_eq!(told, json!({"generation": 5, "content": fourth}));
         running.until(&format!("reload refused, {goes_on}"));

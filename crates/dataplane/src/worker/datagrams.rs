@@ -16,6 +16,8 @@ use std::sync::Arc;
 const UDP: u8 = 17;
 /// Bytes of a UDP header.
 const UDP_HEAD: usize = 8;
+/// Bytes of an IPv6 header.
+const IPV6_HEAD: u16 = 40;
 /// Time to live, and hop limit, of the headers.
 const HOPS: u8 = 64;
 
@@ -53,6 +55,8 @@ fn write(arrival: &DatagramArrival<'_>, into: &mut Vec<u8>) -> Option<()> {
             into.extend_from_slice(&target.octets());
         }
         (IpAddr::V6(source), IpAddr::V6(target)) => {
+            // The decoder reads packets of up to 65,535 bytes, with their header.
+            length.checked_add(IPV6_HEAD)?;
             into.extend_from_slice(&[0x60, 0, 0, 0]);
             into.extend_from_slice(&length.to_be_bytes());
             into.extend_from_slice(&[UDP, HOPS]);
@@ -114,8 +118,10 @@ mod tests {
             executable: None,
             cgroup: None,
         });
-        for (from, to) in [("192.0.2.1:5000", "192.0.2.2:53"), ("[2001:db8::1]:5000", "[2001:db8::2]:53")] {
-            for length in [0, 1, 512, 65_507] {
+        for (from, to, most) in
+            [("192.0.2.1:5000", "192.0.2.2:53", 65_507), ("[2001:db8::1]:5000", "[2001:db8::2]:53", 65_487)]
+        {
+            for length in [0, 1, 512, most] {
                 let bytes = vec![0xA5; length];
                 let (now, link) = (Timestamp::ZERO, LinkId(0));
                 let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
@@ -148,7 +154,7 @@ mod tests {
         for (from, to, length) in [
             ("192.0.2.1:1", "[2001:db8::2]:1", 1),
             ("192.0.2.1:1", "192.0.2.2:1", 65_508),
-            ("[2001:db8::1]:1", "[2001:db8::2]:1", 65_528),
+            ("[2001:db8::1]:1", "[2001:db8::2]:1", 65_488),
         ] {
             let bytes = vec![0; length];
             let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
