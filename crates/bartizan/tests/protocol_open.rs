@@ -141,10 +141,10 @@ fn hellos_in_odd_records_do_not_reach_the_server() {
 #[test]
 fn what_cannot_be_the_wanted_protocol_is_refused_at_once() {
     check("ping", ONLY_TLS, &[], &[(1, true, 101, b"PING\n")], &[RULE]);
-    check("one", ONLY_TLS, &[], &[(1, true, 101, b"\x01")], &[RULE]);
-    // A NUL may begin a message of SMB, until more of it has come.
+    // Up to the fifth byte it may be SMB, which has four bytes before its magic.
     let more: &[Step<'_>] = &[(1, true, 101, b"\0"), (2, true, 102, b"evil, and no message of SMB at all")];
     check("nul", ONLY_TLS, &[], more, &[HELD, RULE]);
+    check("nuls", ONLY_TLS, &[], &[(1, true, 101, b"\0\0\0\0\0")], &[RULE]);
 }
 
 #[test]
