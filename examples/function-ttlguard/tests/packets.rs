@@ -3,8 +3,8 @@
 
 use bartizan_base::{Decision, Direction, Fid, FunctionId, Generation, Reason, Timestamp};
 use bartizan_function::{
-    ChainResults, Function, FunctionKind, HostTables, PacketContext, PatternSets, RulePart, RuleSource,
-    RulesError, WorkerState,
+    ChainResults, Function, FunctionKind, HostTables, PacketContext, PacketFacts, PatternSets, RulePart,
+    RuleSource, RulesError, WorkerState,
 };
 use bartizan_packet::{DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView};
 use bartizan_testkit::packet;
@@ -39,19 +39,8 @@ fn decision(function: &dyn Function, worker: &mut WorkerState, fid: Fid, frame: 
     Decoder::new(DecoderConfig::built_in()).decode(LinkType::ETHERNET, frame, length, &mut out);
     let view = PacketView::new(frame, out.outer().unwrap());
     function.packet(&mut PacketContext {
-        now: Timestamp::ZERO,
-        packet: Some(&view),
-        flow_ends: false,
-        direction: Direction::ToServer,
-        flow: None,
+        facts: &PacketFacts::of(Timestamp::ZERO, Direction::ToServer, Some(&view), true),
         app: None,
-        stream: None,
-        payload_in_stream: false,
-        headers_only: false,
-        stream_events: &[],
-        app_events: &[],
-        again: false,
-        detection_done: false,
         reject: &mut None,
         notes: &ChainResults { fid, ..ChainResults::default() },
         worker,
@@ -59,7 +48,6 @@ fn decision(function: &dyn Function, worker: &mut WorkerState, fid: Fid, frame: 
         staged: &mut 0,
         findings: &mut Vec::new(),
         edits: &mut Vec::new(),
-        prevention: true,
     })
 }
 
