@@ -5,11 +5,11 @@
 #
 # Guess before the run: with the shipped `encryption-handling: track-only` payload is not inspected once a
 # session is encrypted, so `content:"|17 03 03|"` and `pcre:"/\x17\x03\x03/"`, the head of the first record
-# of data, match both or neither. Seen: `content` matches nowhere. `pcre` matches once, with the next packet of
-# the side whose record showed the encryption; `content:!"zzz"` matches there as well. What was left of the
+# of data, match both or neither. Seen: `content` matches nowhere. `pcre` matches once, with the next packet
+# of the side whose record showed the encryption; `content:!"zzz"` matches there as well. What was left of the
 # stream is shown to rules that are evaluated with every packet, and not searched for literals. `dsize:31`
-# matches for that first record and for none of the five after it, `dsize:<32` for all of them. For a writer of
-# rules: such rules say nothing about encrypted sessions, whatever their counts are; test with
+# matches for that first record and for none of the five after it, `dsize:<32` for all of them. For a writer
+# of rules: such rules say nothing about encrypted sessions, whatever their counts are; test with
 # `encryption-handling: full`.
 #
 # Exit 0 while the program does so, 1 when it does otherwise, 2 when it cannot be installed.
