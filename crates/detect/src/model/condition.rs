@@ -125,7 +125,7 @@ pub trait PacketCondition: Send + Sync {
     }
 
     /// Whether the condition concerns the result of protocol detection: a rule with nothing else is evaluated
-    /// once per direction, when detection ends ([`ConditionContext::detection_done`]).
+    /// once per direction, when detection ends ([`PacketFacts::detection_done`]).
     fn is_detection(&self) -> bool {
         false
     }

@@ -5,7 +5,7 @@
 //! answer is complete with its first fragment: a later one is a transaction of its own, and the bytes of an
 //! answer for rules begin with its fields.
 //!
-//! - [`pdu`]: messages of TCP, also those in pipes of SMB; `datagram`: messages of UDP;
+//! - `pdu`: messages of TCP, also those in pipes of SMB; `datagram`: messages of UDP;
 //! - `parser`, `tx`: transactions; `tables`: bounds, buffers, settings.
 //!
 //! Settings (below `app-layer.protocols.dcerpc`): `max-tx`, `max-stub-size`.
