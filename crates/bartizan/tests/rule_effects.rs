@@ -39,6 +39,34 @@ fn replace_acts_inline_and_only_there() {
     assert_eq!(stats(&folder, "refused")["ips.replaced"], 0);
 }
 
+/// A mark that is set during a handshake does not change what the flow's first packet was judged by.
+#[test]
+fn rules_on_marks_of_hosts_are_evaluated_once_for_each_direction() {
+    const SYN: u8 = 2;
+    const ACK: u8 = 16;
+    let folder = Folder::new("marks-once");
+    let rules = "alert udp any any -> any any (msg:\"set\"; content:\"mark\"; xbits:set,m,track ip_src,expire 100; sid:1;)\n\
+        alert ip any any -> any any (msg:\"read\"; xbits:isset,m,track ip_src; sid:2;)";
+    for (client, server) in [("10.0.0.1", "192.0.2.7"), ("2001:db8::1", "2001:db8:1::7")] {
+        let end = |address: &str, port| (address.parse::<IpAddr>().unwrap(), port);
+        let (client, server) = (end(client, 4_000), end(server, 80));
+        for ips in [false, true] {
+            let mut capture = Capture::default();
+            capture.tcp(client, server, (100, 0), SYN, b"");
+            capture.udp((client.0, 5_000), (server.0, 6_000), b"mark");
+            capture.tcp(server, client, (900, 101), SYN | ACK, b"");
+            capture.tcp(client, server, (101, 901), ACK, b"");
+            capture.tcp(client, server, (101, 901), ACK, b"hello");
+            folder.write("c.pcap", capture.pcap());
+            let out = format!("{}{ips}", if client.0.is_ipv4() { "v4" } else { "v6" });
+            inspect(&folder, rules, &out, if ips { &["--ips"] } else { &[] });
+            let alerts = folder.events(&out, "alert");
+            let sids: Vec<_> = alerts.iter().map(|alert| &alert["alert"]["signature_id"]).collect();
+            assert_eq!(sids, [1], "{out}");
+        }
+    }
+}
+
 /// Bytes that wait for a minimal size to be inspected would have left by then: prevention inspects bodies
 /// as they arrive.
 #[test]

@@ -317,6 +317,7 @@ impl Ids {
             && facts.stream.is_none()
             && !facts.flow_ends
             && self.seen.rules.firewall.is_none()
+            && !self.seen.rules.reads_hosts_once
     }
 
     /// The earlier decision of a rule on all of a flow, or on retransmitted bytes, if it still applies with

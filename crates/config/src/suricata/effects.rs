@@ -15,7 +15,7 @@ pub enum SettingEffect {
     WithRules,
     /// It works in `bartizan run`: how.
     InRun(&'static str),
-    /// What it is for is done otherwise: how.
+    /// Its purpose is reached in another way, which this says.
     Otherwise(&'static str),
     /// It has no effect: why it is not needed.
     None(&'static str),

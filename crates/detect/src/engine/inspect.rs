@@ -45,7 +45,7 @@ const UDP: u8 = 17;
 /// Flag beside the number of scanned values: the values were complete.
 const WHOLE: u32 = 1 << 31;
 
-/// How one packet is to be inspected.
+/// The parameters of one inspection, beside the facts about the packet.
 pub struct InspectionInput<'a> {
     /// The heads that packets of the flow in this direction can meet, from the flow's lookup; `None`:
     /// unknown.

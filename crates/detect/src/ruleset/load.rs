@@ -145,6 +145,7 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
     let RuleLoadState { report, diagnostics, firewall_refused, refused, .. } = outcome;
     let rules = RuleSet {
         tags: signatures.iter().any(|s| s.tags),
+        reads_hosts_once: signatures.iter().any(|s| s.is_ip_only() && !s.packet.is_empty()),
         number: visibility::number(),
         head_of: signatures.iter().map(|s| s.head).collect(),
         deciding: deciding(&signatures),

@@ -12,7 +12,7 @@ use bartizan_flow::tcp::TcpSession;
 use bartizan_flow::{FlowEntryParts, FlowFlags, FlowKey};
 use bartizan_function::view::FlowView;
 
-/// What the view of a flow reads of its entry.
+/// The parts of an entry that the view of a flow is made from.
 struct ViewParts<'f> {
     event_id: u64,
     key: &'f FlowKey,

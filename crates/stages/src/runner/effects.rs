@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What running functions has decided, and what their caller has to change for it.
+//! The outcome of running functions: their decision, and the changes that their caller has to make.
 
 use bartizan_base::{Decision, Path};
 

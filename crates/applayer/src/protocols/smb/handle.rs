@@ -7,9 +7,9 @@ pub(super) enum FileId {
     /// There is none.
     #[default]
     None,
-    /// Of SMB1: a number within a session.
+    /// SMB1: a number within a session.
     Number { file: u16, session: u64 },
-    /// Of SMB2.
+    /// SMB2: a number of 16 bytes.
     Long([u8; 16]),
 }
 

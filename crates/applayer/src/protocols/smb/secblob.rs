@@ -25,7 +25,7 @@ pub(super) struct Ticket {
     pub(super) service: Vec<Vec<u8>>,
 }
 
-/// What a token says.
+/// The contents of a token.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) ntlm: Option<Ntlm>,

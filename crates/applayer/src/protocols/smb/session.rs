@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a connection remembers from one message to another: transactions, names of files, connected shares,
+//! The state of a connection between two messages: transactions, names of files, connected shares,
 //! reads that wait for their data.
 
 use super::cache::Cache;

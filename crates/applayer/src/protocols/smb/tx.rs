@@ -29,9 +29,9 @@ pub(super) struct MessageKey {
 /// The status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SmbStatus {
-    /// Of Windows NT.
+    /// A status of Windows NT.
     Nt(u32),
-    /// Of DOS.
+    /// A class and a code of DOS.
     Dos { class: u8, code: u16 },
 }
 
@@ -40,9 +40,9 @@ pub(super) enum SmbStatus {
 pub(super) enum Dialect {
     #[default]
     Unknown,
-    /// Of SMB1.
+    /// The name of a dialect of SMB1.
     Named(Arc<[u8]>),
-    /// Of SMB2 and SMB3.
+    /// The number of a dialect of SMB2 or SMB3.
     Revision(u16),
 }
 
