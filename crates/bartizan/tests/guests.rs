@@ -711,7 +711,8 @@ fn ask(folder: &Folder, address: &str, names: &[&str]) -> Vec<String> {
     ended.stdout.lines().map(str::to_owned).collect()
 }
 
-/// The answers that [`ASKER`] has to get: a socket without a connection hears nothing, one with a connection EACCES.
+/// The answers that [`ASKER`] has to get: a socket without a connection hears nothing, one with a connection
+/// EACCES.
 fn answers(last: u8) -> [String; 4] {
     let good = format!("good.example {last}");
     [good.clone(), "evil.example error None".to_owned(), good, "evil.example error 13".to_owned()]

@@ -62,14 +62,30 @@ impl<'s> Entry<'s> {
     }
 
     /// The interface that packets are copied to, and whether none is dropped on the way.
-    fn copies_to(&self) -> Option<(&'s str, bool)> {
-        let (_, mode) = self.value("copy-mode")?;
+    fn copies_to(&self) -> Result<Option<(&'s str, bool)>, Failure> {
+        let Some((key, mode)) = self.value("copy-mode") else { return Ok(None) };
         let only_copies = match mode.trim() {
             "ips" => false,
             "tap" => true,
-            _ => return None,
+            "none" | "" => return Ok(None),
+            _ => return Err(self.wrong(&key, mode, "is no mode; write `ips`, `tap` or `none`")),
         };
-        Some((self.value("copy-iface")?.1.trim(), only_copies))
+        let other = self.value("copy-iface").map(|(_, other)| other.trim()).filter(|other| !other.is_empty());
+        let Some(other) = other else {
+            let why = "needs the interface to copy to; add `copy-iface` beside it, or write `none`";
+            return Err(self.wrong(&key, mode, why));
+        };
+        if let Some(FilterExpression { place, expression }) = self.filter() {
+            return Err(Failure::input(format!(
+                "{place}: `{expression}`: an inline link has no packet filter, so all packets are inspected; remove it, and exempt traffic by a policy"
+            )));
+        }
+        Ok(Some((other, only_copies)))
+    }
+
+    fn wrong(&self, key: &str, value: &str, why: &str) -> Failure {
+        let at = self.settings.origin(key).unwrap_or_default();
+        Failure::input(format!("{at}: `{key}: {value}` {why}"))
     }
 
     fn workers(&self, all: u16) -> Result<u16, Failure> {
@@ -78,11 +94,8 @@ impl<'s> Entry<'s> {
             return Ok(all);
         }
         threads.trim().parse().ok().filter(|threads| (1..=host::WORKERS).contains(threads)).ok_or_else(|| {
-            let at = self.settings.origin(&key).unwrap_or_default();
-            Failure::input(format!(
-                "{at}: `{key}: {threads}` is no number of workers; give 1 to {}, or `auto`",
-                host::WORKERS
-            ))
+            let why = format!("is no number of workers; give 1 to {}, or `auto`", host::WORKERS);
+            self.wrong(&key, threads, &why)
         })
     }
 }
@@ -91,7 +104,8 @@ impl<'s> Entry<'s> {
 /// names no number.
 ///
 /// # Errors
-/// Workers that are no number; links of which some copy and some prevent.
+/// Workers that are no number; a mode that does not exist, or has no interface to copy to; a filter of an
+/// inline link; links of which some copy and some prevent.
 pub fn links(settings: &SettingsMap, auto: u16) -> Result<SettingsLinks, Failure> {
     let mut found = SettingsLinks::default();
     let (mut inline, mut taken): (Vec<bool>, Vec<&str>) = (Vec::new(), Vec::new());
@@ -101,7 +115,7 @@ pub fn links(settings: &SettingsMap, auto: u16) -> Result<SettingsLinks, Failure
         }
         taken.push(interface);
         let workers = entry.workers(auto)?;
-        let (name, ports, filter) = match entry.copies_to() {
+        let (name, ports, filter) = match entry.copies_to()? {
             Some((other, only_copies)) => {
                 taken.push(other);
                 inline.push(only_copies);
@@ -228,6 +242,21 @@ mod tests {
         assert!(links(&pair("tap", "tap"), 1).unwrap().detect);
         assert!(links(&pair("ips", "tap"), 1).is_err());
         assert_eq!(links(&settings(&[]), 1).unwrap(), SettingsLinks::default());
+    }
+
+    #[test]
+    fn an_inline_link_that_cannot_be_is_no_tap() {
+        let refused = |more: &[(&str, &str)], says: &str| {
+            let all = [&[("af-packet.0.interface", "e0")][..], more].concat();
+            let error = links(&settings(&all), 1).unwrap_err().message;
+            assert!(error.starts_with("s.yaml:1:1: `af-packet.0.") && error.contains(says), "{error}");
+        };
+        let (ips, to) = (("af-packet.0.copy-mode", "ips"), ("af-packet.0.copy-iface", "e1"));
+        refused(&[ips], "needs the interface to copy to");
+        refused(&[("af-packet.0.copy-mode", "isp"), to], "`af-packet.0.copy-mode: isp` is no mode");
+        refused(&[ips, to, ("af-packet.0.bpf-filter", "tcp")], "an inline link has no packet filter");
+        let none = [("af-packet.0.interface", "e0"), ("af-packet.0.copy-mode", "none"), to];
+        assert!(!links(&settings(&none), 1).unwrap().links[0].is_inline());
     }
 
     #[test]

@@ -46,8 +46,8 @@ pub struct RuleSet {
     pub guess_tx: bool,
     /// Some rule tags packets: the state of hosts is read for every packet.
     pub tags: bool,
-    /// Some rule on addresses alone reads what other flows change (marks of hosts, reputation). It is evaluated
-    /// once for each direction, so each flow has to remember that it was.
+    /// Some rule on addresses alone reads what other flows change (marks of hosts, reputation). It is
+    /// evaluated once for each direction, so each flow has to remember that it was.
     pub reads_hosts_once: bool,
     /// Limit of such alerts for one transaction.
     pub guess_limit: u8,
