@@ -221,6 +221,11 @@ else
 fi
 for name in "${!pids[@]}"; do ended "$name"; done
 
+# The end of a long log is what is read: each test that failed, with what it said.
+if [ "$bad" -gt 0 ] && [ -f "$logs/tests.log" ]; then
+    grep -E '^test .*(FAILED|failed)' "$logs/tests.log" | sort -u | head -n 20
+    grep -A 6 -E "^thread '.*panicked at" "$logs/tests.log" | cut -c 1-600 | tail -n 60
+fi
 [ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]} (logs in $logs)"
 echo "$passed passed, $failed failed" | tee "$logs/summary"
 [ "$failed" = 0 ]
