@@ -215,6 +215,7 @@ pub fn inspect(
         group,
         visible: work.visible,
         fresh: false,
+        varying: false,
         prevention: facts.prevention,
         guess,
         stream: stream.map(|w| w.data),
@@ -277,6 +278,9 @@ struct InspectionRun<'p, 'a> {
     visible: Option<&'a Visibility>,
     /// Something of the packet's direction was parsed since its last inspection.
     fresh: bool,
+    /// Some rule gives another answer for the transactions as they are when packets, the stream or state
+    /// beside them change.
+    varying: bool,
     /// No inspected byte has left yet.
     prevention: bool,
     /// The transaction that a match on a packet or the stream probably belongs to.
