@@ -12,6 +12,14 @@ fn holds(check: Check) {
     assert!(findings.is_empty(), "{} findings:{said}", findings.len());
 }
 
+#[test]
+fn counts_of_the_language_are_within_their_limits() {
+    let counts = tidy::counts::counts(&TREE);
+    assert!(counts.iter().all(tidy::counts::Count::holds), "{}", tidy::counts::table(&counts));
+    // Each check that is silent within its limit counts all the same.
+    assert!(counts.iter().any(|count| count.number > 0), "{}", tidy::counts::table(&counts));
+}
+
 /// One test per check, and a list of them, so that none is forgotten.
 macro_rules! rules {
     ($($name:ident = $check:path;)*) => {

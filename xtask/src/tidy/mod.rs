@@ -10,6 +10,7 @@ pub mod arrows;
 pub mod circles;
 pub mod clocks;
 pub mod comments;
+pub mod counts;
 pub mod dependencies;
 pub mod files;
 pub mod floor;
