@@ -89,9 +89,8 @@ fn keyword_page() -> String {
     let mut page = format!("# Keywords\n\n{GENERATED}");
     page.push_str(
         "Every keyword of the rule language that this engine evaluates; sticky buffers are on [a page of their own](buffers.md), \
-         and refused keywords are [listed by name](refused-keywords.md). Each means what it means in Suricata 8, unless its \
-         entry says otherwise. In *syntax*, capitals mark the parts that the author fills in, brackets the parts that can be left out.\n\n\
-         No keyword is accepted and then ignored. The role states how its effect is verified: when a rule loads, the effect of each condition, modifier, effect and limit is checked, and a rule in which one of them has no effect is refused.\n\n| keyword | role | what |\n|---|---|---|\n",
+         and refused keywords are [listed by name](refused-keywords.md). Each has the meaning of Suricata 8, unless its entry says otherwise. In *syntax*, capitals mark the parts to fill in, brackets the optional parts.\n\n\
+         No keyword is accepted and then ignored. When a rule loads, the loader verifies that each condition, modifier, effect and limit has an effect, by the keyword's role, and refuses the rule otherwise.\n\n| keyword | role | what |\n|---|---|---|\n",
     );
     let mut all: Vec<&Keyword> = keywords::all().collect();
     all.sort_by_key(|k| k.name);
@@ -125,8 +124,7 @@ fn entry(page: &mut String, keyword: &Keyword) {
 fn buffer_page() -> String {
     let mut page = format!("# Sticky buffers\n\n{GENERATED}");
     page.push_str(
-        "The buffers that a rule can inspect by name: `content`, `pcre`, `bsize`, `isdataat`, `dataset`, transforms and similar keywords after the buffer's keyword inspect it. A buffer *grows* when rules see it while data comes; one with *several* values matches \
-         when one of them does.\n\n| buffer | of | direction | values | also |\n|---|---|---|---|---|\n",
+        "The buffers that a rule can inspect by name: `content`, `pcre`, `bsize`, `isdataat`, `dataset`, transforms and similar keywords after the buffer's keyword inspect it. Rules see a *growing* buffer while its data arrives; a buffer with *several* values matches if one of them matches.\n\n| buffer | of | direction | values | also |\n|---|---|---|---|---|\n",
     );
     for buffer in PACKET_BUFFERS {
         let _ = writeln!(page, "| `{}` | packets | both | one | {} |", buffer.name, spellings(buffer.name));
@@ -158,8 +156,7 @@ fn buffer_page() -> String {
 fn refused_page() -> String {
     let mut page = format!("# Refused keywords\n\n{GENERATED}");
     page.push_str(
-        "Keywords of Suricata 8 that this engine does not evaluate. A rule with one of them is refused by name, counted as refused, \
-         and shown by `bartizan check`; it is never loaded without it.\n",
+        "Keywords of Suricata 8 that this engine does not evaluate. A rule with one of them is refused with the keyword's name, counted as refused, and listed by `bartizan check`; a rule is never loaded without one of its keywords.\n",
     );
     for (reason, names) in keywords::refused_names() {
         if names.is_empty() {

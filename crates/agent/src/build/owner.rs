@@ -219,7 +219,7 @@ impl<'a> Build<'a> {
             (true, Some(id)) => path = path.with(id),
             (true, None) => self.problem(
                 &owner.path,
-                "dropping by default needs the function `gate`, which this program lacks".to_owned(),
+                "`action: drop` needs the function `gate`, which this program does not have".to_owned(),
             ),
             (false, _) => {}
         }

@@ -60,11 +60,7 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
         Some(near) => format!("did you mean `{near}`?"),
         None => {
             let known: Vec<_> = candidates.into_iter().map(|c| format!("`{c}`")).collect();
-            if known.is_empty() {
-                "none is known here".to_owned()
-            } else {
-                format!("known: {}", known.join(", "))
-            }
+            if known.is_empty() { "none exists".to_owned() } else { format!("known: {}", known.join(", ")) }
         }
     }
 }
@@ -152,7 +148,7 @@ const SELECTORS: &[&str] = &[
 fn no_value(node: &Node) -> String {
     match &node.tag {
         Some(tag) => format!("`!{tag}` is a tag of YAML, not a value; write it in quotes: \"!{tag}\""),
-        None => "this key has no value; give it one, or leave the key out".to_owned(),
+        None => "this key has no value; give it one, or remove the key".to_owned(),
     }
 }
 

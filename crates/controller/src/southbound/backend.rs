@@ -53,7 +53,7 @@ impl Wanted {
 
 /// The rest of the controller cannot do it now: the session ends, and the agent repeats its message later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the controller cannot store it now")]
+#[error("the controller cannot store it now; its log has the reason")]
 pub struct Unavailable;
 
 /// Why an enrolment was refused.

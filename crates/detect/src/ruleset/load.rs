@@ -301,7 +301,7 @@ const fn firewall_action(act: Act) -> RuleAction {
 /// The refusal of a rule whose gid and sid an earlier rule has.
 fn stands_earlier(rule: &Rule) -> (RefusalCode, Diagnostic) {
     let code = RefusalCode::Duplicate;
-    let message = format!("an earlier rule has gid {} and sid {}", rule.id().gid, rule.id().sid);
+    let message = format!("an earlier rule has the same gid {} and sid {}", rule.id().gid, rule.id().sid);
     (code, rule.diagnostic(rule.span, Severity::Error, code.code(), message))
 }
 

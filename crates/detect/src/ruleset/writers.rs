@@ -244,24 +244,25 @@ impl Writers {
         let mut findings = Vec::new();
         for (variable, mut finding) in self.first {
             let Some(rules) = asked.get(&variable) else { continue };
-            let rules = if *rules == 1 { "1 rule asks".to_owned() } else { format!("{rules} rules ask") };
+            let rules =
+                if *rules == 1 { "1 rule tests it".to_owned() } else { format!("{rules} rules test it") };
             let (message, help) = match (written.contains(&variable), self.left_out.get(&variable)) {
                 (true, None) => continue,
                 (true, Some(setter)) => (
                     format!(
-                        "the rule at {setter}, which sets the {variable}, was left out: what {rules} of it holds less often"
+                        "the rule at {setter}, which sets the {variable}, was left out: {rules}, and the test is true less often"
                     ),
                     WHY,
                 ),
                 (false, Some(setter)) => (
                     format!(
-                        "the rule at {setter}, which sets the {variable}, was left out: what {rules} of it never holds"
+                        "the rule at {setter}, which sets the {variable}, was left out: {rules}, and the test is never true"
                     ),
                     WHY,
                 ),
                 (false, None) => (
-                    format!("no rule sets the {variable}: what {rules} of it never holds"),
-                    "add the rule that sets it, or leave out those that ask for it",
+                    format!("no rule sets the {variable}: {rules}, and the test is never true"),
+                    "add the rule that sets it, or remove the rules that test it",
                 ),
             };
             finding.message = message;

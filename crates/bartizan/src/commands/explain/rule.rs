@@ -51,7 +51,7 @@ pub struct ExplainRuleArgs {
 /// Parses the number of attempts to show.
 pub fn attempts(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| *number <= ATTEMPTS_MAX);
-    number.ok_or_else(|| format!("`{text}` is no number from 0 to {ATTEMPTS_MAX}"))
+    number.ok_or_else(|| format!("`{text}` is not a number from 0 to {ATTEMPTS_MAX}"))
 }
 
 /// Explains a rule. Exit code 1 when the engine refuses it.
