@@ -583,8 +583,8 @@ fn escaped(key: &str) -> String {
 }
 
 impl JoinedPolicy {
-    /// Maps a problem in the file to the object that it comes from. A problem of no object is reported on the
-    /// default, which belongs to no tenant: a tenant that is blamed would be held back.
+    /// Maps a problem in the file to its object. A problem without an object is reported on the default,
+    /// which belongs to no tenant: the change of an accused tenant would be held back.
     #[must_use]
     pub fn diagnostic(&self, problem: &ConfigProblem) -> PolicyDiagnostic {
         let path = problem.path.trim_end_matches('/');

@@ -69,7 +69,7 @@ impl CaptureTurns {
         CaptureTurn { turns: Arc::clone(self), worker }
     }
 
-    /// Whether a worker no longer takes part: it has ended, or failed.
+    /// Whether a worker has ended or failed.
     #[must_use]
     pub fn has_ended(&self, worker: usize) -> bool {
         self.places.get(worker).is_none_or(|place| place.read().0 == u64::MAX)

@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[schemars(title = "Bartizan host file")]
 pub struct HostFile {
-    /// The links, by which packets enter.
+    /// The links: the sources of packets.
     pub links: Vec<Link>,
     /// Ports that policies can redirect flows to (`redirect` of `pfw`): at most 16. Nothing is received on
     /// them.
@@ -115,7 +115,7 @@ pub struct Link {
 pub struct Inline {
     /// One interface.
     pub a: String,
-    /// The other.
+    /// The other interface of the pair.
     pub b: String,
     /// Switch off the interfaces' offloads while the program runs, and on again at the end.
     #[serde(default)]

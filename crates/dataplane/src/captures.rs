@@ -76,7 +76,7 @@ pub struct PoolOptions {
     pub rounds: usize,
     /// Most frames of a round.
     pub frames: usize,
-    /// Bytes after which a round is full, whatever its number of frames.
+    /// Bytes after which a round is full, independent of its number of frames.
     pub bytes: usize,
     /// For tests: the seed of random moves of flows between workers, at each round.
     pub moves: Option<u64>,

@@ -99,8 +99,8 @@ impl Actions {
     pub const ALL: Actions = Actions { forward: true, drop: true };
 }
 
-/// The counts that a device keeps for its entries. The host's records are exact, so it hands flows only to
-/// devices that count all ([`OffloadDenied::Uncounted`]).
+/// The counts that a device keeps for its entries. The host's records are exact, so the host offloads flows
+/// only to devices that count all ([`OffloadDenied::Uncounted`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counting {
     /// Packets.
@@ -278,7 +278,7 @@ pub enum DeviceReply {
     Idle(Timestamp),
 }
 
-/// See the module.
+/// A device below the host that executes the verdicts of flows: takes requests, and gives replies and counts.
 pub trait Device: Send {
     /// Its capabilities.
     fn capabilities(&self) -> &Capabilities;

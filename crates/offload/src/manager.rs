@@ -149,7 +149,8 @@ impl core::fmt::Display for LevelTaken {
 
 impl core::error::Error for LevelTaken {}
 
-/// See the module.
+/// The flow manager of one worker: hands decided flows to devices, credits the devices' counts to the flow
+/// table, and takes flows up again.
 pub struct FlowManager {
     /// The level nearest to the wire comes first.
     levels: Vec<Backend>,

@@ -168,7 +168,7 @@ impl<'m> Line<'m> {
         [end_low, end_high]
     }
 
-    /// The ends of a connection whose segments are not compared, as far as they have come: the lower
+    /// The ends of both directions of a connection whose segments are not compared, if known: the lower
     /// endpoint's, and the higher one's.
     #[must_use]
     pub fn ends(self) -> [Option<DataEnd>; 2] {

@@ -344,7 +344,7 @@ impl<B: RegisterBus> TableDriver<B> {
         Ok(self.bus.write(control_address(place), 0)?)
     }
 
-    /// Takes an entry away; returns its numbers and all that it has counted.
+    /// Removes an entry; returns its numbers and all that it has counted.
     ///
     /// # Errors
     /// The bus fails, or there is no such entry.

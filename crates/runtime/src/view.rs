@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Interval in which the arrival of the workers' counters is checked.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A query.
+/// A query of the command socket.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ControlQuery {
     /// All counters.
@@ -78,7 +78,7 @@ impl View {
         View { guests, ..self }
     }
 
-    /// Answers a query.
+    /// Answers a query of the command socket.
     pub fn tell(&self, question: &ControlQuery) -> CommandOutcome {
         match question {
             ControlQuery::Counters => {

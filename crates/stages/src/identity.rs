@@ -7,8 +7,8 @@ use bartizan_flow::tcp::{Segment, SegmentOptions, Seq, TcpFlags};
 use bartizan_flow::{EspFlows, FlowKey, FlowScope, FlowSide};
 use bartizan_packet::{Decoded, PacketView, TransportLayer};
 
-/// The tenant of a packet and the way by which it arrived: the part of a flow's identity that is not in the
-/// header.
+/// The tenant of a packet and the port, link and tunnel on which it arrived: the part of a flow's identity
+/// that is not in the header.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketOrigin {
     /// The tenant of the packet.

@@ -68,7 +68,7 @@ struct XdpEntry {
     compares: bool,
 }
 
-/// See the module.
+/// The XDP level as a device: a worker's slots in the tables that the program in the kernel reads.
 pub struct XdpDevice {
     tables: Arc<Tables>,
     /// The slot of place 0.

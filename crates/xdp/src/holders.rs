@@ -25,7 +25,7 @@ const DESCRIPTORS: usize = 1 << 18;
 /// The most names of each kind.
 const NAMED: usize = 8;
 
-/// The object by which an attached program is held.
+/// The object that keeps an attached program alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// The link that attaches it: the program runs as long as one of these exists.

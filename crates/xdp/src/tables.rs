@@ -225,9 +225,9 @@ impl Tables {
         self.line(slot).map(|line| line.publish(windows)).is_some()
     }
 
-    /// Enters a generation, unless the level is at a later one: packets of flows that another one decided go
-    /// up. The level never goes back, since workers enter generations one by one: decisions of a late
-    /// worker's generation must not act again.
+    /// Enters a generation, unless the level is at a later one: packets of flows that another generation
+    /// decided go up. The level never returns to an older generation, since workers enter generations one by
+    /// one: decisions of a late worker's generation must not act again.
     pub fn enter_generation(&self, generation: u64) {
         if let Some(word) = self.state.get().first() {
             word.fetch_max(generation, Ordering::Release);

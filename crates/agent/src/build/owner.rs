@@ -103,7 +103,7 @@ pub(super) struct CompiledOwner {
     pub infos: Vec<Arc<ClassInfo>>,
     pub traits: Vec<(Fid, ClassTraits)>,
     pub groups: Vec<SectionClasses>,
-    /// The headers by which its flows are found, with their fids.
+    /// The headers that select its flows, with their fids.
     pub entries: Arc<Piece>,
     /// The headers that it selects; the default selects the remaining ones.
     pub selected: Arc<[HeaderRule]>,

@@ -171,7 +171,7 @@ impl ClientHandle {
     }
 }
 
-/// A client.
+/// An agent's client of its controller.
 pub struct AgentClient {
     config: ClientConfig,
     session: Session,

@@ -84,7 +84,7 @@ impl GenerationAck {
     }
 }
 
-/// The first version with [`PolicyMessage::Done`], and in which messages that come with each change have
+/// The first version with [`PolicyMessage::Done`], and the first in which the messages of each change have
 /// binary bodies instead of JSON.
 pub const DONE_SINCE: u8 = 3;
 

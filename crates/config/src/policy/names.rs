@@ -171,7 +171,7 @@ impl ResolvedMember {
 pub struct DnsSection {
     /// Trusted resolvers. Without any, names have no addresses.
     pub resolvers: OneOrMany<Target>,
-    /// Shortest time that an address stays a member, whatever the TTL of its answer.
+    /// Shortest time that an address stays a member, also if the TTL of its answer is shorter.
     pub ttl_min: Seconds,
     /// Longest time that an address stays a member.
     pub ttl_max: Seconds,

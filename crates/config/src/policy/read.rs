@@ -18,7 +18,7 @@ pub const PROBLEMS_MAX: usize = 100;
 /// A problem, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
-    /// Position in the file; zero if the nodes come from no file.
+    /// Position in the file; zero if the nodes are not from a file.
     pub position: Position,
     /// Keys and indices from the root: `policies/0/chain/2`; a final `/` means the key itself.
     pub path: String,

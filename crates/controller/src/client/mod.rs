@@ -68,7 +68,7 @@ impl ClientResponse {
     }
 }
 
-/// A client; see the module.
+/// A client of the REST API.
 pub struct Client {
     /// Addresses of the controller, in the order in which they are tried.
     addresses: Vec<SocketAddr>,

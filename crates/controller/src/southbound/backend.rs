@@ -11,8 +11,7 @@ use std::sync::Arc;
 /// The data of a device that its session needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceRecord {
-    /// The tenants that the device serves. It is sent nothing of other tenants, whatever the generation
-    /// holds.
+    /// The tenants that the device serves. Objects of other tenants are never sent to it.
     pub tenants: BTreeSet<u16>,
 }
 

@@ -73,8 +73,8 @@ impl ListenerHandle {
         self.give(ListenerCommand::Changed(device.clone()));
     }
 
-    /// Passes an order to a function of a device. It is always answered: at once if the device is away, or
-    /// has too many open orders.
+    /// Passes an order to a function of a device. The order is always answered, immediately if the device is
+    /// not connected or has too many open orders.
     pub fn order(
         &self,
         device: &DeviceId,

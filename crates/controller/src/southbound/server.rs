@@ -375,8 +375,8 @@ impl<B: Backend> SouthboundServer<B> {
         }
     }
 
-    /// Queues an order to a function of a device. Returns `false` if the device is away, or too many orders
-    /// are open.
+    /// Queues an order to a function of a device. Returns `false` if the device is not connected or has too
+    /// many open orders.
     pub fn order(
         &mut self,
         device: &DeviceId,

@@ -42,7 +42,7 @@ pub const ALIASES: &[(&str, &str)] = &[
 /// A buffer named in a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sticky {
-    /// Name of the buffer, whatever the rule's spelling.
+    /// Name of the buffer, independent of the rule's spelling.
     pub name: &'static str,
 }
 

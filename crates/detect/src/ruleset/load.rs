@@ -38,7 +38,7 @@ pub struct Loaded {
     pub rules: RuleSet,
     /// One finding per refused rule, and warnings.
     pub diagnostics: Vec<Diagnostic>,
-    /// Number of missing firewall rules, whatever the reason: other rules or policies decide in their place.
+    /// Number of missing firewall rules, for any reason: other rules or policies decide in their place.
     pub firewall_refused: u64,
     /// The refused rules, by file.
     pub refused: Vec<RefusedRule>,

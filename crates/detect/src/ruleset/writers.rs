@@ -12,8 +12,7 @@ use bartizan_rules::{Diagnostic, Rule, RuleFile, Severity};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Code of the warning about a variable that rules read and no rule writes, or that some of its writers do
-/// not write since they were left out.
+/// Code of the warning about a variable that rules test and no loaded rule writes.
 pub const NEVER_WRITTEN: &str = "D120";
 /// Code of the warning about a rule that is skipped because a writer of its variable was left out.
 pub const WRITER_LEFT_OUT: &str = "D116";
