@@ -274,7 +274,7 @@ pub struct DeviceSetup {
     pub entries: u32,
     /// The limit of layers at which the host gives a packet up (`decoder.max-layers`).
     pub max_layers: u8,
-    /// Its number among the workers of all links.
+    /// The worker's number among the workers of all links.
     pub worker: u32,
     /// The handling of its frames when it fails.
     pub watch: Watch,

@@ -37,7 +37,7 @@ pub enum Hold {
 /// A process that has the program or its link open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number.
+    /// The number of the process.
     pub process: u32,
     /// Its name.
     pub name: String,

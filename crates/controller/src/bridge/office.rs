@@ -48,7 +48,7 @@ const WORKERS_MAX: usize = 1_024;
 /// they displace each other.
 const TWINS_APART: u64 = 60_000_000;
 /// Milliseconds between two checks of the own certificate and the authority.
-const LOOK: u64 = 5_000;
+const CHECK_INTERVAL_MS: u64 = 5_000;
 
 /// The set sent last to a device: made anew only when number, generation, tenants or kept parts change.
 #[derive(Clone)]
@@ -266,7 +266,7 @@ impl Backend for DeviceBackend {
     fn tick(&mut self, now: Now) {
         // If the revocation register cannot be read, the revocations read before still apply.
         let _ = self.revocations.refresh();
-        if now.ms >= self.looked.saturating_add(LOOK) {
+        if now.ms >= self.looked.saturating_add(CHECK_INTERVAL_MS) {
             self.looked = now.ms;
             self.forget();
             if let Err(error) = self.look() {

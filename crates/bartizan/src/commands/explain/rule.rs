@@ -4,7 +4,7 @@
 
 use super::flow::print_json;
 use super::trace_text;
-use crate::say;
+use crate::console;
 use bartizan_detect::explain::rule::{Condition, RuleExplanation};
 use bartizan_detect::explain::trace::{ATTEMPTS, ATTEMPTS_MAX};
 use bartizan_runtime::error::{Exit, Failure};
@@ -63,7 +63,7 @@ pub fn run(args: &ExplainRuleArgs) -> Result<Exit, Failure> {
         overrides: args.overrides.clone(),
         captures: args.captures.clone(),
         attempts: args.attempts,
-        report: Report::to(say::notes),
+        report: Report::to(console::notes),
     };
     let explained = rule::explained(&options)?;
     if args.json {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Interval in which the arrival of the workers' counters is checked.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A query of the command socket.
 #[derive(Clone, Debug, PartialEq)]
@@ -151,7 +151,7 @@ impl View {
         self.source.ask_workers();
         let asked = Instant::now();
         while !self.source.have_workers_shown() && asked.elapsed() < ANSWER {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
