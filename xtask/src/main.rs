@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cargo xtask tidy`: checks the rules of the house and prints violations, or the counts of some. `cargo xtask generate`: writes
-//! the committed files that are made from tables in the code. `cargo xtask keywords`: only the reference of
-//! the rule language. `cargo xtask new`: writes the skeleton of an extension.
+//! `cargo xtask tidy`: checks the rules of the house and prints violations, or the counts of some. `cargo
+//! xtask generate`: writes the committed files that are made from tables in the code. `cargo xtask keywords`:
+//! only the reference of the rule language. `cargo xtask new`: writes the skeleton of an extension.
 
 use std::process::ExitCode;
 use xtask::scaffold;

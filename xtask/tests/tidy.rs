@@ -68,4 +68,5 @@ rules! {
     doc_lines_say_what_the_thing_is = tidy::comments::check_openings;
     a_type_has_a_name_of_its_own = tidy::names::check;
     few_parameters_are_tuples = tidy::parameters::check;
+    pages_are_narrow_and_the_first_ones_short = tidy::pages::check;
 }

@@ -9,7 +9,7 @@ use crate::input::TEXT_MAX;
 use crate::load::WRONG_SHOWN;
 use crate::metrics::{collect, http};
 use crate::reload::{LOSS, PLACES_SHOWN};
-use crate::{stats, steer};
+use crate::{stats, supervisor};
 use bartizan_base::limit::LimitTrace::{Metric, NotNeeded, Told};
 use bartizan_base::limit::{LimitSpec, bytes, count, time};
 use bartizan_base::{PacketDuration, limits};

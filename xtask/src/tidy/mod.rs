@@ -21,6 +21,7 @@ pub mod licences;
 pub mod links;
 pub mod manifests;
 pub mod names;
+pub mod pages;
 pub mod parameters;
 pub mod programs;
 mod rust;
@@ -66,4 +67,5 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("doc lines", comments::check_openings),
     ("type names", names::check),
     ("parameters", parameters::check),
+    ("pages", pages::check),
 ];

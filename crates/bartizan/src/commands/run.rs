@@ -3,7 +3,7 @@
 
 use crate::arguments::RunArgs;
 use crate::log::LogArgs;
-use crate::{say, signals};
+use crate::{console, signals};
 use bartizan_events::harmless;
 use bartizan_runtime::error::{Exit, Failure};
 use bartizan_runtime::run;

@@ -155,7 +155,7 @@ impl From<&Refusal> for Reply {
             Refusal::Wrong(_) => (422, "wrong", "The body is invalid"),
             Refusal::Unknown(_) => (401, "unauthenticated", "No token, or an unknown one"),
             Refusal::Forbidden(_) => (403, "forbidden", "The token's rights do not suffice"),
-            Refusal::NotFound(_) => (404, "not-found", "It does not exist"),
+            Refusal::NotFound(_) => (404, "not-found", "The resource does not exist"),
             Refusal::Method(_) => (405, "method", "The path does not have this method"),
             Refusal::Conflict(_) => (409, "conflict", "The resource conflicts with another"),
             Refusal::Precondition(_) => (412, "changed", "The resource was changed in the meantime"),
