@@ -3,7 +3,7 @@
 
 use crate::settings::EngineSettings;
 use bartizan_base::{LinkId, TenantId};
-use bartizan_flow::tcp::{Segment, SegmentOptions, Seq, TcpFlags};
+use bartizan_flow::tcp::{Segment, SegmentOptions, Seq};
 use bartizan_flow::{EspFlows, FlowKey, FlowScope, FlowSide};
 use bartizan_packet::{Decoded, PacketView, TransportLayer};
 
@@ -75,7 +75,7 @@ pub fn segment<'a>(view: &PacketView<'a>, checksum_ok: impl FnOnce() -> bool) ->
     Some(Segment {
         seq: Seq(tcp.seq),
         ack: Seq(tcp.ack),
-        flags: TcpFlags::from_bits_retain(tcp.flags.bits()),
+        flags: tcp.flags,
         window: tcp.window,
         urgent: tcp.urgent,
         options: SegmentOptions {
