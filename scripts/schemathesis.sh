@@ -53,6 +53,6 @@ run "a device" "$device" "$seed" || found=1
 run "the reader of a tenant" "$reader" "$seed" || found=1
 run "the operator of a tenant" "$operator" "$seed" || found=1
 run administrator "$TOKEN" "$seed" || found=1
-kill -0 "$controller" 2>/dev/null || { echo "the controller has ended:" >&2; tail -5 "$folder/log" >&2; found=1; }
+kill -0 "$controller" 2>/dev/null || { echo "the controller stopped:" >&2; tail -5 "$folder/log" >&2; found=1; }
 if grep -q panicked "$folder/log"; then grep -A3 panicked "$folder/log" >&2; found=1; fi
 exit $found

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cargo xtask tidy`: checks the rules of the house and prints violations. `cargo xtask generate`: writes
-//! the committed files that are made from tables in the code. `cargo xtask keywords`: only the reference of
-//! the rule language. `cargo xtask new`: writes the skeleton of an extension.
+//! `cargo xtask tidy`: checks the rules of the house and prints violations, or the counts of some. `cargo
+//! xtask generate`: writes the committed files that are made from tables in the code. `cargo xtask keywords`:
+//! only the reference of the rule language. `cargo xtask new`: writes the skeleton of an extension.
 
 use std::process::ExitCode;
 use xtask::scaffold;
-use xtask::tidy::{CHECKS, Tree, circles, uses};
+use xtask::tidy::{CHECKS, Tree, circles, counts, uses};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy(),
+        ["tidy", "--counts"] => language_counts(),
         ["circles"] => circles(""),
         ["circles", sources] => circles(sources),
         ["keywords"] => generated(&GENERATED[..1], true),
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
 
 const USAGE: &str = "\
 usage: cargo xtask tidy        check the rules of the house (CONTRIBUTING.md lists them)
+       cargo xtask tidy --counts    print what the rules of language count, each with its limit, and the names that two crates share
        cargo xtask circles [FOLDER]    print the circles of files of all crates, or of those below a folder with all their uses
        cargo xtask generate    write all that is committed and made from tables in the code; with --check say what differs
        cargo xtask new KIND NAME    write the skeleton of a protocol, keyword, function, level, source, resource or event, with tests
@@ -149,6 +151,14 @@ fn circles(below: &str) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Prints the counts of the language rules; fails where a limit is passed.
+fn language_counts() -> ExitCode {
+    let Some(tree) = tree() else { return ExitCode::FAILURE };
+    let counts = counts::counts(&tree);
+    print!("{}", counts::table(&counts));
+    if counts.iter().all(counts::Count::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn tidy() -> ExitCode {

@@ -94,6 +94,14 @@ policies:
 default: {action: drop}
 ```
 
+Check the file, then ask for the decision on a flow, with the policies that it does not match and the reason:
+
+```sh
+bartizan check policy.yaml
+bartizan explain flow tcp 203.0.113.9:40000 192.0.2.10:443 --policy policy.yaml   # continue: the web of the DMZ
+bartizan explain flow tcp 192.0.2.10:40000 10.0.1.5:22 --policy policy.yaml       # drop by sfw: the DMZ opens nothing to the LAN
+```
+
 [Flow and chain](../flow-and-chain.md) explains how the parts work together, [Coming from nftables](../nftables.md) has the traps (DHCP, neighbour discovery,
 protocols with a second flow).
 ";
@@ -153,7 +161,7 @@ struct Sections<'s> {
 impl Sections<'_> {
     fn definition(&mut self, definition: &Value, out: &mut String) {
         if let Some(text) = description(definition) {
-            let _ = write!(out, "\n{text}\n");
+            let _ = write!(out, "\n{}\n", wrapped(&text));
         }
         if definition.get("properties").is_some() {
             self.object(definition, out);
@@ -326,6 +334,22 @@ fn text_of(value: &Value) -> String {
 }
 
 /// Text in a cell of a table.
+/// The text in lines of at most 155 columns.
+fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        let fits = column + 1 + length <= 155;
+        if column > 0 {
+            lines.push(if fits { ' ' } else { '\n' });
+        }
+        column = if column > 0 && fits { column + 1 + length } else { length };
+        lines.push_str(word);
+    }
+    lines
+}
+
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

@@ -12,6 +12,14 @@ fn holds(check: Check) {
     assert!(findings.is_empty(), "{} findings:{said}", findings.len());
 }
 
+#[test]
+fn counts_of_the_language_are_within_their_limits() {
+    let counts = tidy::counts::counts(&TREE);
+    assert!(counts.iter().all(tidy::counts::Count::holds), "{}", tidy::counts::table(&counts));
+    // Each check that is silent within its limit counts all the same.
+    assert!(counts.iter().any(|count| count.number > 0), "{}", tidy::counts::table(&counts));
+}
+
 /// One test per check, and a list of them, so that none is forgotten.
 macro_rules! rules {
     ($($name:ident = $check:path;)*) => {
@@ -60,4 +68,5 @@ rules! {
     doc_lines_say_what_the_thing_is = tidy::comments::check_openings;
     a_type_has_a_name_of_its_own = tidy::names::check;
     few_parameters_are_tuples = tidy::parameters::check;
+    pages_are_narrow_and_the_first_ones_short = tidy::pages::check;
 }

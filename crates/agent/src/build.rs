@@ -102,7 +102,7 @@ impl core::fmt::Debug for Prepared {
     }
 }
 
-/// The policies of a file as header rules, by which the lookup of a new flow finds its policy.
+/// The policies of a file as header rules that the lookup of a new flow matches.
 #[derive(Clone, Debug)]
 pub struct PolicyEntries {
     /// The rules of each policy; fid and priority are the policy's place in the file, from 0. A flow that
@@ -292,8 +292,8 @@ impl Agent {
         }
     }
 
-    /// The header rules by which a generation of this file would find a new flow's policy. Builds no function
-    /// and leaves the agent unchanged. `links`: as for [`Agent::prepare`].
+    /// The header rules with which a generation of this file would find a new flow's policy. Builds no
+    /// function and leaves the agent unchanged. `links`: as for [`Agent::prepare`].
     ///
     /// # Errors
     /// Faults of chains, tenants or links, with their places in the file.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// A policy or the default, as the list needs it.
 pub(crate) struct Selected {
-    /// The headers that it selects.
+    /// The headers to which the refusals are limited.
     pub within: Arc<[HeaderRule]>,
     /// The class of its flows. (Its other classes have the same rules.)
     pub class: Class,

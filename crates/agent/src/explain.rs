@@ -509,13 +509,13 @@ fn why(call: &FunctionCall) -> String {
     match (decision.reason, decision.rule, call.half) {
         (Some(reason), Some(rule), Half::Header) => format!("rule {rule} of {rules}: {}", reason.meaning()),
         (Some(reason), _, _) => reason.meaning().to_owned(),
-        (None, Some(rule), Half::Header) => format!("rule {rule} of {rules} lets it through"),
+        (None, Some(rule), Half::Header) => format!("rule {rule} of {rules} passes it"),
         (None, None, Half::Header)
             if call.details.get("matched").and_then(Value::as_str) == Some("default") =>
         {
-            format!("none of {rules} rules matches; the default lets it through")
+            format!("none of {rules} rules matches; the default passes it")
         }
-        (None, None, Half::Header) => "nothing speaks against it".to_owned(),
+        (None, None, Half::Header) => "no rule of this function drops it".to_owned(),
         (None, Some(rule), Half::Payload) => format!("rule {rule} passes it"),
         (None, None, Half::Payload) if call.findings.is_empty() => {
             "no rule matches the first packet".to_owned()

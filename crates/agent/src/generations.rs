@@ -104,12 +104,12 @@ pub struct BuiltPolicy {
 pub struct PolicyGeneration {
     /// The chains.
     pub chains: Chains,
-    /// The policy that they come from.
+    /// The policy file that the generation is built from.
     pub policy: BuiltPolicy,
     /// Names of the functions by their bit.
     pub function_names: Vec<&'static str>,
-    /// Policies and rules that no packet reaches, since another one comes before them; those of the
-    /// generation before are left out.
+    /// Policies and rules that an earlier one hides from all packets; those of the previous generation are
+    /// left out.
     pub hidden: Vec<ConfigProblem>,
     /// Whether all policies were compiled again, since what they share has changed.
     pub is_remade: bool,
@@ -149,7 +149,7 @@ pub struct GenerationBuilder {
 
 impl GenerationBuilder {
     /// A builder with an agent, which outlives generations: fids, tenants and bits stay. `links`: those of
-    /// the host file; `None`: whatever links the policy names.
+    /// the host file; `None`: all links that a policy names exist.
     #[must_use]
     pub const fn new(agent: Agent, links: Option<Vec<(String, LinkId)>>) -> Self {
         GenerationBuilder { agent, links, before: None }

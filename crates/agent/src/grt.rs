@@ -27,7 +27,7 @@ pub enum NoFid {
     )]
     Full,
     /// The allocator returned a fid that is in use or out of range.
-    #[error("the allocator of fids gave {}, which is in use or not below {FID_END}; report it to whoever made it", .0.0)]
+    #[error("the allocator of fids gave {}, which is in use or not below {FID_END}; please report it", .0.0)]
     Wrong(Fid),
 }
 

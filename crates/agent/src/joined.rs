@@ -370,7 +370,7 @@ impl Joining {
         match serde_json::from_str(&policy.text) {
             Ok(part) => Some(part),
             Err(error) => {
-                let message = format!("this is no such part of a policy file: {error}");
+                let message = format!("the part cannot be read: {error}");
                 self.note(key, "", error.line(), error.column(), message);
                 None
             }
@@ -382,7 +382,7 @@ impl Joining {
         let everybodys =
             matches!(policy.name.as_str(), "@default" | "@dns") || policy.name.starts_with("@library/");
         if everybodys != (policy.tenant == 0) {
-            let whose = if everybodys { "it is of tenant 0" } else { "tenant 0 has none of its own" };
+            let whose = if everybodys { "it belongs to tenant 0" } else { "tenant 0 has no such part" };
             self.wrong(key, "", format!("`{}` cannot be of tenant {}: {whose}", policy.name, policy.tenant));
         }
         everybodys == (policy.tenant == 0)
@@ -406,11 +406,7 @@ impl Joining {
             Some(("@library", name)) => self.library(key, name, policy, all),
             _ => {
                 let known = "`@default`, `@dns`, `@tenant`, `@group/NAME`, `@library/NAME` and policies";
-                self.wrong(
-                    key,
-                    "",
-                    format!("`{}` is no part that is known here; there are {known}", policy.name),
-                );
+                self.wrong(key, "", format!("`{}` is not a known part; parts are {known}", policy.name));
             }
         }
     }
@@ -418,7 +414,7 @@ impl Joining {
     fn tenant(&mut self, key: &ObjectKey, policy: &Policy) {
         let Some(TenantPart { tenant, order }) = self.read(key, policy) else { return };
         let Some(name) = tenant.get("name").and_then(Value::as_str).map(str::to_owned) else {
-            return self.wrong(key, "/tenant/name", "a tenant has a name; add it");
+            return self.wrong(key, "/tenant/name", "the tenant has no name; add it");
         };
         if !self.tenant_names.insert(name.clone()) {
             return self.wrong(key, "/tenant/name", format!("another tenant is called `{name}`; rename one"));
@@ -433,7 +429,7 @@ impl Joining {
         }
         let PolicyPart { policy: said, order } = self.read(key, policy)?;
         let Some(name) = said.get("name").and_then(Value::as_str).map(str::to_owned) else {
-            self.wrong(key, "/policy/name", "a policy has a name; add it");
+            self.wrong(key, "/policy/name", "the policy has no name; add it");
             return None;
         };
         let key = Arc::new(key.clone());
@@ -452,7 +448,7 @@ impl Joining {
                 self.wrong(
                     key,
                     &pointer,
-                    format!("`{name}` is no group of this part; only its own carry labels"),
+                    format!("`{name}` is not a group of this part; labels belong to groups of the same part"),
                 );
             }
         }
@@ -479,7 +475,7 @@ impl Joining {
             match all.get(&ObjectKey::group(file.group)) {
                 Some(object) if is_rule_file(object) => files.push((file.sha256, Arc::clone(object))),
                 Some(_) => {
-                    let what = "is no rule file, which is rules as text, of type ids, of tenant 0";
+                    let what = "is not a rule file; a rule file has rules as text, type ids and tenant 0";
                     self.wrong(key, &pointer, format!("group {} {what}", file.group));
                 }
                 None => self.wrong(key, &pointer, format!("there is no group {}; send it first", file.group)),
@@ -496,7 +492,7 @@ impl Joining {
         let own = names.get(tenant);
         if !matches!((said, own), (Some([Value::String(said)]), Some(own)) if said == own) {
             let own = own.map_or_else(|| format!("{tenant}, which does not exist"), |own| format!("`{own}`"));
-            let message = format!("a policy of tenant {own} is about that one alone");
+            let message = format!("a policy of tenant {own} must name this tenant and no other");
             self.wrong(key, "/policy/tenant", message);
         }
     }
@@ -524,7 +520,7 @@ impl Joining {
         let unused: Vec<ObjectKey> =
             groups.filter(|(key, _)| !used.contains(*key)).map(|(key, _)| key.clone()).collect();
         for key in unused {
-            let message = "no library of this generation has this rule group, so nothing would run it; name it in the `files` of a library                            (rules as text, of type ids, of tenant 0), or leave it out";
+            let message = "no library of this generation has this rule group, so no function would run it; name it in the `files` of a library, or remove it";
             self.wrong(&key, "", message);
         }
     }
@@ -587,8 +583,8 @@ fn escaped(key: &str) -> String {
 }
 
 impl JoinedPolicy {
-    /// Maps a problem in the file to the object that it comes from. A problem of no object is reported on the
-    /// default, which belongs to no tenant: a tenant that is blamed would be held back.
+    /// Maps a problem in the file to its object. A problem without an object is reported on the default,
+    /// which belongs to no tenant: the change of an accused tenant would be held back.
     #[must_use]
     pub fn diagnostic(&self, problem: &ConfigProblem) -> PolicyDiagnostic {
         let path = problem.path.trim_end_matches('/');

@@ -12,7 +12,7 @@ use bartizan_base::limits;
 pub const LIMITS: &[LimitSpec] = limits! {
     File "flow record of `bartizan ctl replay`" = "{}" [bytes(record::RECORD_BYTES)] in ["agent/replay/record.rs"],
         "left out, counted", [Told("the report")];
-    File "flows of captures that `bartizan ctl replay` keeps; whose verdict changes that it lists" = "{}; {}"
+    File "flows of captures that `bartizan ctl replay` keeps; flows that it lists because their verdict changes" = "{}; {}"
         [count(fates::FLOWS_MAX), count(report::CHANGED_MAX)] in ["agent/replay/fates.rs", "agent/replay/report.rs"],
         "left out, counted", [Told("the report")];
     File "rules of each set that match which `explain flow` lists" = "{}" [count(LISTED_MAX)] in ["agent/classes.rs"],

@@ -15,10 +15,10 @@ pub const FUNCTIONS_MAX: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
     /// Each of these must run before the next, the last before the first.
-    #[error("functions {} want to run before each other in a circle; change `runs_before` or `runs_after` of one", .0.join(", "))]
+    #[error("the order of the functions {} is circular; change `runs_before` or `runs_after` of one", .0.join(", "))]
     Cycle(Vec<&'static str>),
     /// There are more functions than bits in a path.
-    #[error("{0} functions are registered, a path has room for {FUNCTIONS_MAX}; leave some out")]
+    #[error("{0} functions are registered, and a path has room for {FUNCTIONS_MAX}; remove some")]
     TooMany(usize),
     /// A header half is too large for levels below the host.
     #[error(
@@ -27,7 +27,7 @@ pub enum OrderError {
     HeaderHalf(&'static str),
     /// The first handles payloads and must run before the second, which handles headers.
     #[error(
-        "function `{0}` looks at payloads and wants to run before `{1}`, which looks at headers: header functions run first; change `runs_before` or `runs_after`"
+        "function `{0}` inspects payloads and must run before `{1}`, which inspects headers, but header functions run first; change `runs_before` or `runs_after`"
     )]
     PayloadFirst(&'static str, &'static str),
     /// Two functions have the same name.

@@ -18,7 +18,7 @@ pub struct TenantQuestion<'q> {
     pub tunnel: TunnelTag,
     /// VLAN ids of the packet.
     pub vlans: &'q [u16],
-    /// The link by which the packet came.
+    /// The link on which the packet arrived.
     pub link: LinkId,
     /// Source and destination address of an IP packet.
     pub addresses: Option<(IpAddr, IpAddr)>,

@@ -394,7 +394,7 @@ fn errors_say_where_and_what_to_do() {
         ),
         (
             "{name: a, chain: [pfw], pfw: {default: drop, rules: [{allow: tcp, to-ports: [80, 99999]}]}}",
-            "3:86: pfw: `99999` is no port; write 443, 8000-8999 or any",
+            "3:86: pfw: `99999` is not a port; write 443, 8000-8999 or any",
         ),
         (
             "{name: a, chain: [pfw], pfw: {default: drop, rules: [{allow: tcp, from: lan}]}}",

@@ -27,16 +27,16 @@ pub const LIMITS: &[LimitSpec] = limits! {
         "the device refuses the generation", [Told("diagnostics of the device")];
     Controller "entries of an inventory message" = "{}" [count(INVENTORY_PAGE)] in ["api/southbound/limits.rs"],
         "the next ones go in the next message", [NotNeeded];
-    Controller "levels of workers that both sides remember, for acknowledgements in short" = "{}" [count(TOLD_LEVELS)] in ["api/southbound/limits.rs"],
-        "they are named each time", [NotNeeded];
+    Controller "levels of workers that both sides remember, for short acknowledgements" = "{}" [count(TOLD_LEVELS)] in ["api/southbound/limits.rs"],
+        "they are named in each acknowledgement", [NotNeeded];
     Controller "rules of a group" = "{}" [count(GROUP_RULES)] in ["api/southbound/limits.rs"],
         "the connection ends", [Told("malformed messages by kind, of both sides")];
     Controller "diagnostics of a refusal" = "{}" [count(DIAGNOSTICS)] in ["api/southbound/limits.rs"],
-        "counted, not told", [Told("the number in the refusal")];
+        "counted, not reported", [Told("the number in the refusal")];
     Controller "rules that a level or a device leaves out and names; bytes of a name and of its reason" = "{}; {}" [count(LEFT_OUT), bytes(LEFT_OUT_BYTES)] in ["api/southbound/limits.rs"],
         "counted, not named; cut", [Told("`count` in the device's status")];
     Controller "counters of a message of statistics, alerts of a message" = "{}, {}" [count(COUNTERS), count(ALERTS)] in ["api/southbound/limits.rs"],
         "the next ones go in the next message", [NotNeeded];
-    Controller "signs of life that are missed" = "{}" [count(DEAD_AFTER)] in ["api/southbound/pulse.rs"],
-        "the connection ends, and the device comes again", [Told("sessions that ended, by reason")];
+    Controller "missed keep-alives" = "{}" [count(DEAD_AFTER)] in ["api/southbound/pulse.rs"],
+        "the connection ends, and the device connects again", [Told("sessions that ended, by reason")];
 };

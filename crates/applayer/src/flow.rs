@@ -314,7 +314,7 @@ impl AppLayer {
         self.parser.as_deref()
     }
 
-    /// Whether new or changed transactions are to be inspected in a direction.
+    /// Whether new or changed transactions of a direction still need inspection.
     #[must_use]
     pub fn has_uninspected(&self, direction: Direction) -> bool {
         let frames = self.frames.as_deref().is_some_and(|frames| !frames.due(direction, false).is_empty());

@@ -284,7 +284,7 @@ impl Frames {
         side.frames.iter_mut().for_each(|frame| frame.ended = true);
     }
 
-    /// Ids of the frames of a direction that are to be inspected; `at_once`: with any number of new bytes.
+    /// Ids of the frames of a direction that are due for inspection; `at_once`: with any number of new bytes.
     #[must_use]
     pub fn due(&self, direction: Direction, at_once: bool) -> SmallVec<[u64; 4]> {
         let side = &self.sides[direction];

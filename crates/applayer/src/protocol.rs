@@ -380,7 +380,7 @@ pub struct Input<'a> {
     pub data: &'a [u8],
     /// Offset of the first byte in the direction's stream (0 for datagrams).
     pub offset: u64,
-    /// No more data will come in this direction.
+    /// Whether no more data will arrive in this direction.
     pub eof: bool,
 }
 

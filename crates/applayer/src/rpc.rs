@@ -49,7 +49,7 @@ impl core::str::FromStr for RpcUuid {
 /// An interface that a client has asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RpcInterface {
-    /// The number by which requests name the interface.
+    /// The number with which requests name the interface.
     pub context: u16,
     /// Its UUID.
     pub uuid: RpcUuid,

@@ -70,7 +70,7 @@ pub struct TxCommon {
     pub ended: PerDirection<bool>,
     /// The transaction gets no record (a rule with `config: logging disable` matched).
     pub silent: bool,
-    /// All files of these directions are to be stored (a rule with `filestore` matched).
+    /// All files of these directions must be stored (a rule with `filestore` matched).
     pub store: PerDirection<bool>,
     /// Result of the last call of [`Transaction::held`].
     pub(crate) measured: usize,

@@ -63,7 +63,7 @@ pub struct BuildArgs {
     #[command(flatten)]
     pub cache: CacheArgs,
     /// Treat as errors: settings that are misspelt, whose loss weakens, or whose events are not written, and
-    /// rules that are left out, whatever the reason.
+    /// all rules that are left out.
     #[arg(long)]
     pub strict: bool,
 }

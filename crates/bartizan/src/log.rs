@@ -4,7 +4,7 @@
 //! Text has `warning:` and `error:` before lines of these levels, as messages of commands have. JSON is an
 //! object a line: `timestamp` (as in events), `level`, `target` (the module that logs), `message`.
 
-use crate::say;
+use crate::console;
 use bartizan_base::Timestamp;
 use bartizan_events::{is_control, time_text};
 use bartizan_runtime::log::Report;
@@ -74,7 +74,7 @@ fn is_json() -> bool {
 /// The receiver of diagnostics of rules, settings and policies: for people they are printed with the lines
 /// that they are about, for programs as log lines.
 pub fn report() -> Report {
-    if is_json() { Report::default() } else { Report::to(say::notes) }
+    if is_json() { Report::default() } else { Report::to(console::notes) }
 }
 
 /// Writes the reason why the program ends.
@@ -82,7 +82,7 @@ pub fn last(message: &str) {
     if is_json() {
         write(&object(Level::ERROR, env!("CARGO_CRATE_NAME"), message));
     } else {
-        say::line(&mut std::io::stderr().lock(), format_args!("bartizan: {message}"));
+        console::line(&mut std::io::stderr().lock(), format_args!("bartizan: {message}"));
     }
 }
 
@@ -101,7 +101,7 @@ impl<S: Subscriber> Layer<S> for Lines {
             write(&object(*about.level(), about.target(), &text.0));
         } else {
             let line = format_args!("{}{}", prefix(*about.level()), text.0);
-            say::line(&mut std::io::stderr().lock(), line);
+            console::line(&mut std::io::stderr().lock(), line);
         }
     }
 }
@@ -166,11 +166,11 @@ mod tests {
 
     #[test]
     fn a_line_of_json_is_one_object_whatever_it_holds() {
-        let line = object(Level::WARN, "bartizan_runtime::steer", "a \"rule\"\nand \u{1b}[2J \u{9b}");
+        let line = object(Level::WARN, "bartizan_runtime::supervisor", "a \"rule\"\nand \u{1b}[2J \u{9b}");
         assert!(!line.chars().any(is_control), "{line}");
         let read: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(read["level"], "warning");
-        assert_eq!(read["target"], "bartizan_runtime::steer");
+        assert_eq!(read["target"], "bartizan_runtime::supervisor");
         assert_eq!(read["message"], "a \"rule\"\nand \u{1b}[2J \u{9b}");
         assert!(read["timestamp"].as_str().is_some_and(|time| time.contains('T')), "{line}");
     }

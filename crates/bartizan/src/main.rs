@@ -3,7 +3,7 @@
 
 // Before all other modules: its macros replace the standard library's.
 #[macro_use]
-mod say;
+mod console;
 
 mod arguments;
 #[cfg(test)]
@@ -36,7 +36,7 @@ struct Cli {
     #[command(subcommand)]
     command: Option<CliCommand>,
     #[command(flatten)]
-    asked: commands::asked::Args,
+    asked: commands::suricata_cli::Args,
     /// Print the version of this program.
     #[arg(long, global = true, action = clap::ArgAction::Version)]
     version: Option<bool>,
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
             // Help and version are results; wrong usage is a diagnostic with exit code 2.
             if !error.use_stderr() {
                 signals::end_with_the_pipe();
-                let _ = error.print().inspect_err(say::note);
+                let _ = error.print().inspect_err(console::note);
                 return ended(Ok(error::Exit::Done));
             }
             match suricata_line::hint(&arguments()) {
@@ -120,7 +120,9 @@ fn main() -> ExitCode {
         _ => signals::end_with_the_pipe(),
     }
     log::install(cli.command.as_ref().map(CliCommand::log).unwrap_or_default());
-    let Some(command) = cli.command else { return ended(commands::asked::run(&cli.asked, &arguments())) };
+    let Some(command) = cli.command else {
+        return ended(commands::suricata_cli::run(&cli.asked, &arguments()));
+    };
     ended(match command {
         CliCommand::Inspect(args) => commands::inspect::run(&args),
         CliCommand::Run(args) => commands::run::run(&args),
@@ -153,7 +155,7 @@ fn ended(result: Result<error::Exit, error::Failure>) -> ExitCode {
             failure.exit
         }
     };
-    match say::failure() {
+    match console::failure() {
         None => exit.into(),
         Some(message) => {
             log::last(&message);

@@ -23,7 +23,6 @@ mod sample;
 mod worker_bench;
 
 mod app_memory;
-mod asked;
 mod bad_input;
 mod ca;
 mod classify;
@@ -96,6 +95,7 @@ mod standing;
 mod statistics;
 mod steady;
 mod streams_that_end_early;
+mod suricata_cli;
 mod tenant_vars;
 mod tls_store;
 mod trace;

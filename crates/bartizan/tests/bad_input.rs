@@ -214,7 +214,7 @@ fn rules() {
         rule("alert tcp any any -> any any (content:\"|4|\"; sid:1;)", "hexadecimal digits come in pairs"),
         rule("alert tcp any any -> any any (pcre:\"/(a/\"; sid:1;)", "missing closing parenthesis"),
         rule("alert tcp $NO_SUCH any -> any any (sid:1;)", "the address variable $NO_SUCH is not defined"),
-        rule("alert tcp 300.1.2.3 any -> any any (sid:1;)", "`300.1.2.3` is no IPv4 address"),
+        rule("alert tcp 300.1.2.3 any -> any any (sid:1;)", "`300.1.2.3` is not an IPv4 address"),
         rule("alert tcp 2001:db8::1::2 any -> any any (sid:1;)", "r.rules:1:11"),
         rule("alert tcp any 70000 -> any any (sid:1;)", "ports go up to 65535"),
         rule("alert tcp any any <- any any (sid:1;)", "exchange the two sides"),
@@ -304,7 +304,7 @@ fn policies() {
         (b"policies: [\n", &["p.yaml:2:1: not YAML"]),
         (b"policies: &a [*a]\n", &["p.yaml:1:15: not YAML: an alias precedes its anchor"]),
         (b"a: *x\n", &["p.yaml:1:4: not YAML", "anchor"]),
-        (bomb.as_bytes(), &["not YAML: with its aliases the document has more than 1048576 nodes"]),
+        (bomb.as_bytes(), &["not YAML: the document with expanded aliases has more than 1048576 nodes"]),
         (deep.as_bytes(), &["not YAML"]),
         (
             b"default: {action: drop}\ndefault: {action: allow}\n",
@@ -378,13 +378,13 @@ fn host_files() {
         (with("worker: 2\n"), &["h.yaml:2:1: the key `worker` is not known; did you mean `workers`?"]),
         (with("workers: 0\n"), &["h.yaml:2:10: at least one worker"]),
         (with("memory: {flows: 3}\n"), &["h.yaml:2:17: 3 entries are out of range; give 1024 to 16777216"]),
-        (with("memory: {reassembly: 3 bananas}\n"), &["h.yaml:2:22: `3 bananas` is no size"]),
+        (with("memory: {reassembly: 3 bananas}\n"), &["h.yaml:2:22: `3 bananas` is not a size"]),
         (with("policy: nothere.yaml\n"), &["cannot open policy file nothere.yaml: no such file"]),
         (with("rules: nothere.rules\n"), &["cannot open rule file nothere.rules: no such file"]),
         (with("suricata-config: nothere.yaml\n"), &["cannot read the Suricata settings nothere.yaml"]),
         (
             with("metrics: {listen: localhost:9100}\n"),
-            &["h.yaml:2:19: `localhost:9100` is no address with a port; write it like 127.0.0.1:9100"],
+            &["h.yaml:2:19: `localhost:9100` is not an address with a port; write it like 127.0.0.1:9100"],
         ),
         (with("settings: {stream.memcap: manny}\n"), &["setting `stream.memcap`: `manny` is not a size"]),
         (
@@ -411,7 +411,7 @@ fn host_files() {
         case(&[], "run", 2, &["use --inline A B, --tap INTERFACE, a host file with -c FILE"]),
         case(&[], "run --tap lo --inline a b", 2, &["cannot be used with"]),
         case(&[], "run --inline lo", 2, &["2 values required"]),
-        case(&[], "run --tap lo --metrics 1:2:3", 2, &["`1:2:3` is no address with a port"]),
+        case(&[], "run --tap lo --metrics 1:2:3", 2, &["`1:2:3` is not an address with a port"]),
         case(&[], "run --tap nope0 --out o", 1, &["interface `nope0` does not exist"]),
         case(&[], "run --tap lo --out ok.pcap", 3, &["cannot create the output folder ok.pcap"]),
     ]);
@@ -442,7 +442,7 @@ fn suricata_settings() {
             b"vars: {address-groups: {HOME_NET: \"[10.0.0.0/99]\"}}\n",
             1,
             &[
-                "s.yaml:1:35: setting `vars.address-groups.HOME_NET`: `[10.0.0.0/99]`: `/99` is no prefix length",
+                "s.yaml:1:35: setting `vars.address-groups.HOME_NET`: `[10.0.0.0/99]`: `/99` is not a prefix length",
             ],
         ),
         (

@@ -157,9 +157,9 @@ fn sets(client: &mut Client, folder: &Folder) {
     assert_eq!(client.ok("dataset-clear", set), "dataset cleared");
     assert_eq!(client.refused("dataset-lookup", a), not);
     for (wrong, says) in [
-        (value("string", "a"), "failed to add data: `a` is no text in base64"),
+        (value("string", "a"), "failed to add data: `a` is not base64"),
         (value("md5", "00"), "are of another type"),
-        (value("colour", "00"), "`colour` is no type of data sets"),
+        (value("colour", "00"), "`colour` is not a type of data set"),
         (json!({"setname": "x", "settype": "ip", "datavalue": "::"}), "there is no data set `x`"),
         (json!({"setname": "seen"}), "`settype` is missing"),
     ] {
@@ -312,7 +312,7 @@ fn clients_that_do_not_behave_keep_nobody_waiting() {
         }
         for (bytes, says) in [
             (&b"{\"command\": 1}\n"[..], "names no command"),
-            (b"{\"command\": \"x\", \"arguments\": 1}\n", "`arguments` is no object"),
+            (b"{\"command\": \"x\", \"arguments\": 1}\n", "`arguments` is not an object"),
             (b"{\"command\": \"x\n", "control character 0x0a"),
         ] {
             let mut client = Client::greeted(&path);

@@ -391,7 +391,7 @@ impl Drop for Over<'_> {
 /// A number from the environment, for longer runs (tests/kills/run).
 fn asked(name: &str, usual: u64) -> u64 {
     std::env::var(name)
-        .map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+        .map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
 fn kills() -> u64 {

@@ -258,7 +258,7 @@ fn busier_flows(seconds: u64, seed: u64) -> u64 {
 /// The number of entries to remove in the long form.
 fn asked() -> Option<u64> {
     let text = std::env::var("BARTIZAN_REMOVALS").ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("BARTIZAN_REMOVALS is no number: {text}")))
+    Some(text.parse().unwrap_or_else(|_| panic!("BARTIZAN_REMOVALS is not a number: {text}")))
 }
 
 #[test]

@@ -200,7 +200,7 @@ fn wrong_values_are_refused_with_their_place() {
     let folder = Folder::new("policy-bypass-wrong");
     for (bypass, says) in [
         (", bypass: {packets: 0}", "policy.yaml:1:"),
-        (", bypass: {bytes: much}", "`much` is no size"),
+        (", bypass: {bytes: much}", "`much` is not a size"),
         (", bypass: {encripted: true}", "`encrypted`"),
     ] {
         policy(&folder, bypass);

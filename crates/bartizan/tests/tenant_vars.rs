@@ -162,10 +162,10 @@ fn what_is_wrong_with_variables_is_said_with_its_place() {
     folder.write("r.rules", RULES);
     folder.write("c.pcap", capture(&frames(0)));
     let cases = [
-        ("{address-groups: {HOME_NET: 10.0.0.0/33}}", "p.yaml:2:69: `/33` is no prefix length"),
+        ("{address-groups: {HOME_NET: 10.0.0.0/33}}", "p.yaml:2:69: `/33` is not a prefix length"),
         ("{address-groups: {HOME_NET: !10.0.0.0/8}}", "p.yaml:2:69: "),
         ("{address-groups: {HOME_NET: []}}", "p.yaml:2:59: variable `HOME_NET`: the list is empty"),
-        ("{port-groups: {HTTP_PORTS: [80, 70000]}}", "p.yaml:2:73: 70000 is no port"),
+        ("{port-groups: {HTTP_PORTS: [80, 70000]}}", "p.yaml:2:73: 70000 is not a port"),
         (
             "{address-groups: {HOME_NET: $NOPE}}",
             "p.yaml:2:69: variable `HOME_NET`: the address variable $NOPE",

@@ -12,6 +12,7 @@ mod direction;
 mod ends;
 mod ids;
 pub mod limit;
+pub mod page;
 mod path;
 mod settings;
 pub mod spread;

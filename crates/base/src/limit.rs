@@ -50,7 +50,7 @@ pub enum LimitTable {
 }
 
 impl LimitTable {
-    /// All of them.
+    /// All kinds of bounds.
     pub const ALL: [LimitTable; 6] = [
         LimitTable::Flow,
         LimitTable::Protocol,

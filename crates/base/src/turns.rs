@@ -20,7 +20,8 @@ use std::time::Duration;
 /// Polls before a waiting worker yields its processor, and before it sleeps.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 1_024;
-const NAP: Duration = Duration::from_micros(50);
+/// Sleep between two checks after the spins and yields.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 thread_local! {
     static MINE: RefCell<Option<(Arc<CaptureTurns>, usize)>> = const { RefCell::new(None) };
@@ -69,7 +70,7 @@ impl CaptureTurns {
         CaptureTurn { turns: Arc::clone(self), worker }
     }
 
-    /// Whether a worker no longer takes part: it has ended, or failed.
+    /// Whether a worker has ended or failed.
     #[must_use]
     pub fn has_ended(&self, worker: usize) -> bool {
         self.places.get(worker).is_none_or(|place| place.read().0 == u64::MAX)
@@ -85,7 +86,7 @@ impl CaptureTurns {
                 match looks {
                     0..SPINS => core::hint::spin_loop(),
                     SPINS..YIELDS => std::thread::yield_now(),
-                    _ => std::thread::sleep(NAP),
+                    _ => std::thread::sleep(POLL_INTERVAL),
                 }
             }
         }

@@ -187,11 +187,11 @@ pub struct Decision {
     pub rule_id: Option<RuleId>,
     /// Whether the function needs no more packets of this flow: its bit leaves the path.
     pub done: bool,
-    /// Whether the function's decision is the same for each packet of this flow in this generation, whatever
-    /// its content and number. So a level below the host may decide.
+    /// Whether the function's decision is the same for all packets of this flow in this generation, so that a
+    /// level below the host may decide.
     pub repeats: bool,
-    /// The named port by which a forwarded packet leaves, instead of the other port of its link. With `done`,
-    /// all packets of the flow leave by it, of both sides.
+    /// The named port through which a forwarded packet leaves, instead of the other port of its link. With
+    /// `done`, all packets of both directions of the flow leave through it.
     pub egress: Option<PortIndex>,
 }
 

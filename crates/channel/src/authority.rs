@@ -109,7 +109,7 @@ impl Authority {
         files::make_folder(folder)?;
         let _held = files::hold(folder)?;
         if folder.join(KEY).exists() || folder.join(REGISTER).exists() {
-            let what = "there is an authority already; `rotate` makes a new key for it".to_owned();
+            let what = "the folder has an authority already; `rotate` makes a new key for it".to_owned();
             return Err(ChannelError::Content { path: folder.to_owned(), what });
         }
         let authority = Authority { folder: folder.to_owned() };
@@ -137,11 +137,13 @@ impl Authority {
     }
 
     fn new_key(&self, now: u64, days: u64) -> Result<(), ChannelError> {
-        let key = KeyPair::generate().map_err(ChannelError::certificate("no key can be made"))?;
+        let key = KeyPair::generate().map_err(ChannelError::certificate("cannot make a key"))?;
         let (mut params, _) = params(&format!("Bartizan authority {now}"), now, days)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let made = params.self_signed(&key).map_err(ChannelError::certificate("no authority can be made"))?;
+        let made = params
+            .self_signed(&key)
+            .map_err(ChannelError::certificate("cannot make the authority's certificate"))?;
         files::replace(&self.folder, KEY, SECRET, key.serialize_pem().as_bytes())?;
         files::replace(&self.folder, CERTIFICATE, PUBLIC, made.pem().as_bytes())
     }
@@ -184,7 +186,7 @@ impl Authority {
     /// # Errors
     /// The certificate cannot be made or registered.
     pub fn issue_controller(&self, name: &str, now: u64, days: u64) -> Result<Issued, ChannelError> {
-        let key = KeyPair::generate().map_err(ChannelError::certificate("no key can be made"))?;
+        let key = KeyPair::generate().map_err(ChannelError::certificate("cannot make a key"))?;
         let (mut params, serial) = params(name, now, days)?;
         let dns = CONTROLLER_NAME.try_into().map_err(ChannelError::certificate("the controller's name"))?;
         params.subject_alt_names = vec![SanType::DnsName(dns)];
@@ -245,8 +247,7 @@ impl Authority {
             register.certificates.iter().filter(|e| e.role == DEVICE && e.name == device).peekable();
         // A certificate that is not in the register may be newer than a register restored from a backup.
         if own.peek().is_some() && own.all(|entry| entry.revoked.is_some()) {
-            let what =
-                format!("the certificates of `{device}` are revoked; it is enrolled again with a new token");
+            let what = format!("the certificates of `{device}` are revoked; enrol it again with a new token");
             return Err(ChannelError::Unknown(what));
         }
         self.issue_held(device, request, now, days)
@@ -373,7 +374,7 @@ impl Authority {
 fn nothing_to_revoke(which: &str, known: bool) -> ChannelError {
     ChannelError::Unknown(if known {
         format!(
-            "`{which}` is a controller's: agents do not look at revocations. If its key was stolen, rotate the authority \
+            "`{which}` is a controller's: agents do not check revocations. If its key was stolen, rotate the authority \
              without an overlap and enrol devices again"
         )
     } else {
@@ -386,8 +387,9 @@ fn nothing_to_revoke(which: &str, known: bool) -> ChannelError {
 /// The parameters that all certificates share, and the serial number.
 fn params(name: &str, now: u64, days: u64) -> Result<(CertificateParams, String), ChannelError> {
     let time = |unix: u64| {
-        time::OffsetDateTime::from_unix_timestamp(i64::try_from(unix).unwrap_or(i64::MAX))
-            .map_err(|_| ChannelError::Certificate(format!("{days} days are too long for a certificate")))
+        time::OffsetDateTime::from_unix_timestamp(i64::try_from(unix).unwrap_or(i64::MAX)).map_err(|_| {
+            ChannelError::Certificate(format!("a certificate cannot be valid for {days} days; give fewer"))
+        })
     };
     let mut number: [u8; 16] = files::random()?;
     if let Some(first) = number.first_mut() {

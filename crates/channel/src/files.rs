@@ -60,6 +60,6 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], ChannelError> {
     let mut bytes = [0; N];
     ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes)
-        .map_err(|_| ChannelError::Certificate("the system gives no random numbers".to_owned()))?;
+        .map_err(|_| ChannelError::Certificate("the system provides no random numbers".to_owned()))?;
     Ok(bytes)
 }

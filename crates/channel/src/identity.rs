@@ -20,7 +20,7 @@ impl NewKey {
     /// # Errors
     /// The system provides no random numbers.
     pub fn make() -> Result<Self, ChannelError> {
-        Ok(NewKey { key: KeyPair::generate().map_err(ChannelError::certificate("no key can be made"))? })
+        Ok(NewKey { key: KeyPair::generate().map_err(ChannelError::certificate("cannot make a key"))? })
     }
 
     /// The certificate request (PKCS #10, PEM). The issuer chooses the certificate's subject.
@@ -31,7 +31,7 @@ impl NewKey {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         let request = params.serialize_request(&self.key).and_then(|request| request.pem());
-        request.map_err(ChannelError::certificate("no request can be made"))
+        request.map_err(ChannelError::certificate("cannot make a certificate request"))
     }
 
     /// The identity with the certificate issued for the key.

@@ -54,7 +54,9 @@ fn wrong(what: &str) -> impl Fn(String) -> ChannelError + '_ {
 fn roots(pem: &str) -> Result<Arc<RootCertStore>, ChannelError> {
     let mut roots = RootCertStore::empty();
     for certificate in chain(pem)? {
-        roots.add(certificate).map_err(|error| wrong("an authority cannot be used")(error.to_string()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| wrong("the certificate of an authority cannot be used")(error.to_string()))?;
     }
     Ok(Arc::new(roots))
 }
@@ -81,7 +83,7 @@ pub fn server(
     let inner = WebPkiClientVerifier::builder_with_provider(roots(authorities)?, provider())
         .allow_unauthenticated()
         .build()
-        .map_err(|error| wrong("devices cannot be checked")(error.to_string()))?;
+        .map_err(|error| wrong("cannot set up the check of devices' certificates")(error.to_string()))?;
     let mut config = ServerConfig::builder_with_details(provider(), Arc::new(TlsTimeProvider(clock)))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| wrong("TLS 1.3")(error.to_string()))?
@@ -100,7 +102,9 @@ pub fn server(
 pub fn client(clock: HandshakeClock, identity: &DeviceIdentity) -> Result<Arc<ClientConfig>, ChannelError> {
     let verifier = WebPkiServerVerifier::builder_with_provider(roots(&identity.authorities)?, provider())
         .build()
-        .map_err(|error| wrong("controllers cannot be checked")(error.to_string()))?;
+        .map_err(|error| {
+            wrong("cannot set up the check of the controller's certificate")(error.to_string())
+        })?;
     let mut config = client_builder(clock, verifier)?
         .with_client_auth_cert(chain(&identity.certificate)?, private_key(&identity.key)?)
         .map_err(|error| wrong("the device's certificate")(error.to_string()))?;

@@ -36,7 +36,7 @@ impl Token {
     /// The text is not a token.
     pub fn parse(text: &str) -> Result<Self, ChannelError> {
         let wrong = || {
-            let what = "this is no token: it has the form bzt1.ID.SECRET.PIN and is copied whole".to_owned();
+            let what = "this is not a token: it has the form bzt1.ID.SECRET.PIN; copy all of it".to_owned();
             ChannelError::Certificate(what)
         };
         let mut parts = text.trim().split('.');
@@ -90,10 +90,10 @@ struct TokenRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnrolmentTokenError {
     /// The token does not exist, is used, has expired, or is another device's. Only the log tells which.
-    #[error("the token is not good for this device: it is unknown, used or expired. Make another one")]
+    #[error("the token is not valid for this device: it is unknown, used or expired; make another one")]
     Bad,
     /// The store cannot be read or written.
-    #[error("tokens cannot be read or written now")]
+    #[error("the controller cannot read or write its tokens; correct that there and try again")]
     Unavailable,
 }
 

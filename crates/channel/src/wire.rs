@@ -44,7 +44,7 @@ impl Wire {
     /// TLS cannot be set up.
     pub fn accepted(socket: TcpStream, config: Arc<ServerConfig>) -> Result<Self, ChannelError> {
         let tls = ServerConnection::new(config)
-            .map_err(|error| ChannelError::Certificate(format!("TLS cannot begin: {error}")))?;
+            .map_err(|error| ChannelError::Certificate(format!("the TLS handshake cannot begin: {error}")))?;
         Ok(Wire::of(socket, tls.into()))
     }
 
@@ -54,7 +54,7 @@ impl Wire {
     /// TLS cannot be set up.
     pub fn dialled(socket: TcpStream, config: Arc<ClientConfig>) -> Result<Self, ChannelError> {
         let tls = ClientConnection::new(config, controller_name()?)
-            .map_err(|error| ChannelError::Certificate(format!("TLS cannot begin: {error}")))?;
+            .map_err(|error| ChannelError::Certificate(format!("the TLS handshake cannot begin: {error}")))?;
         Ok(Wire::of(socket, tls.into()))
     }
 

@@ -44,7 +44,7 @@ impl Stored {
     }
 }
 
-/// See the module.
+/// A lookup structure for several rule sets: a bit vector for each interval of each header field.
 #[derive(Debug)]
 pub struct BitVector {
     sets: u8,

@@ -27,7 +27,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Lists are compiled anew when they lack more than a half of the tables' entries, plus this number.
 const DELETED_MAX: usize = 1_024;
 
-/// See the module.
+/// Rule sets of a generation that share compiled tables with the previous generation and hold only the
+/// differences.
 #[derive(Debug)]
 pub struct Layered {
     lists: Vec<List>,

@@ -8,7 +8,8 @@ use bartizan_base::Fid;
 use core::ops::Range;
 use std::sync::Arc;
 
-/// Rules in their order, each with a number.
+/// Rules in their order, each with a number; the list that has the piece gives the numbers a meaning
+/// ([`Numbers`]).
 #[derive(Debug, Default)]
 pub struct Piece {
     numbers: Box<[u32]>,
@@ -57,7 +58,8 @@ impl Piece {
     }
 }
 
-/// The meaning of the numbers of a piece in a list.
+/// The meaning of the numbers of a piece in a list: the fid and the priority of an entry follow from its
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
     /// Number plus this one is both fid and priority.
@@ -88,7 +90,7 @@ impl Numbers {
 pub struct Placed {
     /// The piece.
     pub piece: Arc<Piece>,
-    /// The meaning of its numbers.
+    /// The meaning of the numbers of the piece.
     pub numbers: Numbers,
 }
 

@@ -157,7 +157,7 @@ impl Drop for Lease {
     }
 }
 
-/// See the module.
+/// The table of the DNS names that addresses have at present, by tenant; shared by all workers.
 #[derive(Debug)]
 pub struct NameTable {
     ids: Mutex<Ids>,

@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[schemars(title = "Bartizan host file")]
 pub struct HostFile {
-    /// The links, by which packets enter.
+    /// The links: the sources of packets.
     pub links: Vec<Link>,
     /// Ports that policies can redirect flows to (`redirect` of `pfw`): at most 16. Nothing is received on
     /// them.
@@ -115,7 +115,7 @@ pub struct Link {
 pub struct Inline {
     /// One interface.
     pub a: String,
-    /// The other.
+    /// The other interface of the pair.
     pub b: String,
     /// Switch off the interfaces' offloads while the program runs, and on again at the end.
     #[serde(default)]
@@ -456,7 +456,7 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     for (index, link) in file.links.iter().enumerate().filter(|(_, link)| link.filter.is_some()) {
         let why = match link.kind() {
             Some(LinkKind::Inline(_)) => {
-                "is inline: a filter sees no ports in fragments, so a part of a datagram would pass unseen and the rest wait for it; give that traffic a policy with `chain: []`, which only forwards and counts"
+                "is inline: a filter finds no ports in fragments, so one fragment of a datagram would pass uninspected and the others wait for it; give that traffic a policy with `chain: []`, which only forwards and counts"
             }
             Some(LinkKind::Capture(_)) => "is a capture; give the filter to `bartizan inspect --filter`",
             Some(LinkKind::Guest(_)) => {
@@ -521,7 +521,7 @@ fn workers(file: &HostFile, problem: &mut impl FnMut(String, String)) {
             problem(path, message);
         } else if link.workers == Some(0) {
             let message = format!(
-                "link `{name}` needs at least one worker; leave the key out for its share of all workers"
+                "link `{name}` needs at least one worker; remove the key for its share of all workers"
             );
             problem(path, message);
         }
@@ -530,12 +530,13 @@ fn workers(file: &HostFile, problem: &mut impl FnMut(String, String)) {
     let of_guests = u32::from(file.links.iter().any(|link| link.guest.is_some()));
     let least = of_guests + live.map(|link| u32::from(link.workers.unwrap_or(1).max(1))).sum::<u32>();
     if least > u32::from(WORKERS) {
-        let message = format!("the links need {least} workers, and more than {WORKERS} are not supported");
+        let message =
+            format!("the links need {least} workers, and at most {WORKERS} are supported; give links fewer");
         problem("links".to_owned(), message);
     }
     if let Some(all) = file.workers.filter(|all| *all > 0 && u32::from(*all) < least) {
         let message = format!(
-            "{all} workers are too few for the links, which need {least} (at least one each); give {least} or more, or fewer to the links"
+            "{all} workers are too few for the links, which need {least} (at least one each); give {least} or more, or give the links fewer"
         );
         problem("workers".to_owned(), message);
     }
@@ -567,7 +568,7 @@ fn levels(file: &HostFile, problem: &mut impl FnMut(String, String)) {
             if let Some(samples) = section.drop_samples.filter(|samples| !fits(samples)) {
                 let near = samples.clamp(1, OFFLOAD_DROP_SAMPLES).next_power_of_two();
                 let message = format!(
-                    "link `{name}`: one of {samples} packets cannot be; give a power of two up to {OFFLOAD_DROP_SAMPLES}, for instance {near}, or 0 for none"
+                    "link `{name}`: one of {samples} packets is not a possible sample; give a power of two up to {OFFLOAD_DROP_SAMPLES}, for instance {near}, or 0 for none"
                 );
                 wrong("drop-samples", message);
             }
@@ -603,7 +604,7 @@ fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
         let fits = |ring: &Size| range.contains(&ring.0) && ring.0.is_multiple_of(block);
         if let Some(ring) = tap.and_then(|tap| tap.ring).filter(|ring| !fits(ring)) {
             let message =
-                format!("link `{name}`: a ring of {ring} cannot be; give 2MiB to 4GiB, in whole MiB");
+                format!("link `{name}`: a ring of {ring} is not possible; give 2MiB to 4GiB, in whole MiB");
             problem(format!("links/{index}/tap/ring"), message);
         }
     }
@@ -616,13 +617,13 @@ fn taps(file: &HostFile, problem: &mut impl FnMut(String, String)) {
         let count = tap.interface.len();
         if !(1..=TAP_INTERFACES).contains(&count) {
             let message = format!(
-                "link `{name}`: a tap has 1 to {TAP_INTERFACES} interfaces, and this one {count}; write `interface: eth1` or `interface: [eth1, eth2]`"
+                "link `{name}`: a tap has 1 to {TAP_INTERFACES} interfaces, and this one has {count}; write `interface: eth1` or `interface: [eth1, eth2]`"
             );
             problem(format!("links/{index}/tap/interface"), message);
         }
         if count < 2 && tap.merge_wait.is_some() {
             let message = format!(
-                "link `{name}`: packets of one interface wait for none; remove the key, or give the interfaces of both sides: `interface: [eth1, eth2]`"
+                "link `{name}`: `merge-wait` needs several interfaces, whose packets it puts in order; remove the key, or give the interfaces of both sides: `interface: [eth1, eth2]`"
             );
             problem(format!("links/{index}/tap/merge-wait"), message);
         }
@@ -652,10 +653,10 @@ pub fn place_of(text: &str, path: &str) -> Option<yaml::Position> {
 fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     if file.links.is_empty() {
-        found.push(("links", "no link: packets come in by none; add one".to_owned()));
+        found.push(("links", "there is no link, so no packet comes in; add one".to_owned()));
     }
     if file.workers == Some(0) {
-        let message = "at least one worker is needed; leave the key out for one per core";
+        let message = "at least one worker is needed; remove the key for one per core";
         found.push(("workers", message.to_owned()));
     }
     if file.workers.is_some_and(|workers| workers > WORKERS) {
@@ -676,32 +677,32 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
     ];
     for (path, size) in sizes {
         if let Some(Size(bytes)) = size.filter(|s| s.0 < MEMORY_MIN) {
-            let message =
-                format!("{bytes} bytes are too few to work with; give {} or more", Size(MEMORY_MIN));
+            let message = format!("{bytes} bytes are too few; give {} or more", Size(MEMORY_MIN));
             found.push((path, message));
         }
     }
     found.extend(file.controller.iter().flat_map(ControllerSection::wrong));
     if let Some(mode) = file.outputs.mode.as_deref().filter(|mode| !is_mode(mode)) {
         let message =
-            format!("`{mode}` is no mode of files; write octal digits such as 640, with 6 for the owner");
+            format!("`{mode}` is not a file mode; write octal digits such as 640, with 6 for the owner");
         found.push(("outputs/mode", message));
     }
     let rotate = file.outputs.eve.as_ref().map(|e| e.rotate.clone()).unwrap_or_default();
     if rotate.size == Some(Size(0)) {
         found.push((
             "outputs/eve/rotate/size",
-            "a file of no bytes holds nothing; leave the key out for no limit".to_owned(),
+            "a file cannot have 0 bytes; remove the key for no limit".to_owned(),
         ));
     }
     if rotate.every == Some(Seconds(0)) {
         found.push((
             "outputs/eve/rotate/every",
-            "a file of no time holds nothing; leave the key out for no limit".to_owned(),
+            "a file cannot last 0 seconds; remove the key for no limit".to_owned(),
         ));
     }
     if rotate.keep.is_some() && rotate.size.is_none() && rotate.every.is_none() {
-        let message = "nothing is put aside without `size` or `every`; add one of them or remove `keep`";
+        let message =
+            "`keep` needs `size` or `every`: without them no file is rotated; add one, or remove `keep`";
         found.push(("outputs/eve/rotate/keep", message.to_owned()));
     }
     found

@@ -19,10 +19,10 @@ pub const LIMITS: &[LimitSpec] = limits! {
         "refused with the position", [Told("the message")];
     File "bytes that aliases of a YAML document repeat" = "{}" [bytes(REPEATED_MAX)] in ["config/yaml.rs"],
         "refused with the position", [Told("the message")];
-    File "groups in each other" = "{}" [count(GROUP_DEPTH_MAX)] in ["config/policy/resolve.rs"],
+    File "nesting depth of groups" = "{}" [count(GROUP_DEPTH_MAX)] in ["config/policy/resolve.rs"],
         "refused with the position", [Told("the message")];
-    File "a word that is compared with those that are known (\"did you mean\")" = "{}" [bytes(NEAREST_MAX)]
-        in ["config/policy/read.rs"], "compared with none", [NotNeeded];
+    File "a word that is compared with known words (\"did you mean\")" = "{}" [bytes(NEAREST_MAX)]
+        in ["config/policy/read.rs"], "not compared", [NotNeeded];
     File "notes listed of a suricata.yaml" = "{}" [count(NOTES_MAX)] in ["config/suricata/mod.rs"],
         "the rest is not listed", [NotNeeded];
     File "flows, hosts of the host file" = "{} to {}, {} to {}"

@@ -161,7 +161,7 @@ impl<'t> YamlReader<'t> {
     fn node(&mut self, event: Event<'t>, position: Position, depth: usize) -> Result<Node, YamlError> {
         let wrong = |message: String| Err(YamlError { position, message });
         if depth > DEPTH_MAX {
-            return wrong(format!("nested deeper than {DEPTH_MAX} levels"));
+            return wrong(format!("nested deeper than {DEPTH_MAX} levels; make it flatter"));
         }
         let (before, bytes_before) = (self.nodes, self.bytes);
         self.nodes += 1;
@@ -175,20 +175,20 @@ impl<'t> YamlReader<'t> {
             Event::MappingStart(anchor, tag) => (self.mapping(depth)?, anchor, tag),
             Event::Alias(id) => {
                 let Some(anchored) = self.anchors.get(&id) else {
-                    return wrong("an alias precedes its anchor, or is inside of it".to_owned());
+                    return wrong("an alias comes before its anchor, or inside it; move it".to_owned());
                 };
                 self.nodes = before.saturating_add(anchored.nodes);
                 self.bytes = self.bytes.saturating_add(anchored.bytes);
                 self.repeated = self.repeated.saturating_add(anchored.bytes);
                 if self.nodes > NODES_MAX || self.repeated > REPEATED_MAX {
                     return wrong(format!(
-                        "with its aliases the document has more than {NODES_MAX} nodes, or they repeat more than {REPEATED_MAX} bytes; \
+                        "the document with expanded aliases has more than {NODES_MAX} nodes, or they repeat more than {REPEATED_MAX} bytes; \
                          write it without them"
                     ));
                 }
                 return Ok(anchored.node.clone());
             }
-            _ => return wrong("the document ends here unexpectedly".to_owned()),
+            _ => return wrong("the document ends in the middle of a value; complete it".to_owned()),
         };
         if self.nodes > NODES_MAX {
             return wrong(format!("the document has more than {NODES_MAX} nodes"));

@@ -322,7 +322,7 @@ impl Controller {
     fn forgotten(&self, generation: u64) -> Refusal {
         let (most, _) = self.settings.history;
         Refusal::NotFound(format!(
-            "the documents of generation {generation} are no longer kept: those of the last {most} are, and of generations that devices run; choose a newer one"
+            "the documents of generation {generation} are no longer kept: only those of the last {most} generations and of generations that devices run are kept; choose a newer one"
         ))
     }
 
@@ -399,8 +399,7 @@ impl Controller {
     pub(crate) fn check_place(&self, who: &Principal) -> Result<SharePermit<'_>, Refusal> {
         self.checks.take(who.tenant.as_ref().unwrap_or(&who.id)).ok_or_else(|| {
             Refusal::Busy(format!(
-                "{CHECKS_SHARE} dry runs and changes of large tenants by one tenant or token, and {CHECKS_MAX} of all, may be checked at one time; \
-                 nothing was changed: try again"
+                "too many dry runs and changes of large tenants at one time (at most {CHECKS_SHARE} of a tenant or token, {CHECKS_MAX} in all); nothing was changed: try again"
             ))
         })
     }
@@ -438,7 +437,7 @@ impl Controller {
             }
         }
         // The group was queued, so this commit included it.
-        group.result().unwrap_or_else(|| Err(StoreError::Doubt("a writer broke off".to_owned())))
+        group.result().unwrap_or_else(|| Err(StoreError::Doubt("a writer thread failed".to_owned())))
     }
 
     /// Shows committed changes to readers and the fleet. Only the writer calls this, so that the fleet gets
@@ -543,8 +542,7 @@ impl Controller {
         match lock(&self.failures).take(&source, self.clock.steady()) {
             Some(seconds) => Err(Refusal::Limited(seconds)),
             None => Err(Refusal::Unknown(
-                "this token is not known here, or its time is over; ask an administrator for another"
-                    .to_owned(),
+                "the token is unknown or has expired; ask an administrator for another".to_owned(),
             )),
         }
     }

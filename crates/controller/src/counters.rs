@@ -22,29 +22,29 @@ macro_rules! counters {
 
 counters! {
     done "done" "Requests that succeeded.";
-    unauthenticated "unauthenticated" "Without a token, or with one that is not known.";
-    limited "limited" "The same, from a source that had too many of them.";
-    forbidden "forbidden" "With a token that does not reach so far.";
-    malformed "malformed" "Not readable: no JSON, a bad parameter, a format that is not read.";
-    wrong "wrong" "Readable, and refused by a check.";
-    too_large "too-large" "Bodies and heads beyond their limits.";
+    unauthenticated "unauthenticated" "Requests without a token, or with an unknown one.";
+    limited "limited" "Requests with an unknown token from a source that sent too many of them.";
+    forbidden "forbidden" "Requests with a token whose rights do not suffice.";
+    malformed "malformed" "Requests that cannot be read: not JSON, a bad parameter, a format that is not supported.";
+    wrong "wrong" "Requests that can be read, and that a check refuses.";
+    too_large "too-large" "Requests whose body or head exceeds its limit.";
     not_found "not-found" "Requests for resources that do not exist.";
     conflict "conflict" "Requests that conflict with another resource, or with a change in the meantime.";
-    quota "quota" "Beyond a tenant's quota.";
-    often "often" "Changes of a tenant that came too fast.";
+    quota "quota" "Requests beyond a tenant's quota.";
+    often "often" "Changes of a tenant that follow each other too fast.";
     store "store" "Requests that the store failed to carry out: a full or failing disk.";
-    waiting "waiting" "Requests that were to wait for devices when there was no place.";
-    timeout "timeout" "Requests that did not come in in time, and answers that were not taken.";
+    waiting "waiting" "Requests with `wait` beyond the number that may wait for devices.";
+    timeout "timeout" "Requests that did not arrive in time, and answers that the client did not read.";
     busy "busy" "Connections beyond the number that may be open, of all, of their address or of their token.";
-    gave_way "gave-way" "Connections that made room for newer ones: without a known token, or without a request under way.";
+    gave_way "gave-way" "Connections closed in favour of newer ones: without a known token, or without a request under way.";
     tls "tls" "Connections whose handshake failed.";
-    alerts_forgotten "alerts-forgotten" "Alerts that made room for newer ones.";
-    alerts_lost "alerts-lost" "Messages of agents which say that alerts were lost before they could be sent.";
+    alerts_forgotten "alerts-forgotten" "Alerts removed in favour of newer ones.";
+    alerts_lost "alerts-lost" "Reports of agents that alerts were lost before they could be sent.";
     counters_refused "counters-refused" "Counters of devices that are not kept: of tenants that they do not serve, or too many.";
     generations_forgotten "generations-forgotten" "Requests for generations whose documents are no longer kept, since they are too old.";
-    audit_forgotten "audit-forgotten" "Rows of the audit log that made room for newer ones.";
+    audit_forgotten "audit-forgotten" "Rows of the audit log removed in favour of newer ones.";
     held_back "held-back" "Changes of tenants that a device refused: it keeps running their previous part.";
-    interfaces_missing "interfaces-missing" "Sessions of devices that lack a link or port which their generation names.";
+    interfaces_missing "interfaces-missing" "Sessions of devices that do not have a link or port of their generation.";
     alerts_unknown "alerts-unknown" "Alerts of tenants that the device does not serve.";
 }
 

@@ -30,7 +30,7 @@ impl Written {
     }
 }
 
-/// Generations that some device runs, is to run, or may return to.
+/// Generations that a device runs, should run, or may return to.
 #[must_use]
 pub fn held_by_devices(model: &Model) -> BTreeSet<u64> {
     let mut held = BTreeSet::new();

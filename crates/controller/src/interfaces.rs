@@ -275,7 +275,7 @@ impl<'m> ReportedInterfaces<'m> {
         let has = tells.then(|| DeviceInterfaces::new(links.into_iter().collect(), Vec::new()));
         let why = match status.seen {
             0 => "has not connected yet",
-            _ => "has an agent that does not say which links and ports it has; update it",
+            _ => "has an agent that does not report its links and ports; update the agent",
         };
         ReportedInterfaces { device, has, is_whole: false, why }
     }

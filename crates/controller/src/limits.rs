@@ -42,11 +42,11 @@ pub const LIMITS: &[LimitSpec] = limits! {
         "the oldest connection that has shown no token is closed, or an idle one of the token with the most, or the new one; while all of a token's have requests under way, one more is answered 429", [Metric("bartizan_controller_requests_total")];
     Controller "requests that run (their changes are committed together); reserved for administrators; of a token without that role" = "{}; {}; {}" [count(HANDLERS_MAX), count(HANDLERS_KEPT), count(HANDLERS_BY_TOKEN)] in ["controller/server/mod.rs"],
         "a request waits", [NotNeeded];
-    Controller "time for a handshake, for a head, for the first bytes of a body, until something of an answer is taken; bytes of a body in each second beyond; time that a refused client is listened to" = "{} each; {}; {}" [span(PATIENCE), bytes(RATE_MIN as usize), span(LINGER)] in ["controller/server/mod.rs"],
+    Controller "time for a handshake, for a head, for the first bytes of a body, for the client to read a part of an answer; bytes of a body in each further second; time that the rest of a refused request is read" = "{} each; {}; {}" [span(PATIENCE), bytes(RATE_MIN as usize), span(LINGER)] in ["controller/server/mod.rs"],
         "the connection is closed, or answered 408", [Metric("bartizan_controller_requests_total")];
     Controller "bytes of a line of a rule file" = "{}" [bytes(LINE_MAX)] in ["controller/resources/libraries.rs"],
         "answered 422", [Metric("bartizan_controller_requests_total")];
-    Controller "tenants that there ever were, by name" = "{}" [count(TENANTS_MAX)] in ["controller/numbers.rs"],
+    Controller "tenants that ever existed, by name" = "{}" [count(TENANTS_MAX)] in ["controller/numbers.rs"],
         "answered 409", [Metric("bartizan_controller_requests_total")];
     Controller "items of a page, reported differences between two generations" = "{}" [count(PAGE_MAX)] in ["controller/rest/route.rs"],
         "the next ones are on the next page; `more` says that there are more", [NotNeeded];
@@ -61,11 +61,11 @@ pub const LIMITS: &[LimitSpec] = limits! {
     Controller "refused changes of a token that the audit log has at once; time until one more" = "{}; {}" [count(FAILED.burst), span(Duration::from_micros(FAILED.refill))] in ["controller/access/limiter.rs"],
         "only counted", [Metric("bartizan_controller_requests_total")];
     Controller "alerts of a tenant, of the traffic of none, and of all; equal ones once" = "{}, {}" [count(Settings::default().alerts_max.of_tenant), count(Settings::default().alerts_max.of_all)] in ["controller/controller.rs"],
-        "the oldest go", [Metric("bartizan_controller_requests_total")];
+        "the oldest are removed", [Metric("bartizan_controller_requests_total")];
     Controller "generations whose documents are kept, besides those that devices run or will run; rows of the audit log" = "{}; {}; one {}th more until they are forgotten" [count(GENERATIONS_MAX), count(ROWS_MAX), count(PORTIONS)] in ["controller/history.rs"],
         "the oldest are removed; a request for such a generation is answered 404", [Metric("bartizan_controller_requests_total")];
     Controller "roll-outs that are kept" = "{}" [count(ROLLOUTS_MAX)] in ["controller/rollout.rs"],
-        "with a new one the oldest goes", [Told("the audit log")];
+        "a new one replaces the oldest", [Told("the audit log")];
     Controller "policies of a tenant whose sums are kept for each device; reasons; letters of a counter's name" = "{}; {}; {}" [count(POLICIES_MAX), count(REASONS_MAX), count(COUNTER_LETTERS)] in ["controller/statistics.rs"],
         "in the tenant's sums only; not kept", [Metric("bartizan_controller_requests_total")];
     Controller "devices that are connected at once; orders to one that wait" = "{}; {}" [count(ServerConfig::default().connections), count(ServerConfig::default().orders)] in ["controller/southbound/server.rs"],

@@ -60,7 +60,7 @@ pub fn give(model: &Model, names: &[(&str, &str)]) -> Result<Vec<Status>, Refusa
             given += 1;
             if given > *most {
                 let message = format!(
-                    "all {most} numbers of {kind} were given, and none is given twice: take a name that there was"
+                    "all {most} numbers of {kind} are used up, and a number is never used for another name: reuse the name of one that was removed"
                 );
                 return Err(Refusal::Conflict(message));
             }

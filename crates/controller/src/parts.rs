@@ -139,7 +139,7 @@ pub fn too_long(part: &DocumentPart) -> Option<String> {
     let Object::Policy(policy) = part.object.as_ref() else { return None };
     let message = SouthboundMessage::Policy(u64::MAX, PolicyMessage::Put(policy.clone()));
     let error = message.encode(1).err()?;
-    Some(format!("it is too long to be sent to devices: {error}; make several of it"))
+    Some(format!("it is too long for devices: {error}; split it"))
 }
 
 /// Why a tenant, library or setting with this body cannot be sent; `None` if it can.

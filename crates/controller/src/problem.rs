@@ -96,9 +96,7 @@ pub enum Refusal {
     #[error("too many attempts with unknown tokens from this address; try again in {0} s")]
     Limited(u64),
     /// A tenant's tokens change too much; seconds until the next.
-    #[error(
-        "the tenant has changed too much in a short time, and nothing was changed now; try again in {0} s"
-    )]
+    #[error("the tenant was changed too often in a short time; nothing was changed: try again in {0} s")]
     Often(u64),
     /// Too many requests of this kind are running; with the reason and what to do.
     #[error("{0}")]

@@ -99,8 +99,8 @@ impl Queue {
         }
     }
 
-    /// Ends a group that the disk refused: changes drafted from it meanwhile fail as well. `stands`: the
-    /// model that is on the disk.
+    /// Ends a group of changes that could not be written to the disk: changes drafted after it fail as well.
+    /// `stands`: the model that is on the disk.
     pub fn failed(&self, taken: &CommitBatch, error: &StoreError, stands: impl FnOnce() -> Model) {
         let mut ahead = self.lock();
         taken.group.end(Err(error.clone()));

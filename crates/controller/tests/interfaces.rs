@@ -142,7 +142,7 @@ fn what_could_not_be_checked_is_said_by_name() {
     };
     world.api.controller.show(&[older.line("a"), session("a"), older.line("b"), session("b")]);
     let done = world.do_it("PUT", WEB, &redirect("trap"));
-    let why = "each of which has an agent that does not say which links and ports it has; update it";
+    let why = "each of which has an agent that does not report its links and ports; update the agent";
     assert_eq!(done["notes"], json!([format!("port `trap` was not checked for devices `a`, `b`, {why}")]));
     let (_, message) = fault(&world.refused("PUT", WEB, &on_link(&json!("dmz")), 422));
     assert!(message.contains("no link `dmz` (it has link `wan`); nor has device `b`"), "{message}");

@@ -65,41 +65,37 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
             ] } } }),
             vec![
                 "/policy/pfw/rules/0/from: there is no group `wan`; did you mean `lan`?",
-                "/policy/pfw/rules/1/tenant: a policy here is one tenant's own; leave `tenant` out",
+                "/policy/pfw/rules/1/tenant: a policy belongs to the tenant of its path; remove `tenant`",
             ],
         ),
         (
             policy,
             json!({ "policy": { "chain": ["ids"], "ids": { "rules": ["/etc/passwd"], "level": "web" } } }),
             vec![
-                "/policy/ids/rules: rule files are in libraries here; name one by `level`, and leave `rules` out",
+                "/policy/ids/rules: a controller has rule files in libraries; name a library by `level`, and remove `rules`",
                 "/policy/ids/level: there is no library `web`; known: `none`",
             ],
         ),
         (
             "/v1/tenants/b",
             json!({ "select": {} }),
-            vec![": nothing selects this tenant's traffic; add `vni`, `vlan`, `link` or `prefixes`"],
+            vec![": the tenant selects no traffic; add `vni`, `vlan`, `link` or `prefixes`"],
         ),
         (
             "/v1/tenants/b",
             json!({ "select": { "vlan": [] } }),
-            vec![
-                "/select/vlan: this list is empty, so it selects nothing; add an item, or leave the key out",
-            ],
+            vec!["/select/vlan: this list is empty, so it selects nothing; add an item, or remove the key"],
         ),
         (
             policy,
             json!({ "policy": { "chain": ["pfw"], "from": [], "pfw": { "default": "drop" } } }),
-            vec![
-                "/policy/from: this list is empty, so it selects nothing; add an item, or leave the key out",
-            ],
+            vec!["/policy/from: this list is empty, so it selects nothing; add an item, or remove the key"],
         ),
         (
             policy,
             json!({ "policy": { "chain": ["pfw"], "pfw": { "default": "drop", "rules": [{ "allow": "tcp", "to": [] }] } } }),
             vec![
-                "/policy/pfw/rules/0/to: this list is empty, so it selects nothing; add an item, or leave the key out",
+                "/policy/pfw/rules/0/to: this list is empty, so it selects nothing; add an item, or remove the key",
             ],
         ),
         (
@@ -148,7 +144,7 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
             json!({ "action": "allow", "chain": ["ids"], "ids": { "level": "nosuch", "rules": ["/etc/passwd"] } }),
             vec![
                 "/ids/level: there is no library `nosuch`; known: `none`",
-                "/ids/rules: rule files are in libraries here; name one by `level`, and leave `rules` out",
+                "/ids/rules: a controller has rule files in libraries; name a library by `level`, and remove `rules`",
             ],
         ),
         (
@@ -165,7 +161,7 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
             "/v1/libraries/web",
             json!({ "files": ["x"], "choose": [{}] }),
             vec![
-                "/files/0: there is no such rule file; put it first",
+                "/files/0: there is no such rule file; upload it first",
                 "/choose/0: add `sids`, `category` or `metadata`; without `choose` the library has all rules",
             ],
         ),
@@ -229,7 +225,7 @@ fn names_queries_bodies_and_methods_are_checked() {
     let problem = world.refused("POST", "/v1/tokens", &over, 422);
     assert_eq!(
         pointers(&problem),
-        ["/expires: that time is over; write a later one, in RFC 3339 or in microseconds since 1970"]
+        ["/expires: the time is in the past; write a later one, in RFC 3339 or in microseconds since 1970"]
     );
     // Times in text form in requests, one unit in answers.
     let soon = json!({ "name": "x", "scope": "reader", "expires": "2027-01-31T13:00:00+01:00" });

@@ -142,7 +142,7 @@ fn a_tenant_sees_and_touches_only_its_own() {
             let reply = send(method, path, &group);
             assert_eq!(
                 (reply.status, reply.value()["detail"].as_str().unwrap()),
-                (403, "this token does not reach so far; ask an administrator for one that does")
+                (403, "the token's rights do not suffice; ask an administrator for a token with more")
             );
         }
     }
@@ -352,7 +352,7 @@ fn a_device_that_is_gone_leaves_no_token_to_one_that_comes_by_its_name() {
     let world = world();
     let token = world.token("device", None, Some("edge"));
     let refused = world.refused("DELETE", "/v1/devices/edge", &json!(null), 409);
-    assert_eq!(refused["detail"], "the device has tokens yet; revoke them first");
+    assert_eq!(refused["detail"], "the device still has tokens; revoke them first");
     let id = token.split('_').nth(1).unwrap();
     world.do_it("DELETE", &format!("/v1/tokens/{id}"), &json!(null));
     world.do_it("DELETE", "/v1/devices/edge", &json!(null));

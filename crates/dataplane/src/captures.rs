@@ -67,7 +67,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Longest sleep of the reader and of workers between two checks.
-const NAP: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Size of a pool.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +76,7 @@ pub struct PoolOptions {
     pub rounds: usize,
     /// Most frames of a round.
     pub frames: usize,
-    /// Bytes after which a round is full, whatever its number of frames.
+    /// Bytes after which a round is full, independent of its number of frames.
     pub bytes: usize,
     /// For tests: the seed of random moves of flows between workers, at each round.
     pub moves: Option<u64>,
@@ -210,7 +210,7 @@ impl<R: Recorder + Send + 'static> Pool<R> {
         let count = u16::try_from(recorders.len()).unwrap_or(u16::MAX).max(1);
         let share = share_of(settings, count);
         let control = Arc::new(Control::for_workers(count)?);
-        let live = LiveOptions { spin: Duration::ZERO, tick: NAP, ..LiveOptions::default() };
+        let live = LiveOptions { spin: Duration::ZERO, tick: POLL_INTERVAL, ..LiveOptions::default() };
         let reader = std::thread::current();
         let mut seats = Vec::with_capacity(usize::from(count));
         let turns = CaptureTurns::new(usize::from(count));
@@ -430,7 +430,7 @@ impl<R: Recorder + Send + 'static> Pool<R> {
         if let Some((worker, _)) = lost {
             return Err(PoolError::Lost { worker });
         }
-        std::thread::park_timeout(NAP);
+        std::thread::park_timeout(POLL_INTERVAL);
         Ok(())
     }
 

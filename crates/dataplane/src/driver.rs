@@ -58,7 +58,7 @@ pub struct LiveOptions {
     pub batch: usize,
     /// Time to poll before sleeping, where a core is free.
     pub spin: Duration,
-    /// Inline: keeps idle processors out of deep sleep while packets come ([`bartizan_ports::Awake`]).
+    /// Inline: keeps idle processors out of deep sleep while packets arrive ([`bartizan_ports::Awake`]).
     pub awake: bool,
     /// Longest sleep, hence the interval in which timeouts of flows are checked on an idle link.
     pub tick: Duration,
@@ -92,7 +92,7 @@ impl LiveOptions {
 pub struct Driver<R> {
     /// The worker and its rings to the other workers of its link.
     pub station: Station,
-    /// The source of packets. `None`: it is gone, and may come back.
+    /// The source of packets; `None` while it does not exist.
     pub source: Option<Box<dyn Source>>,
     /// The recorder of events: owned in a box, or borrowed.
     pub recorder: R,

@@ -31,7 +31,7 @@ const LOSS: u16 = 1;
 /// A message that announces the end of the worker's run.
 const END: u16 = 2;
 /// Sleep of the writer, and of a worker that may wait, when there is nothing to do.
-const NAP: Duration = Duration::from_micros(500);
+const POLL_INTERVAL: Duration = Duration::from_micros(500);
 /// Sleeps without an event after which the sink flushes.
 const IDLE_NAPS: u32 = 20;
 /// Time text of a loss report that no event precedes or follows.
@@ -154,7 +154,7 @@ impl EventSender {
             if self.when_full == RingFullPolicy::Lose || !helps {
                 return false;
             }
-            std::thread::park_timeout(NAP);
+            std::thread::park_timeout(POLL_INTERVAL);
         }
     }
 
@@ -295,7 +295,7 @@ pub fn write_all(mut rings: Vec<EventReceiver>, sink: &mut dyn LineSink) {
         if naps.is_multiple_of(IDLE_NAPS) {
             sink.idle();
         }
-        std::thread::park_timeout(NAP);
+        std::thread::park_timeout(POLL_INTERVAL);
     }
     losses.finish(sink);
 }

@@ -38,7 +38,7 @@ fn of(figure: impl Fn(&EngineSettings) -> String) -> String {
     }
 }
 
-/// All of this crate.
+/// All bounds of this crate.
 pub const LIMITS: &[LimitSpec] = limits! {
     Flow "flows per worker" = "`flow.memcap` / {}, {} to {} (as shipped {})"
         [count(SURICATA_FLOW_BYTES), count(FLOWS_LEAST), count(FLOWS_MOST), of(|s| count(s.flow_capacity))]

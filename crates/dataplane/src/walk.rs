@@ -94,9 +94,9 @@ struct Layer {
     output: DecodeOutput,
     /// Number of packets still to be handled: those below this index.
     left: usize,
-    /// The packet in hand is a fragment and was added to its datagram.
+    /// The current packet is a fragment and was added to its datagram.
     fragment_done: bool,
-    /// Reason why the packet in hand must not be forwarded.
+    /// Reason why the current packet must not be forwarded.
     refused: Option<Reason>,
     /// The outer packets that events name: of the layer as a whole, and of a packet within another one of the
     /// layer.

@@ -410,7 +410,7 @@ impl Worker {
         self.intake.has_released()
     }
 
-    /// The next frame of a held datagram that may leave before the frame in hand: `bytes` becomes the frame.
+    /// The next frame of a held datagram that may leave before the current frame: `bytes` becomes the frame.
     /// Returns its ingress ([`Worker::arrives_by`]) and its time of arrival. The frame has been counted as
     /// forwarded.
     pub fn take_released(&mut self, bytes: &mut Vec<u8>) -> Option<(u32, Timestamp)> {
@@ -436,7 +436,7 @@ impl Worker {
         self.passage(recorder).release(frame)
     }
 
-    /// Whether the frame in hand waits and is not decided yet.
+    /// Whether the current frame waits and is not decided yet.
     pub(crate) const fn train_took(&self) -> bool {
         self.runner.train.took()
     }

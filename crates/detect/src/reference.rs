@@ -9,6 +9,7 @@ use crate::model::buffers::{Buffers, PACKET_BUFFERS};
 use bartizan_applayer::protocol::BufferKind;
 use bartizan_applayer::protocols;
 use bartizan_base::PerDirection;
+use bartizan_base::page::wrapped;
 use core::fmt::Write;
 
 const GENERATED: &str =
@@ -85,14 +86,27 @@ pub fn list() -> Vec<Listed> {
     all
 }
 
+const KEYWORDS_INTRODUCTION: [&str; 2] = [
+    "Every keyword of the rule language that this engine evaluates; sticky buffers are on [a page of their own](buffers.md), \
+     and refused keywords are [listed by name](refused-keywords.md). Each has the meaning of Suricata 8, unless its entry \
+     says otherwise. In *syntax*, capitals mark the parts to fill in, brackets the optional parts.",
+    "No keyword is accepted and then ignored. When a rule loads, the loader verifies that each condition, modifier, effect \
+     and limit has an effect, by the keyword's role, and refuses the rule otherwise.",
+];
+
+const BUFFERS_INTRODUCTION: &str = "\
+    The buffers that a rule can inspect by name: `content`, `pcre`, `bsize`, `isdataat`, `dataset`, transforms and similar \
+    keywords after the buffer's keyword inspect it. Rules see a *growing* buffer while its data arrives; a buffer with \
+    *several* values matches if one of them matches.";
+
+const REFUSED_INTRODUCTION: &str = "\
+    Keywords of Suricata 8 that this engine does not evaluate. A rule with one of them is refused with the keyword's name, \
+    counted as refused, and listed by `bartizan check`; a rule is never loaded without one of its keywords.";
+
 fn keyword_page() -> String {
     let mut page = format!("# Keywords\n\n{GENERATED}");
-    page.push_str(
-        "Every keyword of the rule language that this engine evaluates; sticky buffers are on [a page of their own](buffers.md), \
-         and refused keywords are [listed by name](refused-keywords.md). Each means what it means in Suricata 8, unless its \
-         entry says otherwise. In *syntax*, capitals mark the parts that the author fills in, brackets the parts that can be left out.\n\n\
-         No keyword is accepted and then ignored. The role states how its effect is verified: when a rule loads, the effect of each condition, modifier, effect and limit is checked, and a rule in which one of them has no effect is refused.\n\n| keyword | role | what |\n|---|---|---|\n",
-    );
+    let [first, second] = KEYWORDS_INTRODUCTION.map(|text| wrapped(text, ""));
+    let _ = write!(page, "{first}\n\n{second}\n\n| keyword | role | what |\n|---|---|---|\n");
     let mut all: Vec<&Keyword> = keywords::all().collect();
     all.sort_by_key(|k| k.name);
     for keyword in &all {
@@ -112,21 +126,22 @@ fn keyword_page() -> String {
 }
 
 fn entry(page: &mut String, keyword: &Keyword) {
-    let _ = writeln!(page, "\n## {}\n\n{}\n", keyword.name, keyword.summary);
+    let _ = writeln!(page, "\n## {}\n\n{}\n", keyword.name, wrapped(keyword.summary, ""));
     let _ = writeln!(page, "```text\nrole:    {}\nsyntax:  {}", keyword.role.name(), keyword.syntax);
     if !keyword.aliases.is_empty() {
         let _ = writeln!(page, "also:    {}", keyword.aliases.join(", "));
     }
     let _ = writeln!(page, "example: {}\n```", keyword.example);
     let note = if keyword.note.is_empty() { "As in Suricata 8." } else { keyword.note };
-    let _ = writeln!(page, "\n{note}");
+    let _ = writeln!(page, "\n{}", wrapped(note, ""));
 }
 
 fn buffer_page() -> String {
     let mut page = format!("# Sticky buffers\n\n{GENERATED}");
-    page.push_str(
-        "The buffers that a rule can inspect by name: `content`, `pcre`, `bsize`, `isdataat`, `dataset`, transforms and similar keywords after the buffer's keyword inspect it. A buffer *grows* when rules see it while data comes; one with *several* values matches \
-         when one of them does.\n\n| buffer | of | direction | values | also |\n|---|---|---|---|---|\n",
+    let introduction = wrapped(BUFFERS_INTRODUCTION, "");
+    let _ = write!(
+        page,
+        "{introduction}\n\n| buffer | of | direction | values | also |\n|---|---|---|---|---|\n"
     );
     for buffer in PACKET_BUFFERS {
         let _ = writeln!(page, "| `{}` | packets | both | one | {} |", buffer.name, spellings(buffer.name));
@@ -157,17 +172,14 @@ fn buffer_page() -> String {
 
 fn refused_page() -> String {
     let mut page = format!("# Refused keywords\n\n{GENERATED}");
-    page.push_str(
-        "Keywords of Suricata 8 that this engine does not evaluate. A rule with one of them is refused by name, counted as refused, \
-         and shown by `bartizan check`; it is never loaded without it.\n",
-    );
+    let _ = writeln!(page, "{}", wrapped(REFUSED_INTRODUCTION, ""));
     for (reason, names) in keywords::refused_names() {
         if names.is_empty() {
             continue;
         }
         let _ = writeln!(page, "\n## {}\n", reason.trim_end_matches('.'));
         let listed: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
-        let _ = writeln!(page, "{}", listed.join(", "));
+        let _ = writeln!(page, "{}", wrapped(&listed.join(", "), ""));
     }
     page
 }

@@ -127,7 +127,7 @@ fn rules_that_ask_for_what_no_rule_sets_are_told_of_and_run() {
     }
     let toggles = "alert udp any any -> any any (content:\"x\"; flowbits:toggle,x; sid:1;)\nalert udp any any -> any any (flowbits:isset,x|y; sid:2;)\n";
     let (said, _) = findings(toggles);
-    let message = "no rule sets the flowbit `y`: what 1 rule asks of it never holds".to_owned();
+    let message = "no rule sets the flowbit `y`: what 1 rule tests it of it never holds".to_owned();
     assert_eq!(said, [("D120", 2, message)]);
 }
 
@@ -152,7 +152,7 @@ fn rules_that_ask_whether_something_is_not_set_whose_setter_was_left_out_are_ski
                 "the rule is skipped: it tests that the {kind} `x` is not set, and the rule at test.rules:1, which sets it, was left out"
             );
             let vain = format!(
-                "the rule at test.rules:1, which sets the {kind} `x`, was left out: what 1 rule asks of it never holds"
+                "the rule at test.rules:1, which sets the {kind} `x`, was left out: what 1 rule tests it of it never holds"
             );
             assert_eq!(said, [&("D116", 3, skipped), &("D120", 2, vain)], "{text}");
         }
@@ -195,7 +195,7 @@ alert udp any any -> any any (content:\"x\"; flowbits:isnotset,e; sid:7;)
     assert_eq!(
         vain,
         [
-            "the rule at test.rules:3, which sets the flowbit `d`, was left out: what 1 rule asks of it holds less often"
+            "the rule at test.rules:3, which sets the flowbit `d`, was left out: what 1 rule tests it of it holds less often"
         ]
     );
 }

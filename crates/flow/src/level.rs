@@ -60,7 +60,7 @@ impl Step {
         matches!(self, Step::Host | Step::Back)
     }
 
-    /// The flow is leaving its level, or has left it for good.
+    /// Whether the flow is leaving its level or has left it permanently.
     #[must_use]
     pub const fn in_removal(self) -> bool {
         !self.at_host() && !matches!(self, Step::Installing | Step::Active)

@@ -284,7 +284,7 @@ impl SectionNames {
                     let meant = self.labels.iter().filter(|(_, carried)| carries(carried, asked));
                     let mut meant = meant.filter_map(|(name, _)| self.groups.get(name)).peekable();
                     if meant.peek().is_none() {
-                        return Err(format!("no group carries the label {target}; add it under `labels`"));
+                        return Err(format!("no group has the label {target}; add it under `labels`"));
                     }
                     all.extend(meant.flatten());
                 }

@@ -62,7 +62,7 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("what it says is no text");
+        .unwrap_or("what it says is not a string");
     text.chars().take(MESSAGE_MAX).collect()
 }
 
@@ -111,7 +111,7 @@ mod tests {
         assert!(panicked.place.contains("contain.rs:"), "{panicked}");
         assert_eq!(contained(|| 7), Ok(7));
         let panicked = contained(|| std::panic::panic_any(7u32)).unwrap_err();
-        assert_eq!(panicked.message, "what it says is no text");
+        assert_eq!(panicked.message, "what it says is not a string");
     }
 
     #[test]
@@ -141,6 +141,9 @@ mod tests {
         note_places();
         throw_away(Bomb);
         throw_away(vec![Some(Bomb), None]);
-        assert_eq!(contained(|| std::panic::panic_any(Bomb)).unwrap_err().message, "what it says is no text");
+        assert_eq!(
+            contained(|| std::panic::panic_any(Bomb)).unwrap_err().message,
+            "what it says is not a string"
+        );
     }
 }

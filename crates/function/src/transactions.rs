@@ -94,10 +94,10 @@ impl<'a> AppView<'a> {
         self.marks.said.push(TransactionReport::Done(id, self.function));
     }
 
-    /// Holds a transaction beyond its end, until [`AppView::done`]. `false`: too many of the flow are held
-    /// ([`HOLDS_MAX`]), which is counted. A hold ends by itself when [`bartizan_applayer::flow::HOLDS_SPAN`]
-    /// later transactions have begun, when the function leaves the flow's path, and when the flow ends,
-    /// changes its protocol, or gives way because memory is used up.
+    /// Holds a transaction beyond its end, until [`AppView::done`]. `false`: the flow has too many held
+    /// transactions ([`HOLDS_MAX`]), which is counted. A hold also ends when
+    /// [`bartizan_applayer::flow::HOLDS_SPAN`] later transactions have begun, when the function leaves the
+    /// flow's path, and when the flow ends, changes its protocol, or is evicted because memory is used up.
     pub fn hold(&mut self, id: TxId) -> bool {
         let tx = self.layer.parser().and_then(|parser| parser.tx(id));
         if tx.is_some_and(|tx| tx.common().held.contains(self.function)) {
@@ -209,7 +209,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Drops the reports on transactions of a function that has panicked with the packet in hand. (Marks for
+    /// Drops the reports on transactions of a function that has panicked with the current packet. (Marks for
     /// the writers of records stay: they do not name their function.)
     pub fn forget(&mut self, function: FunctionId) {
         self.later = self.later.without(function);

@@ -81,7 +81,7 @@ pub struct Ids {
 
 struct IdsState {
     worker: DetectWorker,
-    /// Alerts of the packet in hand.
+    /// Alerts of the current packet.
     reported: usize,
     alerts: u64,
     discarded: u64,

@@ -26,7 +26,8 @@ pub struct PolicySpan {
 }
 
 impl PolicySpan {
-    /// Index of the outcome for the matching rule, by its number from 0; for the default if there is none.
+    /// Index of the outcome of the matching rule, by its number from 0; without a match the outcome of the
+    /// default.
     #[inline]
     #[must_use]
     pub fn place(self, matched: Option<u32>) -> usize {
@@ -56,7 +57,7 @@ pub struct PfwOutcome {
     pub counter: u32,
     /// Whether the decision applies to all packets of the flow.
     pub for_flow: bool,
-    /// The named port by which packets leave; `None`: the other port of their link.
+    /// The named port through which packets leave; `None`: the other port of their link.
     pub egress: Option<PortIndex>,
 }
 

@@ -85,8 +85,8 @@ pub struct PortscanSection {
     /// The action on a scan.
     #[serde(default)]
     pub action: PortscanAction,
-    /// With `drop`: time for which new flows of the source are dropped, from each finding on; 0s: only the
-    /// packet in hand is.
+    /// With `drop`: time for which new flows of the source are dropped, counted from each finding; 0s: only
+    /// the current packet is dropped.
     #[serde(default = "a_minute")]
     pub block: Seconds,
 }

@@ -4,6 +4,7 @@
 
 use crate::registry::{self, Services};
 use crate::{ids, sfw};
+use bartizan_base::page::wrapped;
 use bartizan_function::{FunctionModel, FunctionSpec};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -44,11 +45,11 @@ pub fn page(specs: &[&FunctionSpec]) -> String {
                 .map(|header_field| format!("`{}` {}", header_field.name, header_field.width))
                 .collect();
             let many = if lookups == 1 { "lookup" } else { "lookups" };
-            let _ = writeln!(
-                page,
-                "* Header half: entries of at most {bytes} bytes, {lookups} {many}; fields and their bits: {}.",
-                fields.join(", ")
+            let fields = fields.join(", ");
+            let line = format!(
+                "* Header half: entries of at most {bytes} bytes, {lookups} {many}; fields and their bits: {fields}."
             );
+            let _ = writeln!(page, "{}", wrapped(&line, "  "));
         }
         if let Some(slot) = spec.host_slot {
             let _ = writeln!(

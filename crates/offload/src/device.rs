@@ -99,8 +99,8 @@ impl Actions {
     pub const ALL: Actions = Actions { forward: true, drop: true };
 }
 
-/// The counts that a device keeps for its entries. The host's records are exact, so it hands flows only to
-/// devices that count all ([`OffloadDenied::Uncounted`]).
+/// The counts that a device keeps for its entries. The host's records are exact, so the host offloads flows
+/// only to devices that count all ([`OffloadDenied::Uncounted`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counting {
     /// Packets.
@@ -133,7 +133,7 @@ pub struct Capabilities {
     pub protocols: &'static [u8],
     /// Kinds of tunnels that it decodes, one deep.
     pub tunnels: &'static [TunnelKind],
-    /// Whether it holds the numbers of TCP connections and compares segments with them
+    /// Whether the device holds the TCP window state of connections and compares segments with it
     /// ([`Install::windows`]).
     pub windows: bool,
     /// The actions that it can do; the host does the others ([`OffloadDenied::Action`]).
@@ -250,7 +250,7 @@ pub struct Counts {
     /// The sequence numbers of a TCP connection after the packets that were forwarded; `None` if the entry
     /// drops.
     pub sides: Sides,
-    /// The numbers of a connection whose segments are compared with them. Instead of `sides`.
+    /// The TCP window state of a connection whose segments are compared with it. Instead of `sides`.
     pub windows: Option<Windows>,
 }
 
@@ -278,7 +278,7 @@ pub enum DeviceReply {
     Idle(Timestamp),
 }
 
-/// See the module.
+/// A device below the host that executes the verdicts of flows: takes requests, and gives replies and counts.
 pub trait Device: Send {
     /// Its capabilities.
     fn capabilities(&self) -> &Capabilities;

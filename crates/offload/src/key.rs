@@ -108,7 +108,8 @@ impl Fields {
     }
 }
 
-/// See the module.
+/// The key of a flow as a device derives it from a frame and its ingress port: the first 56 bytes of
+/// `bartizan_flow_entry`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DeviceKey(pub [u64; 7]);
 
@@ -148,7 +149,7 @@ pub const fn direction_from_low(key: &FlowKey) -> Direction {
 }
 
 /// The directions in which packets of both endpoints of a key count, the lower endpoint's first. Flows of
-/// protocols without ports have one direction, whoever sends.
+/// protocols without ports have one direction for both senders.
 #[must_use]
 pub const fn directions(key: &FlowKey) -> [Direction; 2] {
     if !key.has_ports() {

@@ -274,7 +274,7 @@ pub struct DeviceSetup {
     pub entries: u32,
     /// The limit of layers at which the host gives a packet up (`decoder.max-layers`).
     pub max_layers: u8,
-    /// Its number among the workers of all links.
+    /// The worker's number among the workers of all links.
     pub worker: u32,
     /// The handling of its frames when it fails.
     pub watch: Watch,
@@ -386,7 +386,7 @@ pub struct PortSetup {
     pub drop_samples: Option<u8>,
     /// Whether early tables refuse packets without a flow. `None`: these go up.
     pub early: Option<EarlyMode>,
-    /// The watch on its workers. `None`: no worker is watched, and frames go up whatever happens.
+    /// The watchdog of its workers. `None`: no worker is watched, and frames always go up.
     pub watch: Option<Watch>,
 }
 
@@ -488,7 +488,7 @@ pub struct FrameTotals {
 }
 
 impl FrameTotals {
-    /// Adds another count.
+    /// Adds other counts.
     pub fn add(&mut self, more: FrameTotals) {
         self.frames = self.frames.saturating_add(more.frames);
         self.bytes = self.bytes.saturating_add(more.bytes);
@@ -516,7 +516,7 @@ pub struct StalePrograms {
 }
 
 impl StalePrograms {
-    /// Adds another state.
+    /// Adds the counts of other programs.
     pub fn add(&mut self, more: &StalePrograms) {
         let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
         sum(&mut self.programs, more.programs);

@@ -149,7 +149,8 @@ impl core::fmt::Display for LevelTaken {
 
 impl core::error::Error for LevelTaken {}
 
-/// See the module.
+/// The flow manager of one worker: hands decided flows to devices, credits the devices' counts to the flow
+/// table, and takes flows up again.
 pub struct FlowManager {
     /// The level nearest to the wire comes first.
     levels: Vec<Backend>,
@@ -371,14 +372,14 @@ impl FlowManager {
         self.level_of(sunk)?.sides(sunk)
     }
 
-    /// The numbers of a connection whose segments are compared with them, if they were not reported yet.
-    /// `None` also if it is not compared.
+    /// The TCP window state of a connection whose segments are compared with it, if it was not reported yet.
+    /// `None` also if segments are not compared.
     pub fn windows<E: Default>(&mut self, table: &FlowTable<E>, id: FlowId) -> Option<Windows> {
         let sunk = table.stay(id)?.sunk;
         self.level_of(sunk)?.windows(sunk)
     }
 
-    /// Whether segments of a connection that is below are compared with its numbers.
+    /// Whether segments of a connection that is below are compared with its TCP window state.
     #[must_use]
     pub fn compares<E: Default>(&self, table: &FlowTable<E>, id: FlowId) -> bool {
         let Some(sunk) = table.stay(id).map(|stay| stay.sunk) else { return false };
@@ -386,8 +387,8 @@ impl FlowManager {
         place.is_some_and(|place| place.windows.is_some())
     }
 
-    /// Advances the numbers below to these, after the host has judged a segment of such a connection that
-    /// came up, so that the packets that answer it are compared with the new numbers.
+    /// Advances the TCP window state below to `windows`, after the host has judged a segment of such a
+    /// connection, so that the replies to it are compared with the new state.
     pub fn publish<E: Default>(&mut self, table: &FlowTable<E>, id: FlowId, windows: &Windows) {
         let Some(sunk) = table.stay(id).map(|stay| stay.sunk) else { return };
         if let Some(level) = self.level_of(sunk) {

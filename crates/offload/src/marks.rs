@@ -90,8 +90,8 @@ impl FlowMarks {
     }
 }
 
-/// The mark of a flow that the host knows: while this exists, packets of the flow go up whatever the rules
-/// say. The key has no tenant.
+/// The mark of a flow that the host knows: while it exists, rules of the level do not apply to packets of the
+/// flow, which go up. The key has no tenant.
 #[derive(Debug)]
 pub struct Mark {
     marks: Arc<FlowMarks>,

@@ -15,7 +15,8 @@ pub(crate) struct DeviceEntry {
     pub generation: Generation,
     /// The directions of packets of the lower and the higher endpoint, as the flow was seen when it sank.
     pub directions: [Direction; 2],
-    /// The numbers that its segments are compared with, as the host knows them; the entry begins with these.
+    /// The TCP window state that the flow's segments are compared with, as the host knows it; the entry
+    /// begins with it.
     pub windows: Option<Windows>,
     /// The counts already credited.
     pub credited: Counts,

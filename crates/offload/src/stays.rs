@@ -3,7 +3,7 @@
 
 macro_rules! stays {
     ($($(#[$meta:meta])* $name:ident = $number:literal, $text:literal, $why:literal;)*) => {
-        /// See the module.
+        /// The reason why a flow is not at a lower level.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum OffloadDenied {

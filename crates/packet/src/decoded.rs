@@ -299,8 +299,8 @@ impl Decoded {
         self.flags.contains(PacketFlags::FRAGMENT)
     }
 
-    /// Whether the packet belongs to a flow: its transport header could be read, whatever else is wrong.
-    /// Receivers differ in their treatment of wrong options.
+    /// Whether the packet belongs to a flow: its transport header could be read, also if other parts are
+    /// invalid. Receivers differ in their treatment of wrong options.
     #[must_use]
     pub const fn wants_flow(&self) -> bool {
         self.flags.contains(PacketFlags::WANTS_FLOW)
@@ -368,8 +368,8 @@ impl Decoded {
         }
     }
 
-    /// Whether the packet can have a flow by its addresses and protocol, whatever its transport header: it is
-    /// a whole IP packet with readable headers.
+    /// Whether the packet can have a flow by its addresses and protocol, independent of its transport header:
+    /// it is a whole IP packet with readable headers.
     #[must_use]
     pub const fn is_whole_ip(&self) -> bool {
         matches!(self.network, Network::Ipv4(_) | Network::Ipv6(_))

@@ -130,7 +130,7 @@ pub struct Ipv4 {
     pub tos: u8,
     /// Header length with options, in bytes (20 to 60).
     pub header_len: u8,
-    /// Total length as the header says, in bytes.
+    /// Total length in the header, in bytes.
     pub total_len: u16,
     /// Identification.
     pub id: u16,
@@ -221,7 +221,7 @@ pub struct Ipv6 {
     pub traffic_class: u8,
     /// Flow label.
     pub flow_label: u32,
-    /// Payload length as the header says, in bytes.
+    /// Payload length in the header, in bytes.
     pub payload_len: u16,
     /// The extension headers present.
     pub ext_headers: Ipv6ExtHeaders,

@@ -35,7 +35,7 @@ pub const FLIGHT_MAX: u32 = 16 << 20;
 /// around, or the timestamp is forged.
 pub const TIMESTAMP_FAR_AHEAD: u32 = 1 << 29;
 
-/// The number of attempts to change a word that other processors change meanwhile. After these the segment
+/// Number of attempts to change a word that other processors change at the same time. After these the segment
 /// goes up.
 pub const WINDOW_TRIES: u32 = 4;
 
@@ -52,8 +52,8 @@ pub const EARLY_TENANTS: u32 = 1 << 9;
 /// In the first word of an early table: packets in tunnels are judged as well.
 pub const EARLY_TUNNELS: u32 = 1 << 10;
 
-/// Places of a bucket of the index by which a flow's slot is found: two cache lines, which a processor
-/// fetches together.
+/// Places of a bucket of the index that finds a flow's slot: two cache lines, which a processor fetches
+/// together.
 pub const INDEX_PLACES: u32 = 16;
 
 /// The most outcomes of early tables that have counters of their own, over all links.

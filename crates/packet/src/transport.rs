@@ -88,7 +88,7 @@ pub struct Udp {
     pub sport: u16,
     /// Destination port.
     pub dport: u16,
-    /// Length of header and payload as the header says, in bytes.
+    /// Length of header and payload as given in the header, in bytes.
     pub len: u16,
 }
 

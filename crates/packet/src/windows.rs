@@ -43,7 +43,7 @@ pub const WINDOW_WORDS: usize = WindowLine::LEN / 8;
 /// Largest shift of a window (RFC 7323 section 2.3).
 const SCALE_MAX: u8 = 14;
 
-/// One endpoint's numbers.
+/// The TCP window state of one endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowSide {
     /// The sequence number after the last byte that the endpoint has sent.
@@ -58,7 +58,7 @@ pub struct WindowSide {
     pub scale: u8,
 }
 
-/// A connection's numbers, of the lower endpoint of its key and of the higher one.
+/// The TCP window state of a connection: of the lower endpoint of its key, and of the higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
     /// The lower endpoint's, then the higher one's.
@@ -70,11 +70,11 @@ pub struct Windows {
 /// The fields of a segment that are compared; it has ACK, and none of SYN, FIN and RST.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowSegment {
-    /// Its first byte's number.
+    /// The sequence number of the segment's first byte.
     pub sequence: u32,
-    /// The sequence number after its last byte.
+    /// The sequence number after the segment's last byte.
     pub end: u32,
-    /// Its acknowledgement number.
+    /// The segment's acknowledgement number.
     pub acknowledged: u32,
     /// The window that it offers, as in the header.
     pub window: u16,
@@ -168,7 +168,7 @@ impl<'m> Line<'m> {
         [end_low, end_high]
     }
 
-    /// The ends of a connection whose segments are not compared, as far as they have come: the lower
+    /// The ends of both directions of a connection whose segments are not compared, if known: the lower
     /// endpoint's, and the higher one's.
     #[must_use]
     pub fn ends(self) -> [Option<DataEnd>; 2] {
@@ -218,8 +218,8 @@ impl<'m> Line<'m> {
         Windows { sides: [side(false, rules.scale_low), side(true, rules.scale_high)], timestamps }
     }
 
-    /// Advances the numbers to those of the host's session, after the host has judged a segment itself;
-    /// none goes back. Other processors may write at the same time, so each word is tried until it is
+    /// Advances the window state to that of the host's session, after the host has judged a segment; no
+    /// number goes back. Other processors may write at the same time, so each word is tried until it is
     /// changed; each of the others has then advanced the connection.
     pub fn publish(self, windows: &Windows) {
         for (side, high) in windows.sides.iter().zip([false, true]) {
@@ -229,7 +229,8 @@ impl<'m> Line<'m> {
         }
     }
 
-    /// Judges a segment of an endpoint, and advances the numbers. `false`: it goes up.
+    /// Judges a segment of an endpoint, and advances the window state. `false`: the segment goes up to the
+    /// host.
     #[must_use]
     pub fn goes_on(self, from_high: bool, segment: &WindowSegment) -> bool {
         let rules = self.rules();

@@ -80,7 +80,7 @@ fn number(field: &Field, generic: &Generic, extended: &Extended) -> u64 {
         "LENGTH" => generic.length.into(),
         "TIMESTAMP_US" => generic.timestamp_us.into(),
         "TIMESTAMP_NS" => extended.timestamp_ns,
-        other => panic!("{other} is no number; say here what Rust reads"),
+        other => panic!("{other} is not a number; say here what Rust reads"),
     }
 }
 

@@ -20,7 +20,7 @@ use bartizan_base::{PacketDuration, Timestamp};
 /// The interval at which the port looks for an interface that is gone.
 const EVERY: PacketDuration = PacketDuration::from_secs(1);
 
-/// See the module.
+/// A named port by which redirected packets leave; it only sends.
 pub struct ExitPort {
     /// The interface as last seen.
     interface: Interface,

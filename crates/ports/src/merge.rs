@@ -31,7 +31,7 @@ pub const MERGE_WAIT: Duration = Duration::from_millis(50);
 /// The longest sleep while frames wait: the interval of checks whether a ring fills.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Ports watched as one. See the module.
+/// Several interfaces read as one port, with their frames in the order of their timestamps.
 pub struct MergedTap {
     sources: Vec<MergeInput>,
     wait: PacketDuration,
@@ -45,7 +45,7 @@ pub struct MergeFrame {
     pub source: usize,
     /// Its number in [`MergedTap::batch`] of the interface.
     pub index: usize,
-    /// Whether it is the second of a pair of equal frames, of whatever interfaces: to be ignored.
+    /// Whether it is the second of a pair of equal frames, of the same or different interfaces; ignored then.
     pub duplicate: bool,
 }
 
@@ -270,8 +270,8 @@ impl MergedTap {
         now.unwrap_or_else(packet_clock)
     }
 
-    /// The clock of the fastest interface, whatever waits, and the longest time between a frame's arrival and
-    /// the turn that receives it.
+    /// The clock of the fastest interface, and the longest time between a frame's arrival and the turn that
+    /// receives it.
     pub fn shows(&mut self) -> (Timestamp, PacketDuration) {
         let ports = self.sources.iter_mut().filter_map(|source| source.port.as_mut());
         ports.fold((Timestamp::ZERO, PacketDuration::ZERO), |(now, delay), port| {

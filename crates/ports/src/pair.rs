@@ -58,8 +58,8 @@ impl InlinePair {
         Ok(Self { a, b, exits: Vec::new() })
     }
 
-    /// Adds named ports, by which redirected packets leave, in the order of their numbers. They receive no
-    /// packets.
+    /// Adds named ports through which redirected packets leave, in the order of their numbers. They receive
+    /// no packets.
     #[must_use]
     pub fn with_exits(self, exits: Vec<Box<dyn Port>>) -> Self {
         Self { exits, ..self }

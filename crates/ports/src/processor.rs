@@ -11,8 +11,8 @@ pub fn processors() -> usize {
     sys::allowed_processors().len().max(1)
 }
 
-/// Pins the calling thread to the `index`-th of the processors that it may use. `false`: there is none, or
-/// the kernel refuses; the thread runs where the kernel schedules it.
+/// Pins the calling thread to the `index`-th of the processors that it may use. `false`: it does not exist,
+/// or the kernel refuses; the thread then runs where the kernel schedules it.
 pub fn stay_on_processor(index: usize) -> bool {
     sys::allowed_processors().get(index).is_some_and(|processor| sys::stay_on(*processor).is_ok())
 }

@@ -37,9 +37,9 @@ pub enum SnapLength {
 pub struct AfterHeaders {
     /// The last layer whose header is taken whole.
     pub layer: HeaderLayer,
-    /// Bytes after it.
+    /// Bytes of each frame after that header.
     pub bytes: u32,
-    /// The most bytes of any frame, whatever its headers are; at least 1. No bound by default.
+    /// The most bytes of any frame, independent of its headers; at least 1. No bound by default.
     pub max: Option<u32>,
     /// UDP ports that carry tunnels.
     pub tunnels: DecoderConfig,

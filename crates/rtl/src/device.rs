@@ -47,7 +47,7 @@ struct WorkerEntry {
     reported: bool,
 }
 
-/// See the module.
+/// The flow cache of the SmartNIC as a device: each worker has its own entries in it.
 #[derive(Debug)]
 pub struct SmartNicDevice<B> {
     card: Card<B>,

@@ -278,8 +278,8 @@ impl<B: RegisterBus> TableDriver<B> {
         self.set_tunnel_ports(if vxlan.enabled { own } else { 0 }, ports)
     }
 
-    /// Sets the numbers in paths of the packet filter and of the stateful firewall. Packets on whose path one
-    /// is are not judged by a device without that number: without a function, give one that no path has.
+    /// Sets the path bits of the packet filter and of the stateful firewall. A device without such a bit does
+    /// not judge packets with it on their path: without a function, give a bit that no path has.
     ///
     /// # Errors
     /// The bus fails.

@@ -93,7 +93,7 @@ pub enum EntryAction {
     Redirect(u8),
 }
 
-/// The use of a flow's numbers.
+/// The use of a flow's TCP window state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegmentCheck {
     /// None: of TCP, plain segments are handled.
@@ -113,7 +113,7 @@ pub struct EntryControl {
     pub decides: bool,
     /// The handling of the packets.
     pub action: EntryAction,
-    /// The use of the flow's numbers.
+    /// The use of the flow's TCP window state.
     pub check: SegmentCheck,
     /// Only packets of the lower endpoint (`false`) or of the higher one; others go up.
     pub only_from: Option<bool>,
@@ -169,7 +169,7 @@ impl EntryControl {
     }
 }
 
-/// The numbers of a connection in its entry.
+/// The TCP window state of a connection in its cache entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheNumbers {
     /// The windows of both endpoints.
@@ -191,10 +191,10 @@ pub struct EntryCounts {
     pub last_seen: [u64; 2],
 }
 
-/// The numbers and counts of an entry before a command.
+/// The TCP window state and the counts of an entry before a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryReading {
-    /// The numbers, without scales and the use of timestamps, which only the host keeps.
+    /// The TCP window state, without scales and the use of timestamps, which only the host keeps.
     pub numbers: CacheNumbers,
     /// The counts.
     pub counts: EntryCounts,
@@ -344,7 +344,7 @@ impl<B: RegisterBus> TableDriver<B> {
         Ok(self.bus.write(control_address(place), 0)?)
     }
 
-    /// Takes an entry away; returns its numbers and all that it has counted.
+    /// Removes an entry; returns its TCP window state and all that it has counted.
     ///
     /// # Errors
     /// The bus fails, or there is no such entry.
@@ -375,7 +375,7 @@ impl<B: RegisterBus> TableDriver<B> {
         Ok(EntryReading { numbers: numbers_of(&numbers), counts: counts_of(&counts) })
     }
 
-    /// Brings the numbers of an entry forward to these, none back, and its state to this one.
+    /// Advances the TCP window state of an entry to `numbers`, none of which goes back, and sets its state.
     ///
     /// # Errors
     /// The bus fails, or there is no such entry.

@@ -14,7 +14,7 @@ const ANSWER_CYCLES: u32 = 10_000;
 /// A frame that goes in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameIn {
-    /// The port that it comes by.
+    /// The ingress port.
     pub ingress: u8,
     /// Its bytes.
     pub bytes: Vec<u8>,
@@ -160,7 +160,7 @@ impl Simulation {
         simulation
     }
 
-    /// Sets how often the world around is not ready.
+    /// Sets how often the simulated surroundings of the device are not ready.
     pub const fn set_pace(&mut self, pace: StreamPace) {
         self.pace = pace;
     }

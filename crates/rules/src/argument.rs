@@ -82,7 +82,7 @@ pub fn unwrap_value(value: &[u8], can_negate: bool) -> Result<OptionValue<'_>, A
         start += 1;
         end -= 1;
         if start == end {
-            return Err(ArgumentError::new("there is nothing between the quotes", start - 1..end + 1));
+            return Err(ArgumentError::new("the quotes are empty", start - 1..end + 1));
         }
     }
     Ok(OptionValue { negated, quoted, text: value.get(start..end).unwrap_or_default(), start })

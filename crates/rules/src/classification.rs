@@ -72,7 +72,7 @@ pub fn parse_classifications(text: impl Into<Vec<u8>>, name: &str) -> Classifica
                 id = id.saturating_add(1);
                 if by_name.contains_key(&name) {
                     let message =
-                        format!("the classification `{name}` was given before; the first one holds");
+                        format!("the classification `{name}` is defined twice; the first definition applies");
                     diagnostics.push(Diagnostic::warning(&source, span, code::DUPLICATE_ENTRY, message));
                     continue;
                 }
@@ -81,7 +81,7 @@ pub fn parse_classifications(text: impl Into<Vec<u8>>, name: &str) -> Classifica
             }
             Err((at, message)) => diagnostics.push(
                 Diagnostic::error(&source, at, code::BAD_CLASSIFICATION, message)
-                    .help("a line reads: config classification: name,description,priority"),
+                    .help("a line has the form: config classification: name,description,priority"),
             ),
         }
     }
@@ -92,7 +92,8 @@ type ClassificationEntry = (String, String, u32);
 
 fn entry(source: &SourceFile, span: Span) -> Result<ClassificationEntry, (Span, &'static str)> {
     let text = source.bytes(span);
-    let (body, at) = config_body(text, "classification", false).ok_or((span, "this is no classification"))?;
+    let (body, at) =
+        config_body(text, "classification", false).ok_or((span, "this is not a classification"))?;
     let first = memchr::memchr(b',', body).ok_or((span, "the description is missing"))?;
     let last = memchr::memrchr(b',', body).filter(|last| *last > first);
     let last = last.ok_or((span, "the priority is missing"))?;

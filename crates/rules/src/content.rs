@@ -52,7 +52,7 @@ pub fn parse_pattern(text: &[u8]) -> Result<Vec<u8>, ArgumentError> {
                 if matches!(byte, b' ' | b',') {
                     continue;
                 }
-                let message = format!("`{}` is no hexadecimal digit", byte.escape_ascii());
+                let message = format!("`{}` is not a hexadecimal digit", byte.escape_ascii());
                 return Err(ArgumentError::new(message, at..at + 1));
             };
             let digit = (digit & 0xf) as u8;
@@ -75,7 +75,7 @@ pub fn parse_pattern(text: &[u8]) -> Result<Vec<u8>, ArgumentError> {
             out.push(byte);
             converted = true;
         } else if byte == b'"' {
-            return Err(ArgumentError::new("a quote in the pattern is written `\\\"`", at..at + 1));
+            return Err(ArgumentError::new("write a quote in the pattern as `\\\"`", at..at + 1));
         } else {
             out.push(byte);
         }

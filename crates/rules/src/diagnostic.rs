@@ -225,10 +225,10 @@ pub mod code {
         BAD_META = "R010": "a descriptive option (gid, rev, priority, classtype, target) is malformed";
         BAD_MSG = "R011": "msg is malformed or given twice";
         BAD_REFERENCE = "R012": "reference is not `system,id`";
-        INDENTED = "R013": "a rule that begins with a blank, which is passed over";
+        INDENTED = "R013": "a rule that begins with white space, which is ignored";
         NOT_UTF8 = "R014": "the rule is not UTF-8";
         NO_PARENTHESIS = "R015": "the options are not in parentheses";
-        OPEN_CONTINUATION = "R016": "a backslash at the end of the file continues nothing";
+        OPEN_CONTINUATION = "R016": "a backslash at the end of the file has no line after it";
         DUPLICATE_META = "R017": "a descriptive option is given twice";
         UNKNOWN_KEYWORD = "R018": "unknown keyword";
         OTHER_DIALECT = "R019": "the keyword belongs to another rule language";
@@ -240,8 +240,8 @@ pub mod code {
         BAD_CLASSIFICATION = "R030": "malformed line in a classification file";
         BAD_REFERENCE_CONFIG = "R031": "malformed line in a reference file";
         BAD_THRESHOLD = "R032": "malformed line in a threshold file";
-        DUPLICATE_ENTRY = "R033": "the entry was given before";
-        UNKNOWN_RULE = "R034": "a line of a threshold file that is about no rule";
+        DUPLICATE_ENTRY = "R033": "the entry is defined twice";
+        UNKNOWN_RULE = "R034": "a line of a threshold file without a rule that it applies to";
     }
 }
 

@@ -171,8 +171,8 @@ impl Leaf for AddressRange {
     const WHAT: &'static str = "address";
 
     fn parse(text: &str) -> Result<Self, String> {
-        let v4 = |t: &str| t.parse::<Ipv4Addr>().map_err(|_| format!("`{t}` is no IPv4 address"));
-        let v6 = |t: &str| t.parse::<Ipv6Addr>().map_err(|_| format!("`{t}` is no IPv6 address"));
+        let v4 = |t: &str| t.parse::<Ipv4Addr>().map_err(|_| format!("`{t}` is not an IPv4 address"));
+        let v6 = |t: &str| t.parse::<Ipv6Addr>().map_err(|_| format!("`{t}` is not an IPv6 address"));
         let is_v6 = text.contains(':');
         if let Some((address, mask)) = text.split_once('/') {
             if is_v6 {
@@ -183,7 +183,7 @@ impl Leaf for AddressRange {
             let mask = if mask.contains('.') {
                 let bits = u32::from(v4(mask)?);
                 if bits.leading_ones() != bits.count_ones() {
-                    return Err(format!("the netmask {mask} is no prefix: its ones must come first"));
+                    return Err(format!("the netmask {mask} is not a prefix: its one bits must come first"));
                 }
                 bits
             } else {
@@ -208,7 +208,7 @@ fn prefix_length(text: &str, width: u32) -> Result<u32, String> {
     text.parse()
         .ok()
         .filter(|n| digits && *n <= width)
-        .ok_or_else(|| format!("`/{text}` is no prefix length; it is a number from 0 to {width}"))
+        .ok_or_else(|| format!("`/{text}` is not a prefix length; it is a number from 0 to {width}"))
 }
 
 impl Leaf for PortRange {
@@ -218,9 +218,9 @@ impl Leaf for PortRange {
         let port = |t: &str, open: u16| match t.trim_matches([' ', '\t']) {
             "" => Ok(open),
             t if t.bytes().all(|b| b.is_ascii_digit()) => {
-                t.parse().map_err(|_| format!("{t} is no port; ports go up to 65535"))
+                t.parse().map_err(|_| format!("{t} is not a port; ports go up to 65535"))
             }
-            t => Err(format!("`{t}` is no port")),
+            t => Err(format!("`{t}` is not a port")),
         };
         let Some((low, high)) = text.split_once(':') else {
             let only = port(text, 0)?;
@@ -342,12 +342,12 @@ impl ExprParser<'_> {
         let raw = self.text.get(from..self.at).unwrap_or_default().trim_ascii_end();
         let end = from + raw.len();
         let error = |message: String| ArgumentError::new(message, start..end.max(start + 1));
-        let word = core::str::from_utf8(raw).map_err(|_| error("this is no text".into()))?;
+        let word = core::str::from_utf8(raw).map_err(|_| error("this is not a string".into()))?;
         let kind = if let Some(name) = word.strip_prefix('$') {
             if name.is_empty()
                 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
             {
-                return Err(error(format!("`{word}` is no variable name")));
+                return Err(error(format!("`{word}` is not a variable name")));
             }
             ExprKind::Variable(name.into())
         } else if word.eq_ignore_ascii_case("any") {

@@ -51,7 +51,7 @@ impl Parser<'_> {
             let at = if span.is_empty() { whole } else { *span };
             let d = Diagnostic::error(self.source, at, code::NO_OPTIONS, format!("{name} is missing"));
             self.report(d.help(
-                "a rule reads: action protocol source ports direction destination ports (options); blanks \
+                "a rule has the form: action protocol source ports direction destination ports (options); blanks \
                  around the arrow, none in an address unless in brackets",
             ));
             return None;
@@ -93,7 +93,7 @@ impl Parser<'_> {
         let shown = String::from_utf8_lossy(written.get(..written.len().min(40)).unwrap_or_default());
         let message = format!("`{}` has no scope `{shown}`", action.name());
         let help = match names.as_slice() {
-            [] => format!("`{}` has none: take `:{shown}` away", action.name()),
+            [] => format!("`{}` has no scopes: remove `:{shown}`", action.name()),
             names => format!("its scopes are {}", names.join(", ")),
         };
         self.report(Diagnostic::error(self.source, place, code::BAD_SCOPE, message).help(help));
@@ -128,7 +128,7 @@ impl Parser<'_> {
         let hook = hook.strip_prefix(b":<").unwrap_or(hook);
         let mut word = name.iter().chain(hook);
         if !word.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b':' | b'.' | b'/')) {
-            self.error(span, code::BAD_PROTOCOL, "this is no name of a protocol");
+            self.error(span, code::BAD_PROTOCOL, "this is not a name of a protocol");
         }
     }
 
@@ -140,10 +140,10 @@ impl Parser<'_> {
             _ => {}
         }
         let shown = String::from_utf8_lossy(self.bytes(span)).into_owned();
-        let message = format!("`{shown}` is no direction");
+        let message = format!("`{shown}` is not a direction");
         let d = Diagnostic::error(self.source, span, code::BAD_DIRECTION, message);
         let near = if shown == "<-" {
-            d.help("there is no `<-`: exchange the two sides and write `->`")
+            d.help("there is no `<-`: swap the two sides and write `->`")
         } else {
             d.help("directions are `->`, `<>` (both) and `=>` (both sides of a transaction)")
         };

@@ -136,7 +136,7 @@ impl RuleMetaReader<'_, '_> {
         if let Some(before) = self.meta.priority {
             self.twice(
                 option,
-                "priority is given twice; the smaller number, which is the higher priority, holds",
+                "priority is given twice; the smaller number, which is the higher priority, applies",
             );
             self.meta.priority = Some(before.min(priority));
         } else {
@@ -181,7 +181,7 @@ impl RuleMetaReader<'_, '_> {
             return;
         }
         if self.meta.classtype.is_some() {
-            self.twice(option, "classtype is given twice; the first one holds");
+            self.twice(option, "classtype is given twice; the first one applies");
             return;
         }
         self.meta.classtype = Some(span.slice(lead, lead + word.len()));
@@ -206,10 +206,13 @@ impl RuleMetaReader<'_, '_> {
         match found {
             Some(pair) => self.meta.references.push(pair),
             None => {
-                let d =
-                    Diagnostic::error(self.parser.source, span, code::BAD_REFERENCE, "this is no reference");
-                self.parser
-                    .report(d.help("a reference reads `system,identifier`: `reference:cve,2021-44228;`"));
+                let d = Diagnostic::error(
+                    self.parser.source,
+                    span,
+                    code::BAD_REFERENCE,
+                    "this is not a reference",
+                );
+                self.parser.report(d.help("write `system,identifier`: `reference:cve,2021-44228;`"));
             }
         }
     }

@@ -29,9 +29,9 @@ impl Parser<'_> {
                 let d = Diagnostic::error(self.source, span, code::NO_TERMINATOR, "no `;` ends this option");
                 let escaped = body.get(at..).is_some_and(|b| memchr::memchr(b';', b).is_some());
                 self.report(d.help(if escaped {
-                    "a `;` with a backslash right before it is text and ends nothing; a backslash itself is written `\\\\` or |5c|"
+                    "a `;` after a backslash is text and does not end the option; a backslash itself is written `\\\\` or |5c|"
                 } else {
-                    "every option ends with a semicolon, the last one, too"
+                    "every option ends with a semicolon, also the last one"
                 }));
                 return options;
             };
@@ -65,17 +65,17 @@ impl Parser<'_> {
                 )
             } else {
                 let span = whole.slice(at, at + 1);
-                Diagnostic::error(self.source, span, code::EMPTY_OPTION, "an option with nothing in it")
-                    .help("take one of the semicolons away")
+                Diagnostic::error(self.source, span, code::EMPTY_OPTION, "an empty option")
+                    .help("remove one of the semicolons")
             };
             self.report(d);
             return None;
         }
         let is_word = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
         if !self.bytes(keyword_span).iter().all(is_word) {
-            let d = Diagnostic::error(self.source, keyword_span, code::BAD_KEYWORD, "this is no keyword");
+            let d = Diagnostic::error(self.source, keyword_span, code::BAD_KEYWORD, "this is not a keyword");
             self.report(d.help(
-                "a `;` inside a value ends it, in quotes, too, unless it is written `\\;`; or a `;` is missing here",
+                "a `;` ends a value, also in quotes, unless it is written `\\;`; or a `;` is missing here",
             ));
             return None;
         }

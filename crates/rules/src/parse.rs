@@ -225,10 +225,10 @@ impl<'a> Parser<'a> {
     fn indented(&mut self, start: usize, line: &[u8]) {
         let lead = line.len() - line.trim_ascii_start().len();
         let span = Span::of(start + lead, start + line.trim_ascii_end().len());
-        let message = "this line begins with a blank and is passed over, as in Suricata";
+        let message = "this line begins with white space and is ignored, as in Suricata";
         self.report(
             Diagnostic::warning(self.source, span, code::INDENTED, message)
-                .help("take the blank away to load the rule, or put a `#` before it"),
+                .help("remove the white space to load the rule, or put a `#` before it"),
         );
     }
 
@@ -244,7 +244,7 @@ impl<'a> Parser<'a> {
             let span = Span::new(whole.end - 1, whole.end);
             let message = "a backslash continues the rule, but the file ends here";
             let d = Diagnostic::error(self.source, span, code::OPEN_CONTINUATION, message);
-            self.report(d.help("take the backslash away if the rule is complete"));
+            self.report(d.help("remove the backslash if the rule is complete"));
             return None;
         }
         let header = self.header(whole)?;

@@ -62,12 +62,13 @@ pub fn parse_references(text: impl Into<Vec<u8>>, file: &str) -> ReferenceSystem
                     code::BAD_REFERENCE_CONFIG,
                     "this defines no reference system",
                 )
-                .help("a line reads: config reference: name https://prefix.example/"),
+                .help("a line has the form: config reference: name https://prefix.example/"),
             );
             continue;
         };
         if by_name.contains_key(&name) {
-            let message = format!("the reference system `{name}` was given before; the first one holds");
+            let message =
+                format!("the reference system `{name}` is defined twice; the first definition applies");
             diagnostics.push(Diagnostic::warning(&source, span, code::DUPLICATE_ENTRY, message));
             continue;
         }

@@ -98,7 +98,7 @@ impl KeywordIndex {
         let near = self.suggest(keyword);
         Some(match near {
             Some(near) => d.suggestion(Some(near)),
-            None => d.help("no known keyword is spelt like it"),
+            None => d.help("no known keyword has a similar name"),
         })
     }
 }

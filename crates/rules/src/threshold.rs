@@ -124,7 +124,7 @@ pub fn parse_thresholds(text: impl Into<Vec<u8>>, name: &str) -> Thresholds {
                 let d =
                     Diagnostic::error(&source, span.slice(e.start, e.end), code::BAD_THRESHOLD, e.message);
                 diagnostics.push(d.suggestion(e.near).help(
-                    "entries read: threshold gen_id G, sig_id S, type T, track BY, count N, seconds N; \
+                    "an entry has one of the forms: threshold gen_id G, sig_id S, type T, track BY, count N, seconds N; \
                      rate_filter gen_id G, sig_id S, track BY, count N, seconds N, new_action A, timeout N; \
                      suppress gen_id G, sig_id S[, track BY, ip ADDRESSES]",
                 ));
@@ -199,7 +199,7 @@ impl<'a> ThresholdLine<'a> {
         let start = self.at;
         let sid = self.named("sig_id")?;
         if gid == 0 && sid != 0 {
-            return Err(self.error("gen_id 0 is every generator, which goes with sig_id 0 only", start));
+            return Err(self.error("gen_id 0 means every generator and needs sig_id 0", start));
         }
         let kind = match command {
             ThresholdCommand::Filter => {
@@ -317,7 +317,7 @@ impl<'a> ThresholdLine<'a> {
         }
         let names: Vec<&str> = table.iter().map(|(n, _)| *n).collect();
         let shown = String::from_utf8_lossy(word).into_owned();
-        let mut e = self.error(format!("`{shown}` is none of {}", names.join(", ")), start);
+        let mut e = self.error(format!("`{shown}` is not one of {}", names.join(", ")), start);
         e.near = suggest(&shown, table.iter().map(|(n, _)| *n));
         Err(e)
     }

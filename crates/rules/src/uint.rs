@@ -157,7 +157,7 @@ fn no_name<'n>(word: &[u8], length: usize, names: impl Iterator<Item = &'n str> 
     let word = String::from_utf8_lossy(word);
     let count = names.clone().count();
     if count == 0 {
-        return ArgumentError::new(format!("`{word}` is no number, and there are no names"), place);
+        return ArgumentError::new(format!("`{word}` is not a number, and the keyword has no names"), place);
     }
     let near = crate::suggest(&word, names.clone())
         .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
@@ -281,7 +281,7 @@ fn masked<T: Uint>(input: &mut UintReader<'_>) -> Result<UintMatch<T>, ArgumentE
     input.spaces();
     let value: T = input.number()?;
     if value & mask != value {
-        return Err(ArgumentError::new("the value has bits that the mask has not", start..input.at));
+        return Err(ArgumentError::new("the value has bits outside the mask", start..input.at));
     }
     Ok(if negated { UintMatch::NotMasked(mask, value) } else { UintMatch::Masked(mask, value) })
 }
@@ -342,7 +342,7 @@ impl<'a> UintReader<'a> {
             return ArgumentError::new("a number is missing", start..self.at.max(start));
         }
         let message = format!(
-            "`{}` is no number; numbers are written 5, 0x5 or 10kb, conditions on them 5, !5, <5, >=5, 5<>10",
+            "`{}` is not a number; numbers are written 5, 0x5 or 10kb, conditions on them 5, !5, <5, >=5, 5<>10",
             String::from_utf8_lossy(word)
         );
         ArgumentError::new(message, start..start + word.len())
@@ -437,7 +437,7 @@ mod tests {
         );
         assert!(read("5tb").unwrap_err().message.contains("unit"));
         let error = M::<u8>::parse(b"1<>abc").unwrap_err();
-        assert!(error.message.starts_with("`abc` is no number"), "{error}");
+        assert!(error.message.starts_with("`abc` is not a number"), "{error}");
         assert_eq!((error.start, error.end), (3, 6));
         assert_eq!(M::<u8>::parse(b">").unwrap_err().message, "a number is missing");
     }

@@ -39,19 +39,19 @@ pub enum ResolveErrorKind {
         similar: Option<Arc<str>>,
     },
     /// A variable's value names the variable itself, possibly by way of others.
-    #[error("the variables go in a circle: {0}")]
+    #[error("the variables refer to each other in a circle: {0}")]
     Cycle(String),
     /// Lists and variables nest too deep.
     #[error("lists and variables nest deeper than {MAX_DEPTH}")]
     TooDeep,
     /// More ranges than one expression may have.
-    #[error("the expression comes to more than {MAX_RANGES} ranges")]
+    #[error("the expression has more than {MAX_RANGES} ranges")]
     TooLarge,
     /// Everything is negated, as by `!any` or by negating a group that is `any`.
     #[error("all {0} are negated (completely negated): nothing can match")]
     CompletelyNegated(&'static str),
     /// The negated parts remove all others.
-    #[error("no {0} are left after taking away the negated ones: nothing can match")]
+    #[error("the negated {0} exclude all others: nothing can match")]
     Empty(&'static str),
 }
 

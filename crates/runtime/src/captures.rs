@@ -30,7 +30,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 /// Interval in which a wait for standard input checks for a signal to end.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A capture and the link that its packets enter by.
 pub struct LinkCapture {
@@ -149,7 +149,7 @@ impl StandardInput {
 
 impl Read for StandardInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while !wait_readable(self.file.as_fd(), LOOK) {
+        while !wait_readable(self.file.as_fd(), POLL_INTERVAL) {
             if self.requests.is_stopped() {
                 return Err(io::Error::new(ErrorKind::ConnectionAborted, STOPPED));
             }

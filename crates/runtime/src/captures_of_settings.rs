@@ -68,7 +68,7 @@ impl<'s> Entry<'s> {
             "ips" => false,
             "tap" => true,
             "none" | "" => return Ok(None),
-            _ => return Err(self.wrong(&key, mode, "is no mode; write `ips`, `tap` or `none`")),
+            _ => return Err(self.wrong(&key, mode, "is not a mode; write `ips`, `tap` or `none`")),
         };
         let other = self.value("copy-iface").map(|(_, other)| other.trim()).filter(|other| !other.is_empty());
         let Some(other) = other else {
@@ -94,7 +94,7 @@ impl<'s> Entry<'s> {
             return Ok(all);
         }
         threads.trim().parse().ok().filter(|threads| (1..=host::WORKERS).contains(threads)).ok_or_else(|| {
-            let why = format!("is no number of workers; give 1 to {}, or `auto`", host::WORKERS);
+            let why = format!("is not a number of workers; give 1 to {}, or `auto`", host::WORKERS);
             self.wrong(&key, threads, &why)
         })
     }
@@ -217,7 +217,9 @@ mod tests {
         assert_eq!(filter_of(&list, "e1").unwrap().place, "s.yaml:1:1: `af-packet.1.bpf-filter`");
         assert_eq!(filter_of(&list, "e7"), None);
         let wrong = settings(&[("af-packet.0.interface", "e0"), ("af-packet.0.threads", "many")]);
-        assert!(links(&wrong, 1).unwrap_err().message.contains("`af-packet.0.threads: many` is no number"));
+        assert!(
+            links(&wrong, 1).unwrap_err().message.contains("`af-packet.0.threads: many` is not a number")
+        );
     }
 
     #[test]
@@ -253,7 +255,7 @@ mod tests {
         };
         let (ips, to) = (("af-packet.0.copy-mode", "ips"), ("af-packet.0.copy-iface", "e1"));
         refused(&[ips], "needs the interface to copy to");
-        refused(&[("af-packet.0.copy-mode", "isp"), to], "`af-packet.0.copy-mode: isp` is no mode");
+        refused(&[("af-packet.0.copy-mode", "isp"), to], "`af-packet.0.copy-mode: isp` is not a mode");
         refused(&[ips, to, ("af-packet.0.bpf-filter", "tcp")], "an inline link has no packet filter");
         let none = [("af-packet.0.interface", "e0"), ("af-packet.0.copy-mode", "none"), to];
         assert!(!links(&settings(&none), 1).unwrap().links[0].is_inline());

@@ -124,7 +124,7 @@ pub enum CommandOutcome {
     Told(serde_json::Map<String, serde_json::Value>),
 }
 
-/// A command on its way.
+/// A command that waits for its answer.
 #[derive(Debug)]
 pub struct Asked {
     /// The command to be carried out.

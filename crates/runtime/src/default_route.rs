@@ -6,7 +6,7 @@
 
 use crate::error::Failure;
 
-/// The name that stands for the interface of the default route.
+/// The name that means the interface of the default route.
 pub const DEFAULT_ROUTE: &str = "default-route";
 
 /// A route is in use (`RTF_UP`).

@@ -6,7 +6,7 @@
 //! while a reload is built. New settings need a new generation, so they go to the supervisor.
 
 use crate::channel::{Channel, CommandOutcome, ControlCommand};
-use crate::view::{ControlQuery, View};
+use crate::queries::{ControlQuery, View};
 use bartizan_api::southbound::{FunctionOrder, FunctionState};
 use bartizan_base::WorkerId;
 use bartizan_dataplane::driver::inquiry::Collector;

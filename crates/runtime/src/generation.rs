@@ -191,7 +191,7 @@ pub struct Built {
     pub function_names: Vec<&'static str>,
     /// Demands of rules on parsers.
     pub needs: Needs,
-    /// The policy that the chains come from.
+    /// The policy of the chains.
     pub policy: Option<BuiltPolicy>,
     /// The contents that it was built from.
     pub contents: Contents,

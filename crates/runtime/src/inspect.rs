@@ -13,8 +13,8 @@ use crate::generation::{BuildOptions, Builder, BuiltPolicy, find_link, reported}
 use crate::levels::Levels;
 use crate::requests::Requests;
 use crate::stats_file::{StatsParts, write_stats};
-use crate::steer::tell;
 use crate::stores::Stores;
+use crate::supervisor::tell;
 use crate::{firewall, load, machine_code, plan, stats, unused};
 use bartizan_base::{Generation, LinkId, SettingsMap, Timestamp};
 use bartizan_dataplane::captures::{Finished, Pool, PoolError, PoolOptions};

@@ -9,7 +9,7 @@ use crate::input::TEXT_MAX;
 use crate::load::WRONG_SHOWN;
 use crate::metrics::{collect, http};
 use crate::reload::{LOSS, PLACES_SHOWN};
-use crate::{stats, steer};
+use crate::{stats, supervisor};
 use bartizan_base::limit::LimitTrace::{Metric, NotNeeded, Told};
 use bartizan_base::limit::{LimitSpec, bytes, count, time};
 use bartizan_base::{PacketDuration, limits};
@@ -32,7 +32,7 @@ pub const LIMITS: &[LimitSpec] = limits! {
     File "share of the rules that a reload may remove" = "{}, or `reload.max-loss`" [LOSS.to_string()]
         in ["runtime/reload.rs"], "the reload is refused", [Metric("bartizan_reloads_total")];
     File "time that a reload waits until a worker has begun the previous generation, if a level drops packets without a flow"
-        = "{}" [span(steer::ENTERED)] in ["runtime/steer.rs"],
+        = "{}" [span(supervisor::ENTERED)] in ["runtime/supervisor.rs"],
         "those packets go to the host in the new generation, and pass while their link is open", [Told("the message")];
     File "files listed by a refused reload" = "{}" [count(PLACES_SHOWN)] in ["runtime/reload.rs"],
         "further ones are counted", [Told("the message")];

@@ -61,7 +61,7 @@ pub fn checked(settings: SettingsMap) -> Result<SettingsMap, Failure> {
     Err(Failure::input(wrong.join("\n")))
 }
 
-/// Settings without a check of their values, since more are to come. Adds the files to `contents`.
+/// Settings without a check of their values, since more settings follow. Adds the files to `contents`.
 pub fn unchecked(
     file: Option<&Path>,
     overrides: &[String],

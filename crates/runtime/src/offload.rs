@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 /// Interval in which MTUs, and the interfaces of links, are checked.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The levels below the host of a run: the levels of each link, and each worker's devices.
 #[derive(Default)]
 pub struct Below {
     /// Each detaches when it goes.
@@ -161,10 +161,10 @@ impl Below {
         self.levels.iter().any(|level| level.is_behind(generation))
     }
 
-    /// Makes the tables of a generation by which packets without a flow are refused, before any worker enters
-    /// it. What is to be said: how much of the rules they hold, if not all. `names`: of its functions by
-    /// their bit. `free`: no level reads the place of the table ([`Below::is_behind`] the generation before).
-    /// Else this generation has none.
+    /// Makes the tables by which levels drop packets without a flow in a generation, before any worker enters
+    /// it. Returns messages about rules that the tables do not hold. `names`: the functions by their bit.
+    /// `free`: no level reads the older table any more ([`Below::is_behind`]); otherwise the generation has
+    /// none.
     pub fn prepare(&mut self, chains: &Chains, names: &[&'static str], free: bool) -> Option<String> {
         if self.levels.is_empty() {
             return None;
@@ -184,9 +184,9 @@ impl Below {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// Pins the attachments of links that fail open and takes over programs of a killed run, once workers
-    /// serve their frames; detects changed MTUs and links that were removed or came back. To be called
-    /// often; most calls look at nothing. What is to be said.
+    /// Pins the attachments of links that fail open, takes over programs of a killed run once workers serve
+    /// their frames, and detects changed MTUs and links that were removed or came back. Returns messages for
+    /// the log. Call it often; most calls do nothing.
     pub fn look(&mut self, links: &Links) -> Vec<String> {
         let mut said = Vec::new();
         let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= EVERY);

@@ -38,8 +38,8 @@ pub struct RunOptions {
     pub tap: Option<String>,
     /// Serve one guest: programs on the stream path (docs/stream.md).
     pub guest: Option<GuestLink>,
-    /// With a tap: inspect only the packets that this filter lets through, in tcpdump's language
-    /// (pcap-filter(7)): `--filter 'not port 22'`. Needs libpcap.
+    /// With a tap: inspect only the packets that match this filter, in tcpdump's language (pcap-filter(7)):
+    /// `--filter 'not port 22'`. Needs libpcap.
     pub filter: Option<String>,
     /// With a tap: inspect this many bytes of each frame, from 128 to 65535, or its headers and this many
     /// bytes after them: `layer4+64`. Flows are counted with their lengths on the wire, and payloads are
@@ -112,7 +112,7 @@ pub struct RunPlan {
     pub settings: SettingsMap,
     /// Time that workers poll for packets before they sleep; `None`: the default for their number.
     pub spin: Option<Duration>,
-    /// Whether idle processors wait awake while packets come.
+    /// Whether idle processors are kept out of deep sleep while packets arrive.
     pub awake: bool,
     /// Kinds of level that links may name.
     pub levels: Levels,

@@ -131,7 +131,7 @@ mod tests {
         ] {
             assert_eq!(matcher(pattern).unwrap().is_match(name), fits, "{name} {pattern}");
         }
-        assert!(matcher("a.rules").is_none(), "a plain name is no pattern");
+        assert!(matcher("a.rules").is_none(), "a plain name is not a pattern");
     }
 
     #[test]

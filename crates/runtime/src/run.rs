@@ -12,15 +12,15 @@ use crate::metrics::{self, MetricsSource};
 use crate::notify::Notifier;
 use crate::offload::{Below, LevelPortCounters};
 use crate::plan::{self, LinkPlan, RunOptions, RunPlan};
+use crate::queries::{self, View};
 use crate::reload::Inventory;
 use crate::requests::Requests;
 use crate::southbound::{InForce, Workers};
 use crate::stats::{Named, Statistics, StatsLink};
 use crate::stats_file::{StatsParts, write_stats};
-use crate::steer::{Steering, tell};
 use crate::stores::{StoreHandles, Stores};
+use crate::supervisor::{Steering, tell};
 use crate::traces::Traces;
-use crate::view::{self, View};
 use crate::{channel, confine, control, firewall, load, lock, machine_code, southbound, stats, unused};
 use bartizan_api::content::Contents;
 use bartizan_base::{Generation, SettingsMap};
@@ -131,8 +131,8 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
     drop((server, commands, running, plane));
-    view::lock(&statistics).counted_beside(close(below, ended.failure.is_some()));
-    let written = write_last(&plan, &rights, &mut view::lock(&statistics), &mut ended, &mut recorder);
+    queries::lock(&statistics).counted_beside(close(below, ended.failure.is_some()));
+    let written = write_last(&plan, &rights, &mut queries::lock(&statistics), &mut ended, &mut recorder);
     let (summary, events_lost) = sum_up(&ended, &recorder);
     Ok(RunOutcome {
         summary,

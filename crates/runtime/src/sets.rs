@@ -35,7 +35,7 @@ fn answer(command: &SetCommand, shared: &Shared, rights: &Rights) -> Result<Comm
                 ValueCommand::Lookup => "failed to find data",
             };
             let read = set.kind().read(value);
-            let bytes = read.map_err(|wanted| format!("{failed}: `{value}` is no {wanted}"))?;
+            let bytes = read.map_err(|wanted| format!("{failed}: `{value}` is not {wanted}"))?;
             let text = |text: &str| Ok(CommandOutcome::Text(text.to_owned()));
             match what {
                 ValueCommand::Add if set.get(&bytes).is_some() => text("data already in set"),
@@ -54,7 +54,7 @@ fn answer(command: &SetCommand, shared: &Shared, rights: &Rights) -> Result<Comm
 fn find(shared: &Shared, name: &str, kind: &str) -> Result<Arc<Dataset>, String> {
     let kind = DatasetType::from_name(kind).ok_or_else(|| {
         format!(
-            "unknown settype: `{kind}` is no type of data sets; there are string, md5, sha256, ipv4 and ip"
+            "unknown settype: `{kind}` is not a type of data set; there are string, md5, sha256, ipv4 and ip"
         )
     })?;
     let set = shared.datasets.named(name).ok_or_else(|| {

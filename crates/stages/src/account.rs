@@ -22,13 +22,13 @@ pub const UNKNOWN: Fid = Fid(u32::MAX);
 pub struct Account {
     /// The worker's counters.
     pub counters: WorkerCounters,
-    /// By policy.
+    /// Decisions by policy.
     pub tally: Tally,
-    /// By protocol.
+    /// Counters by application protocol.
     pub app_stats: AppStats,
     /// Memory of application layers and streams.
     pub memory: AppMemory,
-    /// Class of the packet in hand; [`UNKNOWN`] where it has none.
+    /// Class of the current packet; [`UNKNOWN`] where it has none.
     pub fid: Fid,
 }
 
@@ -46,18 +46,18 @@ impl Account {
         }
     }
 
-    /// Counts an alert of the packet in hand.
+    /// Counts an alert of the current packet.
     pub fn alert(&mut self, action: FindingAction) {
         self.counters.alerts += 1;
         self.tally.alert(self.fid, action);
     }
 
-    /// Counts the decision on the packet in hand. `acts`: refusals are enforced.
+    /// Counts the decision on the current packet. `acts`: refusals are enforced.
     pub fn packet(&mut self, decision: &Decision, bytes: u32, acts: bool) {
         self.tally.count(self.fid, decision, bytes, acts);
     }
 
-    /// Counts the refusal that a staged policy would enforce on the packet in hand; the packet itself is
+    /// Counts the refusal that a staged policy would enforce on the current packet; the packet itself is
     /// forwarded and counted as forwarded.
     pub fn would_be(&mut self, decision: &Decision, bytes: u32) {
         self.tally.would_be(self.fid, decision, bytes);

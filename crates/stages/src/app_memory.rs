@@ -6,7 +6,7 @@
 //! functions ([`bartizan_function::SlotState::held`]) and its streams
 //! ([`bartizan_flow::stream::StreamPair::held`]) are measured, and the difference is charged here. When a
 //! bound is passed, flows give way until the bound holds again ([`crate::overload`]). Memory of application
-//! layers is never refused beforehand, and the flow in hand gives way last: the bound is passed by at most
+//! layers is never refused beforehand, and the current flow gives way last: the bound is passed by at most
 //! one packet's state. Buffers of streams have a hard bound, which their budget keeps
 //! ([`bartizan_flow::stream::MemoryBudget`]): flows give way a little before the bound is reached, so that
 //! new flows find room.
@@ -151,7 +151,7 @@ impl ProtocolMemory {
     }
 }
 
-/// A bound that is passed.
+/// The bound that is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
     /// The bound of all application layers.
@@ -180,7 +180,7 @@ impl Passed {
 pub struct AppMemoryCounters {
     /// Flows whose application layer was closed.
     pub closed: u64,
-    /// Closed flows that belonged to the packet in hand, since closing others did not suffice.
+    /// Number of closed flows that the current packet belonged to, since closing others did not suffice.
     pub in_hand: u64,
     /// Bytes freed.
     pub freed: u64,

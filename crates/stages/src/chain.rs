@@ -222,7 +222,7 @@ impl PolicyMap {
         PolicyMap::with(names.collect(), classes)
     }
 
-    /// As [`PolicyMap::new`], with shared names by number, of which the first is [`PolicyMap::NONE`].
+    /// As [`PolicyMap::new`], with shared names by number; the first is [`PolicyMap::NONE`].
     #[must_use]
     pub fn with(names: Arc<[Arc<str>]>, classes: &[(Fid, ClassTraits)]) -> Self {
         let end = classes.iter().map(|(fid, _)| fid.0 as usize + 1).max().unwrap_or(0);
@@ -237,8 +237,8 @@ impl PolicyMap {
         map.of_reachable(classes.iter().map(|(_, traits)| *traits))
     }
 
-    /// This map with the ranges of those classes only that traffic can have: a policy that selects everything
-    /// leaves no traffic to the policies after it.
+    /// This map with the enforcement and priorities of those classes only that traffic can have: a policy
+    /// that selects everything leaves no traffic to later policies.
     #[must_use]
     pub fn of_reachable(self, reachable: impl Iterator<Item = ClassTraits> + Clone) -> Self {
         let enforcement = range_of(reachable.clone().map(|traits| traits.enforcement()));

@@ -9,7 +9,7 @@ const SAMPLE: u64 = 1_000;
 /// More than one wrong checksum in so many packets means that a device computes the checksums (offload).
 const RATIO: u64 = 10;
 
-/// A worker's checksum mode, with the sample by which `auto` decides.
+/// A worker's checksum mode, with the sample that `auto` evaluates.
 #[derive(Clone, Copy, Debug)]
 pub struct ChecksumSample {
     mode: ChecksumMode,
@@ -35,7 +35,7 @@ impl ChecksumSample {
         self.mode = mode;
     }
 
-    /// Whether checksums are to be checked now.
+    /// Whether checksums are checked at present.
     pub fn checks(&self) -> bool {
         self.mode != ChecksumMode::Ignore
     }
@@ -58,7 +58,7 @@ impl ChecksumSample {
         }
     }
 
-    /// Whether the checksum of a TCP segment lets it count.
+    /// Whether a TCP segment with this checksum is accepted.
     pub fn segment_counts(&mut self, view: &PacketView<'_>) -> bool {
         if !self.checks() {
             return true;

@@ -14,7 +14,7 @@ pub fn look_up(chains: &Chains, entry: &mut Entry) -> Class {
     chains.classifier.classify(&header, entry.last_seen, &mut entry.ext.matches)
 }
 
-/// Repeats the lookup of functions' header rules for an ICMP flow whose packet in hand has another type or
+/// Repeats the lookup of functions' header rules for an ICMP flow whose current packet has another type or
 /// code. All other flows keep the result of their first packet.
 pub fn renew_matches(chains: &Chains, entry: &mut Entry, packet: &Decoded, direction: Direction) {
     if !entry.key().is_icmp() {

@@ -30,7 +30,7 @@ pub struct RunPosition {
     pub announced: Option<Generation>,
     /// Tenant of the latest packet with a flow.
     pub tenant: TenantId,
-    /// The program whose bytes are in hand, on the stream path.
+    /// The program that sent the current bytes, on the stream path.
     pub origin: Option<Arc<StreamOrigin>>,
 }
 
@@ -89,24 +89,24 @@ impl FrameContext<'_> {
         }
     }
 
-    /// Counts the decision on the packet in hand by its class, without regard to enforcement.
+    /// Counts the decision on the current packet by its class, without regard to enforcement.
     pub fn done(&mut self, decision: Decision, bytes: u32) -> Decision {
         self.account.packet(&decision, bytes, self.settings.prevention);
         decision
     }
 
-    /// Whether refusals of the packet in hand are reported as would-be.
+    /// Whether refusals of the current packet are reported as would-be.
     pub fn is_staged(&self, chains: &Chains) -> bool {
         self.settings.prevention && chains.enforcement(self.account.fid) == Enforcement::Staged
     }
 
-    /// Whether refusals of the packet in hand are enforced or, in detection, counted as enforced. Otherwise
+    /// Whether refusals of the current packet are enforced or, in detection, counted as enforced. Otherwise
     /// the packet leaves unchanged.
     pub fn enforces(&self, chains: &Chains) -> bool {
         !self.settings.prevention || chains.enforcement(self.account.fid) == Enforcement::Enforced
     }
 
-    /// Records the refusal of the packet in hand, enforced or would-be.
+    /// Records the refusal of the current packet, enforced or would-be.
     pub fn refused(
         &mut self,
         chains: &Chains,
@@ -179,7 +179,7 @@ impl FrameContext<'_> {
         }
     }
 
-    /// Notes the replacements that rules want in the packet in hand, if it leaves inline.
+    /// Notes the replacements that rules want in the current packet, if it leaves inline.
     pub fn note_edits(&mut self, edits: &[Edit], view: &PacketView<'_>, decision: &Decision) {
         if edits.is_empty() || !self.settings.prevention || !decision.verdict.forwards() {
             return;

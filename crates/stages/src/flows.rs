@@ -41,13 +41,13 @@ pub struct Flows {
     opened: QuotaFlows,
     /// The credit for packets that a lower level refused without a flow.
     pub early: Credit,
-    /// The checkpoint of the worker's sessions; away while a segment uses it.
+    /// The checkpoint of the worker's sessions; `None` while a segment uses it.
     pub checkpoint: Option<Box<Checkpoint>>,
-    /// Until this time, packets have been forwarded without passing this worker.
+    /// The end of the time in which packets were forwarded without passing this worker.
     pub missed: Option<Timestamp>,
 }
 
-/// The state of a flow before the packet in hand.
+/// The state of a flow before the current packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Before {
     /// Time of the previous packet.
@@ -179,7 +179,7 @@ impl Flows {
         None
     }
 
-    /// Takes up the flows that these functions let pass on a lower level and no longer watch.
+    /// Returns flows to the host that these functions let pass on a lower level and no longer watch.
     #[inline]
     pub fn leave_below(&mut self, functions: Path) {
         if !functions.is_empty()

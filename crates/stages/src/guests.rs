@@ -84,8 +84,8 @@ pub struct Guest {
     pub number: u64,
 }
 
-/// Guests of a worker, and those that may have ended. Bounded by the number of flows that homes may have away
-/// (`handover::away::AWAY_MAX` each).
+/// The flows of other workers that this worker handles for a time, and those that may have ended. Bounded by
+/// the number of flows that a worker may lend (`handover::away::AWAY_MAX` each).
 #[derive(Default)]
 pub struct ForeignFlows {
     known: HashMap<FlowKey, Guest>,
@@ -121,7 +121,7 @@ impl ForeignFlows {
         self.known.contains_key(key)
     }
 
-    /// Whether there is none.
+    /// Whether the worker has no such flow.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }

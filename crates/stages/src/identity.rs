@@ -3,12 +3,12 @@
 
 use crate::settings::EngineSettings;
 use bartizan_base::{LinkId, TenantId};
-use bartizan_flow::tcp::{Segment, SegmentOptions, Seq, TcpFlags};
+use bartizan_flow::tcp::{Segment, SegmentOptions, Seq};
 use bartizan_flow::{EspFlows, FlowKey, FlowScope, FlowSide};
 use bartizan_packet::{Decoded, PacketView, TransportLayer};
 
-/// The tenant of a packet and the way by which it arrived: the part of a flow's identity that is not in the
-/// header.
+/// The tenant of a packet and the port, link and tunnel on which it arrived: the part of a flow's identity
+/// that is not in the header.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketOrigin {
     /// The tenant of the packet.
@@ -75,7 +75,7 @@ pub fn segment<'a>(view: &PacketView<'a>, checksum_ok: impl FnOnce() -> bool) ->
     Some(Segment {
         seq: Seq(tcp.seq),
         ack: Seq(tcp.ack),
-        flags: TcpFlags::from_bits_retain(tcp.flags.bits()),
+        flags: tcp.flags,
         window: tcp.window,
         urgent: tcp.urgent,
         options: SegmentOptions {

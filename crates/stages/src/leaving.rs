@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes to the packet in hand before it leaves: noted while the packet is judged, applied by the
+//! Changes to the current packet before it leaves: noted while the packet is judged, applied by the
 //! normaliser.
 
 use crate::normaliser::{self, NormaliserCounters, Resize, Rewrite};
@@ -9,10 +9,10 @@ use bartizan_flow::tcp::{Seq, UrgentPolicy};
 use bartizan_function::Edit;
 use bartizan_packet::{Decoded, PacketSource, PacketView, TcpFlags, TransportLayer};
 
-/// The change to the frame in hand before it leaves, collected while the frame is judged.
+/// The change to the current frame before it leaves, collected while the frame is judged.
 #[derive(Default)]
 pub struct Leaving {
-    /// The change that the frame in hand needs before it may leave.
+    /// The change that the current frame needs before it may leave.
     pub change: Option<Rewrite>,
     spare: Rewrite,
     /// Counters of the changes applied to held frames.
@@ -36,7 +36,7 @@ impl Leaving {
         self.spare = change;
     }
 
-    /// Notes the change that puts inspected bytes back into the packet in hand.
+    /// Notes the change that puts inspected bytes back into the current packet.
     pub fn note(&mut self, view: &PacketView<'_>, restore: impl FnOnce(&mut [u8]) -> bool) {
         let mut change = core::mem::take(&mut self.spare);
         change.take_up(view);
@@ -48,7 +48,7 @@ impl Leaving {
         }
     }
 
-    /// Notes another beginning of the payload of the packet in hand.
+    /// Notes a change of the position at which the current packet's payload begins.
     pub fn note_resize(&mut self, view: &PacketView<'_>, resize: Resize) {
         self.note(view, |_| true);
         if let Some(change) = &mut self.change {
@@ -56,12 +56,12 @@ impl Leaving {
         }
     }
 
-    /// Notes that the urgent flag of the packet in hand is to be cleared, in addition to earlier notes.
+    /// Notes that the urgent flag of the current packet must be cleared, in addition to earlier notes.
     pub fn note_urgent(&mut self, view: &PacketView<'_>) {
         self.note_header(view, |change| change.urgent = true);
     }
 
-    /// Notes that the Multipath TCP options of the packet in hand are to be removed, in addition to earlier
+    /// Notes that the Multipath TCP options of the current packet must be removed, in addition to earlier
     /// notes.
     pub fn note_multipath(&mut self, view: &PacketView<'_>) {
         self.note_header(view, |change| change.multipath = true);
@@ -83,7 +83,7 @@ impl Leaving {
         }
     }
 
-    /// Notes that the transport checksum of the packet in hand has to be computed, unless an earlier note
+    /// Notes that the transport checksum of the current packet has to be computed, unless an earlier note
     /// implies that: its sender left it to hardware, and no device after this one computes it.
     pub fn note_checksum(&mut self, view: &PacketView<'_>) {
         let several = view.decoded().is_in_several_frames();
@@ -96,7 +96,7 @@ impl Leaving {
         }
     }
 
-    /// Notes the replacements by rules in the packet in hand, in addition to restored bytes. For packets that
+    /// Notes the replacements by rules in the current packet, in addition to restored bytes. For packets that
     /// leave inline.
     ///
     /// A packet that was reassembled from fragments or found in a tunnel stays unchanged: its fragments and

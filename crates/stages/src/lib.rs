@@ -42,7 +42,7 @@
 //! 27. `account`: the last stage, which counts and measures memory.
 //! 28. `checksums`: whether packets with wrong checksums count.
 //! 29. `normaliser`: the one place where packets are changed or made.
-//! 30. `leaving`: changes to the packet in hand before it leaves.
+//! 30. `leaving`: changes to the current packet before it leaves.
 //! 31. `context`: the context that the stages share for a frame.
 //! 32. `host_tables`: maintenance of the tables that functions keep per host.
 //! 33. `intake`: the first stage, in which frames become packets and fragments datagrams.

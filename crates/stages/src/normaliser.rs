@@ -132,7 +132,7 @@ pub struct Rewrite {
     pub protocol: u8,
     /// Inspected bytes are restored.
     pub restored: bool,
-    /// A rule replaces bytes.
+    /// Whether a rule replaces bytes.
     pub replaced: bool,
     /// The sender left the checksum to hardware; the normaliser computes it.
     pub due: bool,

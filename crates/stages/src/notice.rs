@@ -27,7 +27,7 @@ pub enum QuotaKind {
 }
 
 impl QuotaKind {
-    /// All of them.
+    /// All kinds of quotas.
     pub const ALL: [QuotaKind; 3] = [QuotaKind::Flows, QuotaKind::Alerts, QuotaKind::State];
 
     /// Name, as in a policy file.

@@ -270,7 +270,7 @@ impl Quotas {
         meter.count(*most).map(Some).ok_or(FlowsUsedUp)
     }
 
-    /// The place of an existing flow, whatever the quota. This flow is never evicted for another.
+    /// The place of an existing flow, also beyond the quota. This flow is never evicted for another.
     pub fn place_of_known(&self, tenant: TenantId) -> Option<QuotaReservation> {
         let (Quota { flows: Some(_), .. }, meter) = self.of(tenant)? else { return None };
         let mut counted = meter.count(u64::MAX)?;
@@ -340,8 +340,8 @@ impl QuotaFlows {
     }
 
     /// The flow of a tenant to evict: among the [`LOOKED_AT`] flows at the front of the list, the first
-    /// half-open one, else the one that has been idle longest. `gives`: the rank of a flow; outer `None`:
-    /// the flow has ended, inner `None`: the flow does not give way.
+    /// half-open one, else the one that has been idle longest. `gives`: the rank of a flow; outer `None`: the
+    /// flow has ended, inner `None`: the flow may not be evicted.
     pub fn victim(
         &mut self,
         tenant: TenantId,

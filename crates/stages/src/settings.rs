@@ -342,11 +342,11 @@ fn timeouts(settings: &SettingsMap) -> Result<FlowTimeouts, SettingError> {
     Ok(timeouts)
 }
 
-/// The approximate memory of a flow in Suricata's accounting, by which `flow.memcap` is converted.
+/// The approximate memory of a flow in Suricata's accounting; converts `flow.memcap` to a number of flows.
 pub const SURICATA_FLOW_BYTES: u64 = 416;
-/// Least capacity of a flow table, whatever `flow.memcap`.
+/// Least capacity of a flow table, also if `flow.memcap` is smaller.
 pub const FLOWS_LEAST: u32 = 1024;
-/// Largest capacity of a worker's flow table, whatever `flow.memcap`.
+/// Largest capacity of a worker's flow table, also if `flow.memcap` is larger.
 pub const FLOWS_MOST: u32 = 1 << 24;
 
 fn flow_capacity(settings: &SettingsMap) -> Result<u32, SettingError> {

@@ -24,7 +24,7 @@ pub enum PacketDisposition {
     Refused(Decision),
 }
 
-/// The origin of the decision to allow a flow for good.
+/// The origin of the decision to allow all further packets of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// The function; `None`: the default, since packets that no function refuses are forwarded.
@@ -165,7 +165,7 @@ impl FlowDisposition {
         !matches!(self.behind, Behind::Nothing)
     }
 
-    /// The decision by which all further packets are refused.
+    /// The decision that refuses all further packets.
     #[inline]
     #[must_use]
     pub fn refusal(&self) -> Option<Decision> {
@@ -184,7 +184,7 @@ impl FlowDisposition {
         (self.refused, self.behind) = (Some(decision), Behind::Same);
     }
 
-    /// Refuses the packets after one by which a function refuses the whole flow.
+    /// Refuses all packets after the current one, with which a function refuses the whole flow.
     pub const fn refuse_behind(&mut self, decision: &Decision) {
         (self.refused, self.behind) = (Some(*decision), Behind::OfFlow);
     }
@@ -211,12 +211,12 @@ impl FlowDisposition {
         self.flags.has(DispositionFlags::PASSED)
     }
 
-    /// Ends inspection of the payload for good.
+    /// Ends inspection of the payload permanently.
     pub const fn end_payload(&mut self) {
         self.flags = self.flags.with(DispositionFlags::PAYLOAD_ENDED);
     }
 
-    /// Whether inspection of the payload has ended for good.
+    /// Whether inspection of the payload has ended permanently.
     #[must_use]
     pub const fn is_payload_ended(&self) -> bool {
         self.flags.has(DispositionFlags::PAYLOAD_ENDED)
@@ -280,8 +280,8 @@ impl FlowDisposition {
         self.refused.filter(|decision| decision.repeats && !self.is_refused())
     }
 
-    /// Forgets, in another generation, repeated refusals, the origin of an allowance, and a named port:
-    /// their functions may decide again.
+    /// Clears decisions that another generation must make again: repeated refusals, the origin of an
+    /// allowance, and a named port.
     pub const fn forget_repeated(&mut self) {
         (self.allowed_by, self.allowed_rule, self.egress) = (None, None, None);
         if let Some(decision) = &mut self.refused {
@@ -316,7 +316,7 @@ impl FlowDisposition {
         (self.allowed_by, self.allowed_rule) = (now.map(|by| by.function), now.and_then(|by| by.rule));
     }
 
-    /// The origin of the decision to allow the flow for good: the last function that decided, else one that
+    /// The origin of the decision to allow all further packets: the last function that decided, else one that
     /// was done with the flow. If no function is left to judge a packet (`is_judged`) and none was refused,
     /// the default. `None`: no decision.
     #[must_use]
@@ -343,7 +343,7 @@ impl FlowDisposition {
         }
     }
 
-    /// The named port by which packets of the flow leave, set by a function that is done with the flow;
+    /// The named port through which packets of the flow leave, set by a function that is done with the flow;
     /// `None`: the other port of their link.
     #[inline]
     #[must_use]

@@ -14,8 +14,8 @@ fn is_largest(name: &str) -> bool {
 
 const MEAN: &str = "decoder.avg_pkt_size";
 
-/// Sums the counters of workers. Maxima stay maxima, and the mean is that of all packets. Counters that come
-/// in the same order each time cost least.
+/// Sums the counters of workers. Maxima stay maxima, and the mean is that of all packets. Counters in the
+/// same order each time cost least.
 #[derive(Debug, Default)]
 pub struct Sum {
     counters: NamedCounters,

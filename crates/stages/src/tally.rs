@@ -8,7 +8,7 @@ use bartizan_function::{FindingAction, Function, WorkerState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The key by which decisions are counted.
+/// The key under which decisions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DecisionKey {
     /// The policy's number.

@@ -20,9 +20,9 @@ pub const MOST: u32 = 32 << 10;
 /// The train of a worker: one at a time, since its segments are adjacent.
 #[derive(Debug, Default)]
 pub struct Train {
-    /// The next frame continues the stream after the one in hand.
+    /// Whether the next frame continues the stream after the current one.
     follows: bool,
-    /// The frame in hand has been queued.
+    /// The current frame has been queued.
     took: bool,
     /// The flow of the queued segments, and their direction.
     flow: Option<(FlowId, Direction)>,
@@ -41,7 +41,7 @@ impl Train {
         (self.follows, self.took) = (follows, false);
     }
 
-    /// Whether the frame in hand is queued, without a decision so far.
+    /// Whether the current frame is queued, without a decision so far.
     pub const fn took(&self) -> bool {
         self.took
     }
@@ -62,7 +62,7 @@ impl Train {
         self.decision = Some(decision);
     }
 
-    /// Whether the next frame continues the segment in hand.
+    /// Whether the next frame continues the current segment.
     pub const fn follows(&self) -> bool {
         self.follows
     }
@@ -77,7 +77,7 @@ impl Train {
         self.flow
     }
 
-    /// Queues the segment in hand, with its number of bytes.
+    /// Queues the current segment, with its number of bytes.
     pub fn take(&mut self, flow: FlowId, direction: Direction, fid: Fid, bytes: u32) {
         if self.waiting == 0 {
             (self.bytes, self.decision) = (0, None);
@@ -93,7 +93,7 @@ impl Train {
         self.flow.filter(|_| self.waiting > 0 && self.decision.is_none())
     }
 
-    /// Queued frames without the one in hand: their decision is known when that frame is done.
+    /// Queued frames before the current one: their decision is known when the current frame is done.
     pub const fn waiting(&self) -> usize {
         if self.took { 0 } else { self.waiting as usize }
     }

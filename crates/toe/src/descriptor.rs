@@ -104,7 +104,7 @@ pub enum Message {
 /// The engine's answer to a [`Message`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// Error number (errno), 0 if there is none.
+    /// Error number (errno); 0 means none.
     pub error: u32,
     /// The new stream.
     pub handle: StreamHandle,
@@ -138,8 +138,8 @@ pub enum DescriptorError {
     OptionLength(u16),
 }
 
-/// Error number by which the engine says that a socket's address is not served by it (a loopback address of
-/// the guest): the call goes to a plain socket in the guest's namespace.
+/// Error number for a socket whose address the engine does not serve (a loopback address of the guest): the
+/// call goes to a plain socket in the guest's namespace.
 pub const PLAIN_SOCKET: rustix::io::Errno = rustix::io::Errno::NOLINK;
 
 const TRANSMIT: u8 = 1;

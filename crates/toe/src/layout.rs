@@ -68,7 +68,7 @@ pub mod state {
     pub const LISTENING: u32 = 4;
     /// The peer sends no more; the receive buffer has all.
     pub const PEER_ENDED: u32 = 8;
-    /// Nothing comes or goes any more: reset, timed out or blocked.
+    /// The connection is reset, timed out or blocked: no more bytes are sent or received.
     pub const DEAD: u32 = 16;
     /// Blocked by a verdict.
     pub const BLOCKED: u32 = 32;
@@ -116,7 +116,7 @@ impl SharedAddress {
         self.0.iter().for_each(|word| word.store(0, Relaxed));
     }
 
-    /// The address; `None`: there is none, or the guest wrote something else.
+    /// The address; `None` if it is absent or invalid.
     #[must_use]
     pub fn load(&self) -> Option<SocketAddr> {
         let [head, low, high] = &self.0;

@@ -40,7 +40,7 @@ impl RingReader {
         Some(RingReader { ring, head: 0 })
     }
 
-    /// Copies the next descriptor, each word read once; `None`: there is none.
+    /// Copies the next descriptor, each word read once; `None`: the ring is empty.
     ///
     /// # Errors
     /// The guest broke the ring.
@@ -60,8 +60,7 @@ impl RingReader {
         Ok(Some(words))
     }
 
-    /// Asks the producer to ring from now on; `false`: descriptors arrived meanwhile, so the engine
-    /// continues.
+    /// Asks the producer to ring from now on; `false`: descriptors have arrived, so the engine continues.
     #[must_use]
     pub fn sleep(&self, memory: &SharedMemory) -> bool {
         let Some(shown) = memory.at::<RingHead>(self.ring) else { return true };

@@ -68,7 +68,7 @@ struct XdpEntry {
     compares: bool,
 }
 
-/// See the module.
+/// The XDP level as a device: a worker's slots in the tables that the program in the kernel reads.
 pub struct XdpDevice {
     tables: Arc<Tables>,
     /// The slot of place 0.
@@ -203,7 +203,7 @@ impl XdpDevice {
         (self.now, self.to_packets) = (boot_time(), boot_to_real());
     }
 
-    /// Has the worker watched, by its number among those of all links.
+    /// Puts the worker under the watchdog, by its number among those of all links.
     #[must_use]
     pub fn watched(mut self, worker: u32, watch: &Watch) -> Self {
         let stale = u64::try_from(watch.stale.as_nanos()).unwrap_or(u64::MAX);

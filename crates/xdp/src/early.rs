@@ -72,7 +72,8 @@ pub struct EarlyCounted {
     pub bytes: u64,
 }
 
-/// See the module. Several threads may call all methods at once, but only one [`EarlyTables::write`].
+/// The two early tables, the counts of their outcomes, and the marks of known flows. Several threads may call
+/// all methods at once, but only one [`EarlyTables::write`].
 #[derive(Debug)]
 pub struct EarlyTables {
     words: Words,

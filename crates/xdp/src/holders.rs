@@ -25,7 +25,7 @@ const DESCRIPTORS: usize = 1 << 18;
 /// The most names of each kind.
 const NAMED: usize = 8;
 
-/// The object by which an attached program is held.
+/// The object that keeps an attached program alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// The link that attaches it: the program runs as long as one of these exists.
@@ -37,7 +37,7 @@ pub enum Hold {
 /// A process that has the program or its link open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number.
+    /// The number of the process.
     pub process: u32,
     /// Its name.
     pub name: String,

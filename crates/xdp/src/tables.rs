@@ -207,27 +207,28 @@ impl Tables {
         Line::of(line).filter(|_| slot < self.slot_count)
     }
 
-    /// Writes the numbers of a connection, which its segments are compared with ([`XdpFlowAction::Compare`]).
-    /// Only when no packet can find the slot. `false`: there is no such slot.
+    /// Writes the TCP window state of a connection, which its segments are compared with
+    /// ([`XdpFlowAction::Compare`]). Only when no packet can find the slot. `false`: the slot does not exist.
     pub fn set_windows(&self, slot: u32, windows: &Windows) -> bool {
         self.line(slot).map(|line| line.write(windows)).is_some()
     }
 
-    /// The numbers of a connection, as its segments have advanced them. `None`: there is no such slot.
+    /// The TCP window state of a connection, as its segments have advanced it. `None`: the slot does not
+    /// exist.
     #[must_use]
     pub fn windows(&self, slot: u32) -> Option<Windows> {
         self.line(slot).map(Line::read)
     }
 
-    /// Advances the numbers of a connection to these, after the host has judged a segment. `false`: there is
-    /// no such slot.
+    /// Advances the TCP window state of a connection, after the host has judged a segment. `false`: the slot
+    /// does not exist.
     pub fn publish_windows(&self, slot: u32, windows: &Windows) -> bool {
         self.line(slot).map(|line| line.publish(windows)).is_some()
     }
 
-    /// Enters a generation, unless the level is at a later one: packets of flows that another one decided go
-    /// up. The level never goes back, since workers enter generations one by one: decisions of a late
-    /// worker's generation must not act again.
+    /// Enters a generation, unless the level is at a later one: packets of flows that another generation
+    /// decided go up. The level never returns to an older generation, since workers enter generations one by
+    /// one: decisions of a late worker's generation must not act again.
     pub fn enter_generation(&self, generation: u64) {
         if let Some(word) = self.state.get().first() {
             word.fetch_max(generation, Ordering::Release);
@@ -246,7 +247,7 @@ impl Tables {
         self.early.as_ref()
     }
 
-    /// The counters of a port. `None`: there is no such number.
+    /// The counters of a port. `None`: the port does not exist.
     #[must_use]
     pub fn port_counters(&self, index: u8) -> Option<PortCounters> {
         let processors = self.processors as usize;
@@ -264,8 +265,8 @@ impl Tables {
         self.heartbeats.get().chunks_exact(HEARTBEAT_WORDS).nth(worker as usize)?.first()
     }
 
-    /// Writes a worker's sign of life, by its number among those of all links: it serves its frames at `now`,
-    /// by [`monotonic_time`]. `false`: there is no such worker.
+    /// Writes a worker's heartbeat, by its number among those of all links: the worker handles its frames at
+    /// `now`, by [`monotonic_time`]. `false`: the worker does not exist.
     pub fn beat(&self, worker: u32, now: u64) -> bool {
         self.heartbeat(worker).map(|seen| seen.store(now, Ordering::Release)).is_some()
     }

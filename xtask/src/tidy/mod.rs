@@ -10,6 +10,7 @@ pub mod arrows;
 pub mod circles;
 pub mod clocks;
 pub mod comments;
+pub mod counts;
 pub mod dependencies;
 pub mod files;
 pub mod floor;
@@ -20,6 +21,7 @@ pub mod licences;
 pub mod links;
 pub mod manifests;
 pub mod names;
+pub mod pages;
 pub mod parameters;
 pub mod programs;
 mod rust;
@@ -65,4 +67,5 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("doc lines", comments::check_openings),
     ("type names", names::check),
     ("parameters", parameters::check),
+    ("pages", pages::check),
 ];

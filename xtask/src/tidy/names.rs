@@ -16,7 +16,7 @@ const WORDS: &[&str] = &[
 const SHARED_MOST: usize = 2;
 
 /// Public names that may be in two crates.
-const TWINS_MOST: usize = 40;
+pub const TWINS_MOST: usize = 40;
 
 /// A type that a crate declares, its tests aside.
 struct Type<'t> {
@@ -32,20 +32,26 @@ impl Type<'_> {
     }
 }
 
+/// The type names of the crates that a rule is about.
+#[derive(Debug, Default)]
+pub struct TypeNames {
+    /// Names of the list that a type has.
+    pub listed: Vec<String>,
+    /// Names of three types or more.
+    pub shared: Vec<String>,
+    /// Public names in two crates.
+    pub in_two_crates: Vec<String>,
+    /// Public names in three crates or more.
+    pub in_three_crates: Vec<String>,
+}
+
 /// No type has a name of the list, and none shares its name with two others.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let types = types(tree);
-    let mut by_name: BTreeMap<&str, Vec<&Type<'_>>> = BTreeMap::new();
-    types.iter().for_each(|one| by_name.entry(one.name).or_default().push(one));
     let mut findings = Vec::new();
-    let mut twins = Vec::new();
-    for (name, all) in &by_name {
-        let crates: BTreeSet<&str> = all.iter().filter(|one| one.is_public).map(|one| one.krate()).collect();
-        if crates.len() == 2 {
-            twins.push(*name);
-        }
-        let message = if WORDS.contains(name) {
+    for (name, all) in by_name(&types) {
+        let message = if WORDS.contains(&name) {
             format!("`{name}` does not say what the type is; use a noun of the field")
         } else if all.len() > SHARED_MOST {
             format!("{} types are called `{name}`; name each by what it is of", all.len())
@@ -54,6 +60,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         };
         findings.extend(all.iter().map(|one| Finding::new(one.path, one.line, message.clone())));
     }
+    let twins = type_names(tree).in_two_crates;
     if twins.len() > TWINS_MOST {
         let message = format!(
             "{} public names are in two crates (limit {TWINS_MOST}): {}",
@@ -63,6 +70,32 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         findings.push(Finding::new("crates", 0, message));
     }
     findings
+}
+
+/// The type names that [`check`] is about, each list sorted.
+#[must_use]
+pub fn type_names(tree: &Tree) -> TypeNames {
+    let types = types(tree);
+    let mut names = TypeNames::default();
+    for (name, all) in by_name(&types) {
+        let crates: BTreeSet<&str> = all.iter().filter(|one| one.is_public).map(|one| one.krate()).collect();
+        let lists = [
+            (WORDS.contains(&name), &mut names.listed),
+            (all.len() > SHARED_MOST, &mut names.shared),
+            (crates.len() == 2, &mut names.in_two_crates),
+            (crates.len() > 2, &mut names.in_three_crates),
+        ];
+        for (_, list) in lists.into_iter().filter(|(is_in, _)| *is_in) {
+            list.push(name.to_owned());
+        }
+    }
+    names
+}
+
+fn by_name<'a, 't>(types: &'a [Type<'t>]) -> BTreeMap<&'t str, Vec<&'a Type<'t>>> {
+    let mut by_name: BTreeMap<&str, Vec<&Type<'_>>> = BTreeMap::new();
+    types.iter().for_each(|one| by_name.entry(one.name).or_default().push(one));
+    by_name
 }
 
 fn types(tree: &Tree) -> Vec<Type<'_>> {

@@ -10,39 +10,32 @@ use super::rust::{code, tests_begin};
 use super::{Finding, Tree};
 
 /// Parameters that may be tuples, in all crates.
-const TUPLES_MOST: usize = 10;
-
-/// A parameter that is a tuple.
-struct TupleParameter {
-    path: String,
-    line: usize,
-    function: String,
-}
+pub const TUPLES_MOST: usize = 10;
 
 /// Finds tuples among the parameters of functions, once there are more than may be.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
+    let findings = tuple_parameters(tree);
+    if findings.len() > TUPLES_MOST { findings } else { Vec::new() }
+}
+
+/// Each parameter of the crates that is a tuple.
+#[must_use]
+pub fn tuple_parameters(tree: &Tree) -> Vec<Finding> {
     let sources = tree.rust().filter(|file| {
         file.path.starts_with("crates/") && file.path.contains("/src/") && !file.path.ends_with("tests.rs")
     });
-    let mut all: Vec<TupleParameter> = Vec::new();
+    let mut findings = Vec::new();
     for file in sources {
         let end = tests_begin(&file.text);
-        let found = tuples(&code(&file.text)).into_iter().filter(|(line, _)| *line < end);
-        all.extend(found.map(|(line, function)| TupleParameter { path: file.path.clone(), line, function }));
+        for (line, function) in tuples(&code(&file.text)).into_iter().filter(|(line, _)| *line < end) {
+            let message = format!(
+                "`{function}` takes a tuple; make it a struct with names, or two parameters (limit {TUPLES_MOST} in all)"
+            );
+            findings.push(Finding::new(&file.path, line, message));
+        }
     }
-    if all.len() <= TUPLES_MOST {
-        return Vec::new();
-    }
-    let finding = |one: &TupleParameter| {
-        let message = format!(
-            "`{}` takes a tuple, one of {} (limit {TUPLES_MOST}); make it a struct with names, or two parameters",
-            one.function,
-            all.len()
-        );
-        Finding::new(&one.path, one.line, message)
-    };
-    all.iter().map(finding).collect()
+    findings
 }
 
 /// Functions of a text without comments and strings that take a tuple: line and name, once for each tuple.

@@ -95,7 +95,8 @@ impl Build<'_> {
             let Some(id) = self.state.tenant(&tenant.name) else {
                 self.problem(
                     &format!("tenants/{index}"),
-                    "no number is left for this tenant; restart the program".to_owned(),
+                    "all tenant numbers are in use; restart the program to free those of removed tenants"
+                        .to_owned(),
                 );
                 return None;
             };

@@ -19,7 +19,7 @@ impl Build<'_> {
         let Some((kind, reader)) = kind else {
             self.problem(
                 "groups",
-                "groups by DNS name need the function `names`, which this program lacks".to_owned(),
+                "groups by DNS name need the function `names`, which this program does not have; write addresses".to_owned(),
             );
             return None;
         };
@@ -61,7 +61,8 @@ impl Build<'_> {
             return Some(());
         }
         let Some(lease) = agent.names.lease(names.into_iter().map(DnsName::as_str)) else {
-            let message = "no number is left for another DNS name: too many are in use by generations that still run; try again";
+            let message =
+                "the DNS name gets no number: all are in use by generations that still run; try again";
             self.problem("groups", message.to_owned());
             return None;
         };

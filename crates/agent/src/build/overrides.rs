@@ -20,17 +20,17 @@ impl Agent {
         let known = kind.changeable();
         if known.is_empty() {
             return Err(format!(
-                "`{function}` has no settings that can be changed so; change its section of the policy and reload"
+                "`{function}` has no settings that can change while it runs; change its section of the policy and reload"
             ));
         }
         if let Some(other) = settings.keys().find(|name| !known.contains(&name.as_str())) {
             return Err(format!(
-                "`{function}` has no setting `{other}` that can be changed so; there are {}",
+                "`{function}` has no setting `{other}` that can change while it runs; settings: {}",
                 known.join(", ")
             ));
         }
         if settings.is_empty() {
-            return Err(format!("say which settings of `{function}`: {}", known.join(", ")));
+            return Err(format!("no setting is given; settings of `{function}`: {}", known.join(", ")));
         }
         let before = self.overrides.clone();
         let own = self.overrides.entry(function.to_owned()).or_default();

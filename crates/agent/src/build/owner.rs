@@ -103,7 +103,7 @@ pub(super) struct CompiledOwner {
     pub infos: Vec<Arc<ClassInfo>>,
     pub traits: Vec<(Fid, ClassTraits)>,
     pub groups: Vec<SectionClasses>,
-    /// The headers by which its flows are found, with their fids.
+    /// The headers that select its flows, with their fids.
     pub entries: Arc<Piece>,
     /// The headers that it selects; the default selects the remaining ones.
     pub selected: Arc<[HeaderRule]>,
@@ -219,7 +219,7 @@ impl<'a> Build<'a> {
             (true, Some(id)) => path = path.with(id),
             (true, None) => self.problem(
                 &owner.path,
-                "dropping by default needs the function `gate`, which this program lacks".to_owned(),
+                "`action: drop` needs the function `gate`, which this program does not have".to_owned(),
             ),
             (false, _) => {}
         }

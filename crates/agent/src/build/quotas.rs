@@ -59,7 +59,7 @@ impl Build<'_> {
             let rules = sets.values().fold(0u64, |sum, rules| sum.saturating_add(*rules as u64));
             if rules > most {
                 let message = format!(
-                    "the policies of tenant `{}` have {rules} rules, and it may have {most}; use fewer, or raise `rules` here",
+                    "the policies of tenant `{}` have {rules} rules, more than its quota of {most}; use fewer, or raise `rules` here",
                     tenant.name
                 );
                 self.problem(&format!("tenants/{index}/quotas/rules"), message);

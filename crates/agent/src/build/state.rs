@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) struct PolicyBuildState {
     pub table: Arc<GlobalRuleTable>,
-    /// Numbers of tenants, by name; a number belongs to one name for good.
+    /// Numbers of tenants, by name; a number is never given to another name.
     pub tenants: Arc<BTreeMap<String, TenantId>>,
     /// Meters of tenants with quotas, by number.
     meters: Arc<BTreeMap<TenantId, Arc<Meter>>>,

@@ -140,7 +140,7 @@ fn labels_and_resolvers_are_part_of_the_file() {
     );
     let other = part(7, "@group/lan", &json!({"groups": {"lan@acme": []}, "labels": {"web@acme": {}}}));
     objects.insert(other.key(), Arc::new(other));
-    assert!(wrong(&objects)[0].2.contains("`web@acme` is no group of this part"));
+    assert!(wrong(&objects)[0].2.contains("`web@acme` is not a group of this part"));
 }
 
 #[test]
@@ -163,8 +163,8 @@ fn what_is_wrong_is_said_of_its_object() {
             "of tenant `acme` is about that one alone",
         ),
         (policy(8, "acme", "web", 1), "policy:8:web", "/policy/tenant", "which does not exist"),
-        (policy(0, "default", "web", 1), "policy:0:web", "", "tenant 0 has none of its own"),
-        (part(7, "@default", &json!({})), "policy:7:@default", "", "it is of tenant 0"),
+        (policy(0, "default", "web", 1), "policy:0:web", "", "tenant 0 has no such part"),
+        (part(7, "@default", &json!({})), "policy:7:@default", "", "it belongs to tenant 0"),
         (part(7, "@nothing", &json!({})), "policy:7:@nothing", "", "no part that is known here"),
         (tenant(8, "acme", 1), "policy:8:@tenant", "/tenant/name", "another tenant is called `acme`"),
         (

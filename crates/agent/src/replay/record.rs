@@ -32,16 +32,16 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRead {
     /// An event of another type, which is not an error.
-    #[error("it is no flow record")]
+    #[error("it is not a flow record")]
     Other,
     /// The line is longer than a record may be.
     #[error("it is longer than {RECORD_BYTES} bytes")]
     TooLong,
     /// The line is not JSON.
-    #[error("it is no JSON: {0}")]
+    #[error("it is not JSON: {0}")]
     NoJson(String),
     /// A key is missing or has an invalid value.
-    #[error("`{0}` is missing or says something else than it can")]
+    #[error("`{0}` is missing or has an invalid value")]
     Key(&'static str),
 }
 

@@ -54,7 +54,7 @@ pub struct ReplayReport {
     pub all: Amounts,
     /// Flows whose verdict changes.
     pub changing: Amounts,
-    /// Flows of which one outcome is unknown.
+    /// Flows with an unknown outcome under one of the policies.
     pub undecided: Amounts,
     /// The first flows whose verdict changes.
     pub changed: Vec<Case>,

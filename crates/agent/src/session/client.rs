@@ -171,7 +171,7 @@ impl ClientHandle {
     }
 }
 
-/// A client.
+/// An agent's client of its controller.
 pub struct AgentClient {
     config: ClientConfig,
     session: Session,
@@ -541,7 +541,7 @@ impl AgentClient {
             // for a while.
             let ahead = valid_from - now;
             return Err(ChannelError::Unknown(format!(
-                "it is valid in {ahead} s only: the clock here or that of the controller is wrong"
+                "the certificate becomes valid in {ahead} s: the clock of this host or of the controller is wrong; correct it"
             )));
         }
         identity.save(&self.config.identity)?;
@@ -578,12 +578,12 @@ impl AgentClient {
 fn words(end: &End) -> String {
     match end {
         End::Lost => "the connection was lost".to_owned(),
-        End::Dead => "the controller gave no sign of life".to_owned(),
+        End::Dead => "the controller sent nothing for too long".to_owned(),
         End::Protocol(what) => what.clone(),
         End::Refused(refuse) => refuse.message.clone(),
-        End::Bye => "the controller has ended".to_owned(),
+        End::Bye => "the controller stopped".to_owned(),
         End::Expired => {
-            "the device's certificate has expired; the running generation stays in force. Enrol the device again".to_owned()
+            "the device's certificate has expired; the running generation stays in force; enrol the device again".to_owned()
         }
     }
 }
@@ -595,7 +595,7 @@ fn resolve(controller: &str) -> Result<SocketAddr, ChannelError> {
         ))
     };
     let mut addresses = controller.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
-    addresses.next().ok_or_else(|| wrong("its name has no address".to_owned()))
+    addresses.next().ok_or_else(|| wrong("the name has no address".to_owned()))
 }
 
 fn connect(

@@ -114,7 +114,7 @@ impl Disk for SystemDisk {
             // All writers start before the first is joined.
             let writers = files.chunks(share).map(begin).collect::<io::Result<Vec<_>>>()?;
             let mut done = writers.into_iter().map(thread::ScopedJoinHandle::join);
-            done.try_for_each(|done| done.unwrap_or_else(|_| Err(io::Error::other("a writer broke off"))))
+            done.try_for_each(|done| done.unwrap_or_else(|_| Err(io::Error::other("a writer thread failed"))))
         })
     }
 

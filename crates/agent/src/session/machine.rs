@@ -457,7 +457,7 @@ impl Session {
             SouthboundMessage::Rule(message) => self.rules(message),
             SouthboundMessage::Function(request, FunctionMessage::Order { order, function, settings }) => {
                 if self.open_orders >= self.config.orders {
-                    let reason = "too many orders are open; wait for their answers".to_owned();
+                    let reason = "too many orders await an answer; wait for the answers".to_owned();
                     let state = FunctionState { function, done: false, state: "unknown".into(), reason };
                     self.answers.push_back((request, state));
                     self.answers.truncate(self.config.orders * 2);

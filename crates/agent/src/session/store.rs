@@ -221,7 +221,7 @@ impl<D: Disk> FileStore<D> {
         let object: Object =
             serde_json::from_slice(&bytes).map_err(|error| self.wrong(&path, &error.to_string()))?;
         if object.hash() != hash || object.key() != *key {
-            return Err(self.wrong(&path, "the content differs from what was stored under the name"));
+            return Err(self.wrong(&path, "the content differs from the stored object of this name"));
         }
         Ok(Arc::new(object))
     }
@@ -424,11 +424,11 @@ fn write_record(generation: u64, change: &GenerationDelta, line: JournalLineStat
 
 /// Parses a line of the journal, and checks the hashes of its objects.
 fn read_record(line: &[u8]) -> Result<JournalRecord<Object>, String> {
-    let line = line.strip_suffix(b"\n").ok_or("a line is cut off")?;
+    let line = line.strip_suffix(b"\n").ok_or("the last line is incomplete")?;
     let record: JournalRecord<Object> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     match record.put.iter().all(|(hash, object)| object.hash() == *hash) {
         true => Ok(record),
-        false => Err("a line has another object than was stored".to_owned()),
+        false => Err("an object of a line does not have the stored hash".to_owned()),
     }
 }
 
@@ -444,7 +444,7 @@ impl<D: Disk> GenerationStore for FileStore<D> {
         let list: GenerationIndex =
             serde_json::from_slice(&bytes).map_err(|error| self.wrong(&path, &error.to_string()))?;
         if !(FORM_READ..=FORM).contains(&list.form) {
-            return Err(self.wrong(&path, &format!("form {} is not known here", list.form)));
+            return Err(self.wrong(&path, &format!("form {} is unknown to this version", list.form)));
         }
         let mut written = BTreeMap::new();
         for (key, hash) in list.objects {

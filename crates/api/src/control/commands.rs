@@ -57,7 +57,7 @@ macro_rules! commands {
 
 /// All commands.
 pub const COMMANDS: &[CommandSpec] = commands! {
-    "command-list" [] "the commands that there are";
+    "command-list" [] "all commands";
     "help" [] "the same";
     "version" [] "version of the program";
     "uptime" [] "seconds since the start";
@@ -67,38 +67,38 @@ pub const COMMANDS: &[CommandSpec] = commands! {
     "dump-counters" [] "all counters, as in EVE's `stats` with those of each worker";
     "iface-list" [] "the interfaces";
     "iface-stat" [text("iface", "INTERFACE")] "packets of an interface, those lost, wrong checksums, bypassed";
-    "reload-rules" [] "load rules and policy anew; answers when it is done, or why it was refused";
+    "reload-rules" [] "reload rules and policy; answers after the reload, or with the reason of its refusal";
     "ruleset-reload-rules" [] "the same";
-    "ruleset-reload-nonblocking" [] "the same, and answers at once; the log has the result";
-    "ruleset-reload-time" [] "when rules were loaded last";
-    "ruleset-stats" [] "rules that run, that failed and that were left out";
-    "ruleset-failed-rules" [] "the rules that failed, with file, line and error";
-    "reopen-log-files" [] "open outputs again under their names";
-    "dataset-add" [SET, KIND, VALUE] "put a value into a data set (string in base64, md5 and sha256 in hex, ip)";
-    "dataset-remove" [SET, KIND, VALUE] "take a value out of a data set";
+    "ruleset-reload-nonblocking" [] "reload rules and policy; answers at once, and the log has the result";
+    "ruleset-reload-time" [] "time of the last reload";
+    "ruleset-stats" [] "number of rules that run, that failed and that were left out";
+    "ruleset-failed-rules" [] "rules that failed, with file, line and error";
+    "reopen-log-files" [] "reopen the files of outputs under their names";
+    "dataset-add" [SET, KIND, VALUE] "add a value to a data set (string in base64, md5 and sha256 in hex, ip)";
+    "dataset-remove" [SET, KIND, VALUE] "remove a value from a data set";
     "dataset-lookup" [SET, KIND, VALUE] "whether a value is in a data set";
-    "dataset-clear" [SET, KIND] "take all values out of a data set";
+    "dataset-clear" [SET, KIND] "remove all values from a data set";
     "dataset-dump" [] "write data sets with `save` or `state` to their files now";
     "get-flow-stats-by-id" [CommandArgument { name: "flow_id", what: "FLOW_ID", form: Form::Number }]
         "packets and bytes of a live flow by its `flow_id` in EVE";
-    "shutdown" [] "end the program in order";
-    "levels" [] "live flows by the level that handles them, and why the others are at the host";
+    "shutdown" [] "stop the program after it has written its open flows";
+    "levels" [] "number of live flows at each level, and the reasons why flows stay at the host";
     "explain-flow" [CommandArgument { name: "flow", what: "FLOW", form: Form::Rest }]
-        "for each live flow that matches: policy, chain, decision and the function that made it, level with its time, and why not lower";
+        "matching live flows: policy, chain, decision with its function, level with its time, and the reason why it is not lower";
     "trace" [text("rule", "SID")]
         "the conditions of a rule on the next packets, as `explain rule` shows them: `bartizan ctl trace --help`";
-    "controller" [] "the controller of this device: state of the connection, running generation, counters, end of the last connection";
-    "guest-list" [] "the guests of the stream path: processes, streams, bytes, refusals";
-    "guest-status" [text("guest", "GUEST")] "streams of a guest with their verdicts and bytes, and those that were blocked last";
-    "function-list" [] "the running functions: state on each worker, failures, restarts";
-    "function-health" [FUNCTION] "a function's state: `running`, `stopped` or `failed`, and why";
-    "function-stop" [FUNCTION] "call a function no more: chains go on without it, or refuse, as `on-failure` of each policy says";
-    "function-start" [FUNCTION] "call a function again that is stopped or has failed; it begins anew";
-    "function-restart" [FUNCTION] "the same, also if it runs";
+    "controller" [] "connection to the controller: state, running generation, counters, end of the last connection";
+    "guest-list" [] "guests of the stream path: processes, streams, bytes, refusals";
+    "guest-status" [text("guest", "GUEST")] "streams of a guest with verdicts and bytes, and the streams blocked last";
+    "function-list" [] "functions with their state on each worker, failures and restarts";
+    "function-health" [FUNCTION] "state of a function (`running`, `stopped`, `failed`), with the reason";
+    "function-stop" [FUNCTION] "stop a function: chains continue without it or drop, by `on-failure` of each policy";
+    "function-start" [FUNCTION] "start a function that is stopped or has failed, with fresh state";
+    "function-restart" [FUNCTION] "start a function with fresh state, also while it runs";
     "function-configure" [FUNCTION, CommandArgument { name: "settings", what: "NAME=VALUE...", form: Form::Rest }]
-        "other settings for a function than its sections of the policy say, until the program ends; `NAME=` takes one back";
-    "status" [] "the generation that runs, the content hashes of the files that it was built from, its rules, version, uptime";
-    "control-stats" [] "counters of this socket: clients, messages, refusals";
+        "override settings of a function until the program ends; `NAME=` removes an override";
+    "status" [] "running generation, content hashes of its files, its rules, version, uptime";
+    "control-stats" [] "counters of the command socket: clients, messages, refusals";
 };
 
 /// The command with a name.
@@ -131,7 +131,7 @@ impl CommandSpec {
                 (Form::Number, [first, rest @ ..]) => {
                     let number: u64 = first
                         .parse()
-                        .map_err(|_| wrong(format!("`{first}` is no number for {}", argument.what)))?;
+                        .map_err(|_| wrong(format!("`{first}` is not a number for {}", argument.what)))?;
                     (Value::from(number), rest)
                 }
             };
@@ -140,7 +140,7 @@ impl CommandSpec {
         }
         match left {
             [] => Ok(ControlRequest { command: self.name.to_owned(), arguments }),
-            [first, ..] => Err(wrong(format!("`{first}` is too much"))),
+            [first, ..] => Err(wrong(format!("`{first}` is one argument too many"))),
         }
     }
 }
@@ -153,7 +153,7 @@ impl ControlRequest {
     pub fn text(&self, name: &str) -> Result<&str, String> {
         match self.arguments.get(name) {
             Some(Value::String(text)) => Ok(text),
-            Some(_) => Err(format!("`{name}` is no text")),
+            Some(_) => Err(format!("`{name}` is not a string")),
             None => Err(format!("the argument `{name}` is missing")),
         }
     }
@@ -165,7 +165,7 @@ impl ControlRequest {
     pub fn number(&self, name: &str) -> Result<u64, String> {
         let value = self.arguments.get(name).ok_or_else(|| format!("the argument `{name}` is missing"))?;
         let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
-        number.ok_or_else(|| format!("`{name}` is no number from 0 to {}", u64::MAX))
+        number.ok_or_else(|| format!("`{name}` is not a number from 0 to {}", u64::MAX))
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
         for (name, line, says) in [
             ("iface-stat", "", "INTERFACE is missing; write `iface-stat INTERFACE`"),
             ("iface-stat", "a b", "`b` is too much"),
-            ("get-flow-stats-by-id", "x", "`x` is no number for FLOW_ID"),
+            ("get-flow-stats-by-id", "x", "`x` is not a number for FLOW_ID"),
             ("explain-flow", "", "FLOW is missing"),
         ] {
             let error = request(name, line).unwrap_err();

@@ -11,7 +11,7 @@ pub enum Broken {
     NoObject(u8),
     /// A control character, such as a line end, is within a text.
     #[error(
-        "the message has the control character {0:#04x} inside of a text; write it as JSON does (\\n, \\t, \\u0000)"
+        "the message has the control character {0:#04x} in a string; write it as JSON does (\\n, \\t, \\u0000)"
     )]
     Control(u8),
     /// The message exceeds the bound.

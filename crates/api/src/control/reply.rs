@@ -17,7 +17,7 @@ pub struct ControlReply {
 
 /// Why a client cannot use an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer is no answer of this protocol ({0}); does another program listen there?")]
+#[error("the answer is not of this protocol ({0}); does another program listen on the socket?")]
 pub struct BadReply(String);
 
 impl ControlReply {

@@ -32,17 +32,17 @@ pub enum Malformed {
     #[error("{0}")]
     Twice(String),
     /// The first message has no version.
-    #[error("the first message says the version: {{\"version\": \"0.2\"}}")]
+    #[error("the first message must have the version: {{\"version\": \"0.2\"}}")]
     NoVersion,
     /// The version is not supported.
-    #[error("there is no version `{0}` of this protocol; there are 0.1 and 0.2")]
+    #[error("version `{0}` of the protocol is not supported; write 0.1 or 0.2")]
     Version(String),
     /// A later message has no command.
-    #[error("the message names no command: {{\"command\": \"command-list\"}}")]
+    #[error("the message has no command; send {{\"command\": \"command-list\"}}")]
     NoCommand,
     /// The arguments are not an object.
     #[error(
-        "`arguments` is no object: {{\"command\": \"iface-stat\", \"arguments\": {{\"iface\": \"eth0\"}}}}"
+        "`arguments` is not an object; send {{\"command\": \"iface-stat\", \"arguments\": {{\"iface\": \"eth0\"}}}}"
     )]
     Arguments,
 }
@@ -50,7 +50,7 @@ pub enum Malformed {
 fn object(message: &[u8]) -> Result<Map<String, Value>, Malformed> {
     match json::read(message) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(Malformed::Json("it is no object".to_owned())),
+        Ok(_) => Err(Malformed::Json("it is not an object".to_owned())),
         Err(NotTaken::Json(error)) => Err(Malformed::Json(error)),
         Err(twice @ NotTaken::Twice { .. }) => Err(Malformed::Twice(twice.to_string())),
     }

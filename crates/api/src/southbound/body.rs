@@ -22,7 +22,10 @@ pub(super) fn none<T>(message: &'static str, bytes: &[u8], value: T) -> Result<T
     if bytes.is_empty() {
         return Ok(value);
     }
-    Err(DecodeError::Body { message, what: format!("it has none, but {} bytes came", bytes.len()) })
+    Err(DecodeError::Body {
+        message,
+        what: format!("it has no body, but {} bytes follow its head", bytes.len()),
+    })
 }
 
 /// Checks a number of items against its bound.

@@ -41,7 +41,7 @@ pub enum DecodeError {
     #[error("the compressed body is damaged, or larger than {max} bytes", max = limits::INFLATED_BYTES)]
     Compression,
     /// Objects and arrays are nested too deeply.
-    #[error("objects and arrays lie deeper in each other than {max} levels", max = limits::JSON_DEPTH)]
+    #[error("objects and arrays nest deeper than {max} levels", max = limits::JSON_DEPTH)]
     Depth,
     /// The body does not have the format of the operation.
     #[error("the body of {message} is wrong: {what}")]
@@ -112,7 +112,7 @@ impl DecodeError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// The message exceeds the bound of bytes.
-    #[error("the message would have {0} bytes; {max} are allowed. Split it", max = limits::MESSAGE_BYTES)]
+    #[error("the message would have {0} bytes; {max} are allowed: split it", max = limits::MESSAGE_BYTES)]
     TooLong(usize),
     /// The negotiated version has no such message.
     #[error("there is no `{0}` in version {1}")]

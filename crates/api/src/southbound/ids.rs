@@ -15,7 +15,7 @@ pub struct DeviceId(String);
 /// Why a text is not a device id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no device id: it has 1 to {max} lower-case letters, digits, `-`, `.`, `_`, and begins with a letter or digit",
+    "`{0}` is not a device id: it has 1 to {max} lower-case letters, digits, `-`, `.`, `_`, and begins with a letter or digit",
     max = limits::NAME_LETTERS
 )]
 pub struct IdError(String);

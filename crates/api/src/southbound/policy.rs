@@ -84,7 +84,7 @@ impl GenerationAck {
     }
 }
 
-/// The first version with [`PolicyMessage::Done`], and in which messages that come with each change have
+/// The first version with [`PolicyMessage::Done`], and the first in which the messages of each change have
 /// binary bodies instead of JSON.
 pub const DONE_SINCE: u8 = 3;
 
@@ -280,7 +280,7 @@ fn put_of(bytes: &[u8]) -> Result<Policy, DecodeError> {
     let (name, text) = rest.split_at_checked(name).ok_or_else(short)?;
     let utf8 = |what: &str, bytes: &[u8]| {
         let text = std::str::from_utf8(bytes).map(str::to_owned);
-        text.map_err(|error| wrong("put", format!("the {what} is no UTF-8: {error}")))
+        text.map_err(|error| wrong("put", format!("the {what} is not UTF-8: {error}")))
     };
     let tenant = u16::from_be_bytes([*t1, *t0]);
     Ok(Policy { name: utf8("name", name)?, tenant, text: utf8("text", text)? })

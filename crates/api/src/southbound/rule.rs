@@ -109,10 +109,10 @@ impl RuleMessage {
         body::bound("rule", "rules", usize::try_from(self.total).unwrap_or(usize::MAX), most)?;
         let end = u64::from(self.current) + self.rules.len() as u64;
         if end > u64::from(self.total) {
-            return Err(wrong(format!("rules up to {end} of {}", self.total)));
+            return Err(wrong(format!("the part ends at rule {end} of {}", self.total)));
         }
         match self.op {
-            RuleOp::Delete if self.total > 0 => Err(wrong("a group that is deleted has no rules".into())),
+            RuleOp::Delete if self.total > 0 => Err(wrong("a deletion has rules".into())),
             RuleOp::Add | RuleOp::Update if self.rules.is_empty() && self.total > 0 => {
                 Err(wrong("a part without rules".into()))
             }
@@ -153,18 +153,18 @@ impl RuleParts {
                 let (id, tenant, rule_type) = (part.group, part.tenant, part.rule_type);
                 (RuleGroup { id, tenant, rule_type, rules: empty }, part.total)
             }
-            None => return Err("a part of a rule group whose beginning is missing"),
+            None => return Err("a part of a rule group without its first part"),
             Some(open) => open,
         };
         let same = (group.id, group.tenant, group.rule_type, total)
             == (part.group, part.tenant, part.rule_type, part.total);
         if !same || usize::try_from(part.current) != Ok(group.rules.len()) {
-            return Err("a part of a rule group that is not the next");
+            return Err("a part of a rule group out of order");
         }
         match (&mut group.rules, part.rules) {
             (GroupRules::Raw(rules), GroupRules::Raw(more)) => rules.extend(more),
             (GroupRules::Ids(rules), GroupRules::Ids(more)) => rules.extend(more),
-            _ => return Err("a rule group of text and of identifiers"),
+            _ => return Err("a rule group with both text and identifiers"),
         }
         if usize::try_from(total) == Ok(group.rules.len()) {
             return Ok(Some(Object::Group(group)));

@@ -152,7 +152,7 @@ impl AppLayer {
         self.ended[direction]
     }
 
-    /// Records the end of a direction's stream. With both ends no data comes any more, and all transactions
+    /// Records the end of a direction's stream. After both ends no more data arrives, and all transactions
     /// end.
     pub fn set_ended(&mut self, direction: Direction) {
         self.ended[direction] = true;
@@ -172,8 +172,8 @@ impl AppLayer {
         }
     }
 
-    /// Ends detection at the end of the flow: after a switch whose new protocol did not come, or if both
-    /// directions have failed and prevention still kept the flow's protocol open.
+    /// Ends detection at the end of the flow: after a switch to a protocol that never began, or if both
+    /// directions have failed while prevention still kept the flow's protocol open.
     pub fn end_detection(&mut self) {
         let is_switched = self.original.is_some();
         let failed =

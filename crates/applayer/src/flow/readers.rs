@@ -13,7 +13,7 @@ use bartizan_base::{Direction, FunctionId, Path};
 /// Limit of a flow's transactions that functions hold at the same time.
 pub const HOLDS_MAX: usize = 64;
 
-/// Number of later transactions after which a hold ends: parsers keep places for all transactions in between.
+/// Number of later transactions after which a hold ends; parsers keep all transactions in between.
 pub const HOLDS_SPAN: u64 = 1_024;
 
 /// Up to this number of transactions, the search for open ones starts at the first and keeps no position.

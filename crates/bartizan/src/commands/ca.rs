@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan ca`: certificates of controllers and devices, and tokens for a device's first one.
 
-use crate::say;
+use crate::console;
 use bartizan_agent::session::client::{self, wall_clock};
 use bartizan_api::southbound::DeviceId;
 use bartizan_channel::ChannelError;
@@ -249,6 +249,6 @@ fn not_made(error: &ChannelError) -> Failure {
 }
 
 fn print(pem: &str) {
-    // `say::out` notes a failure, and the program reports it at its end.
-    let _ = say::out().write_all(pem.as_bytes());
+    // `console::out` notes a failure, and the program reports it at its end.
+    let _ = console::out().write_all(pem.as_bytes());
 }

@@ -2,7 +2,7 @@
 //! `bartizan check FILE...`: checks rules and policies.
 
 use crate::arguments::{CacheArgs, FirewallArgs};
-use crate::say;
+use crate::console;
 use bartizan_rules::{Diagnostic, RuleSetReport};
 use bartizan_runtime::check::{self, CheckOptions};
 use bartizan_runtime::error::{Exit, Failure};
@@ -58,7 +58,7 @@ pub fn run(args: &CheckArgs) -> Result<Exit, Failure> {
         cache: args.cache.cache.clone(),
         firewall: args.firewall.options(),
         strict: args.strict,
-        report: Report::to(say::notes),
+        report: Report::to(console::notes),
         ..BuildOptions::default()
     };
     let of_settings = rules.is_empty();
@@ -104,13 +104,13 @@ pub fn check(options: &CheckOptions, json: bool) -> Result<Exit, Failure> {
 
 fn print_rules(found: &[Diagnostic], report: &RuleSetReport, each: bool) {
     let color = std::io::stdout().is_terminal();
-    let mut out = say::out();
+    let mut out = console::out();
     for finding in found.iter().filter(|finding| each || !findings::is_unsupported(finding)) {
-        say::diagnostic(&mut out, finding, color);
-        say::line(&mut out, format_args!(""));
+        console::diagnostic(&mut out, finding, color);
+        console::line(&mut out, format_args!(""));
     }
     if !each {
-        findings::sums(report, found).iter().for_each(|line| say::line(&mut out, format_args!("{line}")));
+        findings::sums(report, found).iter().for_each(|line| console::line(&mut out, format_args!("{line}")));
     }
 }
 

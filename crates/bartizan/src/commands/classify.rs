@@ -5,7 +5,7 @@
 //! Rules and policies are numbered from 0 in their order. Of a policy file only the choice of the policy is
 //! evaluated; `bartizan explain flow` shows service levels and the rules of packet filters.
 
-use crate::say::{self, Harmless};
+use crate::console::{self, Harmless};
 use bartizan_classify::trace::Draw;
 use bartizan_classify::{Auto, Header};
 use bartizan_runtime::error::{Exit, Failure};
@@ -93,9 +93,9 @@ pub fn run(args: &ClassifyArgs) -> Result<Exit, Failure> {
         &args.rules,
         args.tenant.as_deref(),
         args.link.as_deref(),
-        Report::to(say::notes),
+        Report::to(console::notes),
     )?;
-    let mut out = Harmless::new(BufWriter::new(say::out()));
+    let mut out = Harmless::new(BufWriter::new(console::out()));
     let printed = match (args.generate, args.draw) {
         (Some(count), _) => {
             let text = source
@@ -115,7 +115,7 @@ pub fn run(args: &ClassifyArgs) -> Result<Exit, Failure> {
             }
         }
     };
-    // `say::out` notes a failure, and the program reports it at its end.
+    // `console::out` notes a failure, and the program reports it at its end.
     let _ = printed.and_then(|()| out.flush());
     Ok(Exit::Done)
 }

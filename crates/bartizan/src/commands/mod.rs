@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The commands, one file each.
 
-pub mod asked;
 pub mod ca;
 pub mod check;
 pub mod classify;
@@ -13,3 +12,4 @@ pub mod guest;
 pub mod inspect;
 pub mod man;
 pub mod run;
+pub mod suricata_cli;

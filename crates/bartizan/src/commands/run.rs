@@ -3,7 +3,7 @@
 
 use crate::arguments::RunArgs;
 use crate::log::LogArgs;
-use crate::{say, signals};
+use crate::{console, signals};
 use bartizan_events::harmless;
 use bartizan_runtime::error::{Exit, Failure};
 use bartizan_runtime::run;
@@ -27,7 +27,7 @@ pub fn run(args: &RunCommandArgs) -> Result<Exit, Failure> {
     // standard error cannot be reported.
     let _ = match outcome.stdout_taken {
         true => std::io::stderr().write_all(text.as_bytes()),
-        false => say::out().write_all(text.as_bytes()),
+        false => console::out().write_all(text.as_bytes()),
     };
     match outcome.failure {
         Some(failure) => Err(failure),

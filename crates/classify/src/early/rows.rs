@@ -13,11 +13,11 @@ pub struct EarlyTenant {
     pub tenant: TenantId,
     /// Numbers of the tunnel around the packet.
     pub tunnels: Option<Vec<u32>>,
-    /// VLAN ids, one of which some tag must have.
+    /// VLAN ids; a tag of the packet must have one of them.
     pub vlans: Option<Vec<u16>>,
-    /// Links, one of which the packet must have arrived by.
+    /// Links; the packet must have arrived on one of them.
     pub links: Option<Vec<LinkId>>,
-    /// Networks, one of which must contain either of its addresses.
+    /// Networks; one of the packet's addresses must be in one of them.
     pub networks: Option<Vec<Net>>,
 }
 

@@ -125,7 +125,7 @@ fn hosts(all: &[EarlyTenant]) -> Result<(RowClasses, [Begins; 2]), TooLarge> {
 }
 
 impl Tenants {
-    /// The selectors up to the last one of a tenant that some rule has, on these links.
+    /// The tenant selectors of these links, up to the last tenant that a rule names.
     pub fn of(all: &[EarlyTenant], links: &[LinkId]) -> Result<Self, TooLarge> {
         let (Tags { classes: tags, untagged, vlans, tunnels }, (addresses, hosts)) =
             (tags(all)?, hosts(all)?);

@@ -105,7 +105,7 @@ struct Pair {
     rules: Vec<(RulePorts, f64)>,
 }
 
-/// The measured statistics of a rule set. See the module.
+/// The measured statistics of a rule set, from which sets of any size are drawn.
 #[derive(Clone, Debug)]
 pub struct RuleSetStatistics {
     v6: bool,

@@ -164,7 +164,7 @@ impl Rebuild {
     }
 }
 
-/// See the module.
+/// The writer of a compiled structure: inserts and deletes rules while readers look up.
 #[derive(Debug)]
 pub struct Live {
     published: Arc<ArcSwap<LiveVersion>>,

@@ -207,7 +207,8 @@ fn rules_of(sets: &[Vec<Stored>]) -> Vec<Vec<crate::header::HeaderRule>> {
     sets.iter().map(|set| set.iter().map(|stored| stored.entry.rule).collect()).collect()
 }
 
-/// See the module.
+/// One version of the structure that lookups read: compiled tables, the validity and fid of each entry, and
+/// the entries added since.
 #[derive(Debug)]
 pub struct LiveVersion {
     pub(crate) sets: Vec<LiveSet>,

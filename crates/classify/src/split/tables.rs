@@ -226,8 +226,8 @@ fn port_words(kinds: usize, part: &BundleContents) -> Vec<u64> {
 }
 
 impl SplitTables {
-    /// Packs groups. `prefixes` are those of all groups: sources, destinations. `fast`: fewest reads,
-    /// whatever the memory.
+    /// Packs groups into tables. `prefixes`: the prefixes of all groups, sources and destinations. `fast`:
+    /// fewest reads, without a bound on memory.
     pub fn new(
         v6: bool,
         fast: bool,

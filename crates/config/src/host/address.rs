@@ -25,6 +25,6 @@ pub(super) fn read_listen_address<'de, D: Deserializer<'de>>(
 /// The text is not an address with a port; the message shows the format.
 pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
-        format!("`{text}` is no address with a port; write it like 127.0.0.1:9100 or '[::1]:9100'")
+        format!("`{text}` is not an address with a port; write it like 127.0.0.1:9100 or '[::1]:9100'")
     })
 }

@@ -82,19 +82,20 @@ fn address_of(controller: &ControllerSection) -> Option<(&'static str, String)> 
         (Some(address), None) => address,
         (None, Some(_)) => return None,
         (None, None) => {
-            let message =
-                "where is it? give `address` (controller.example:9444), or `here` for one in this process";
+            let message = "the controller has no place: give `address` (controller.example:9444), or `here` for one in this process";
             return Some(("controller", message.to_owned()));
         }
         (Some(_), Some(_)) => {
-            let message = "`address` and `here` are given; leave one out: a device belongs to one controller";
+            let message =
+                "`address` and `here` are both given, but a device belongs to one controller; remove one";
             return Some(("controller", message.to_owned()));
         }
     };
     let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
     (port.is_none_or(|port| port == 0) || address.starts_with(':')).then(|| {
-        let message =
-            format!("`{address}` is no name or address with a port; write it like controller.example:9444");
+        let message = format!(
+            "`{address}` is not a name or address with a port; write it like controller.example:9444"
+        );
         ("controller/address", message)
     })
 }

@@ -69,7 +69,7 @@ pub(super) fn check(guests: &[LinkedGuest<'_>], problem: &mut impl FnMut(String,
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if guest.socket.is_none() && (!name.chars().all(fits) || name.starts_with('.') || name.len() > 64) {
             let message = format!(
-                "guest `{name}` has a name that its socket cannot have; use letters, digits, `-`, `_` and `.`, or give it a `socket`"
+                "guest `{name}` has a name that cannot be part of its socket's path; use letters, digits, `-`, `_` and `.`, or give it a `socket`"
             );
             problem(at("name"), message);
         }
@@ -88,14 +88,13 @@ pub(super) fn check(guests: &[LinkedGuest<'_>], problem: &mut impl FnMut(String,
         }
         if let Some(Size(bytes)) = guest.memory.filter(|size| size.0 < GUEST_MEMORY_MIN) {
             let least = Size(GUEST_MEMORY_MIN);
-            let message =
-                format!("guest `{name}`: {bytes} bytes are too few to work with; give {least} or more");
+            let message = format!("guest `{name}`: {bytes} bytes are too few; give {least} or more");
             problem(at("guest/memory"), message);
         }
         if let Some(socket) = &guest.socket {
             if sockets.contains(&socket) {
                 let message = format!(
-                    "guest `{name}` has the socket of another guest, {}; a socket belongs to one guest",
+                    "guest `{name}` has the same socket as another guest, {}; give each guest its own",
                     socket.display()
                 );
                 problem(at("guest/socket"), message);
@@ -113,9 +112,9 @@ fn addresses(guests: &[LinkedGuest<'_>], number: usize, problem: &mut impl FnMut
     for (place, address) in guest.addresses.iter().enumerate() {
         let has_it = |other: &&LinkedGuest<'_>| other.guest.addresses.contains(address);
         let why = if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
-            "cannot be a guest's; give one that an interface of this host has".to_owned()
+            "cannot be an address of a guest; give one that an interface of this host has".to_owned()
         } else if let Some(other) = earlier.iter().find(has_it) {
-            format!("belongs to guest `{}` already; an address has one guest", other.name)
+            format!("already belongs to guest `{}`; give each guest its own addresses", other.name)
         } else {
             continue;
         };
@@ -149,7 +148,7 @@ mod tests {
             ),
             ("{name: a/b, guest: {}}", "has a name that its socket cannot have"),
             ("{name: a, guest: {streams: 0}}", "guest `a`: 0 streams are out of range; give 1 to 65536"),
-            ("{name: a, guest: {memory: 5}}", "5 bytes are too few to work with; give 1MiB or more"),
+            ("{name: a, guest: {memory: 5}}", "5 bytes are too few; give 1MiB or more"),
             ("{name: a, guest: {addresses: ['::']}}", "address :: cannot be a guest's"),
             ("{name: a, guest: {addresses: [127.0.0.1]}}", "address 127.0.0.1 cannot be a guest's"),
             (

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
-/// A port by which redirected packets leave.
+/// A port through which redirected packets leave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct NamedPort {
@@ -33,7 +33,7 @@ pub(super) fn check(file: &HostFile, used: &HashSet<&String>, problem: &mut impl
             problem(format!("ports/{index}/name"), message);
         }
         let what = match (used.contains(&port.interface), interfaces.insert(&port.interface)) {
-            (true, _) => "belongs to a link, so redirected packets would enter by it again",
+            (true, _) => "belongs to a link, so redirected packets would come in again",
             (_, false) => "is used by two ports",
             _ => continue,
         };

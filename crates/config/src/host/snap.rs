@@ -91,7 +91,7 @@ impl Snap {
                 }
                 let problem = || {
                     format!(
-                        "{bytes} bytes after {} never fit into {max} of a frame; give a `max` of more than {bytes}, or write `snap-length: {max}`",
+                        "{bytes} bytes after {} do not fit into {max} bytes of a frame; give a `max` of more than {bytes}, or write `snap-length: {max}`",
                         after.name()
                     )
                 };

@@ -79,27 +79,24 @@ fn says_what_is_wrong_and_where() {
         ),
         (
             "links: []\nmemory: {reassembly: 3 bananas}",
-            "2:22: `3 bananas` is no size; write 64MiB, 2GiB or a number of bytes",
+            "2:22: `3 bananas` is not a size; write 64MiB, 2GiB or a number of bytes",
         ),
         ("links: []\nworkers: many", "2:10: expected a whole number from 0 to 65535, found `many`"),
-        ("links: []", "1:1: no link: packets come in by none; add one"),
+        ("links: []", "1:1: there is no link, so no packet comes in; add one"),
         ("links: []\nmemory: {flows: 3}", "2:17: 3 entries are out of range; give 1024 to 16777216"),
         ("links: []\nmemory: {hosts: 0}", "2:17: 0 entries are out of range; give 64 to 16777216"),
-        ("links: []\nmemory: {defrag: 1kb}", "2:18: 1024 bytes are too few to work with; give 64KiB or more"),
+        ("links: []\nmemory: {defrag: 1kb}", "2:18: 1024 bytes are too few; give 64KiB or more"),
         ("links: []\nworkers: 0", "2:10: at least one worker is needed"),
         ("links: []\noutputs: {eve: {dir: d, rotate: {keep: 3}}}", "2:40: nothing is put aside without"),
         ("links: []\noutputs: {eve: {dir: d, rotate: {size: 0}}}", "2:40: a file of no bytes holds nothing"),
         (
             "links: []\nmetrics: {listen: 9100}",
-            "2:19: `9100` is no address with a port; write it like 127.0.0.1:9100",
+            "2:19: `9100` is not an address with a port; write it like 127.0.0.1:9100",
         ),
-        (
-            "links: []\noutputs: {mode: 999}",
-            "2:17: `999` is no mode of files; write octal digits such as 640",
-        ),
-        ("links: []\nreload: {max-loss: 0.1}", "2:20: `0.1` is no share; write a whole number of percent"),
-        ("links: []\nreload: {max-loss: 101%}", "2:20: `101%` is no share"),
-        ("links: []\noutputs: {mode: 440}", "2:17: `440` is no mode"),
+        ("links: []\noutputs: {mode: 999}", "2:17: `999` is not a file mode; write octal digits such as 640"),
+        ("links: []\nreload: {max-loss: 0.1}", "2:20: `0.1` is not a share; write a whole number of percent"),
+        ("links: []\nreload: {max-loss: 101%}", "2:20: `101%` is not a share"),
+        ("links: []\noutputs: {mode: 440}", "2:17: `440` is not a mode"),
         ("links: []\nworkers: 1000", "2:10: more than 256 workers"),
         (
             "links:\n  - {name: a, tap: {interface: e0}, workers: 0}",
@@ -161,11 +158,11 @@ fn a_snap_length_is_for_taps_and_has_bounds() {
 #[test]
 fn a_controller_has_an_address_with_a_port() {
     for (keys, expected) in [
-        ("address: here", "2:23: `here` is no name or address with a port"),
-        ("address: 'h:0'", "2:23: `h:0` is no name"),
+        ("address: here", "2:23: `here` is not a name or address with a port"),
+        ("address: 'h:0'", "2:23: `h:0` is not a name"),
         ("statistics-every: 1s", "2:1: where is it? give `address`"),
         ("address: 'h:1', here: {state: c}", "2:1: `address` and `here` are given"),
-        ("here: {state: c, listen: nowhere}", "2:39: `nowhere` is no address with a port"),
+        ("here: {state: c, listen: nowhere}", "2:39: `nowhere` is not an address with a port"),
         ("address: 'h:1', statistics-every: 2h", "2:48: 7200 seconds are out of range"),
     ] {
         let text = format!("links: []\ncontroller: {{{keys}, identity: i, state: s}}");

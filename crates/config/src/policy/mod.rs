@@ -580,7 +580,7 @@ impl PolicyFile {
             let nobody = self.dns.resolvers.is_empty() && self.tenants.iter().all(|t| t.resolvers.is_empty());
             nobody.then(|| {
                 format!(
-                    "{}: group `{group}` has the DNS name `{name}`, and the file names no trusted resolver, so no address is ever a member of it; add `dns: {{resolvers: [ADDRESS]}}`",
+                    "{}: group `{group}` has the DNS name `{name}`, and the file names no trusted resolver, so the group never has an address; add `dns: {{resolvers: [ADDRESS]}}`",
                     self.place(&format!("groups/{group}"))
                 )
             })
@@ -638,7 +638,7 @@ impl PolicyFileBuilder<'_> {
         let default = match root.get("default") {
             Some(node) => self.default(node),
             None => {
-                let message = "the file has no action for traffic that no policy matches; add `default: {action: drop}`";
+                let message = "the file has no action for traffic without a matching policy; add `default: {action: drop}`";
                 self.problem(root.position, "default", message.to_owned());
                 None
             }
@@ -705,14 +705,14 @@ impl PolicyFileBuilder<'_> {
     ) -> Option<Vec<T>> {
         let Some(node) = root.get(key).filter(|n| !n.is_null()) else { return Some(Vec::new()) };
         let Value::Sequence(items) = &node.value else {
-            self.problem(node.position, key, format!("`{key}` has to be a list: lines that begin with `- `"));
+            self.problem(node.position, key, format!("`{key}` must be a list: lines that begin with `- `"));
             return None;
         };
         if items.len() > ITEMS_MAX {
             self.problem(
                 node.position,
                 key,
-                format!("more than {ITEMS_MAX} items; split the file among instances"),
+                format!("more than {ITEMS_MAX} items are not supported; split the file among instances"),
             );
             return None;
         }
@@ -803,7 +803,7 @@ impl PolicyFileBuilder<'_> {
         self.unused_sections("default", &policy.chain, &sections);
         self.on_failure(node, "default", &policy.chain, &policy.on_failure);
         if policy.action == DefaultAction::Drop && !policy.chain.is_empty() {
-            let message = "traffic that is dropped needs no chain; remove `chain`, or write `action: allow`";
+            let message = "`chain` has no effect with `action: drop`; remove it, or write `action: allow`";
             self.problem(locate(node, "chain"), "default/chain", message.to_owned());
         }
         Some(DefaultPolicy { sections, ..policy })

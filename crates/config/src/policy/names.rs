@@ -50,14 +50,17 @@ impl FromStr for DnsName {
         };
         let name = name.strip_suffix('.').unwrap_or(name);
         if name.contains('*') {
-            return Err(format!("`{text}`: a `*` can only replace whole labels at the beginning; {example}"));
+            return Err(format!(
+                "`{text}`: a `*` may only stand for whole labels at the beginning; {example}"
+            ));
         }
-        let ascii = idna::domain_to_ascii(name).map_err(|_| format!("`{text}` is no DNS name; {example}"))?;
+        let ascii =
+            idna::domain_to_ascii(name).map_err(|_| format!("`{text}` is not a DNS name; {example}"))?;
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'_';
         let label = |label: &str| (1..=LABEL_MAX).contains(&label.len()) && label.bytes().all(plain);
         if ascii.len() > LENGTH_MAX || !ascii.split('.').all(label) {
             return Err(format!(
-                "`{text}` is no DNS name: labels are 1 to {LABEL_MAX} letters, digits, `-` and `_`, with dots between, \
+                "`{text}` is not a DNS name: labels are 1 to {LABEL_MAX} letters, digits, `-` and `_`, with dots between, \
                  {LENGTH_MAX} characters in all; {example}"
             ));
         }
@@ -68,7 +71,7 @@ impl FromStr for DnsName {
     }
 }
 
-text_value!(DnsName, "A DNS name, or `*.` and the name that all meant lie below.", "string");
+text_value!(DnsName, "A DNS name, or `*.` and a name for all names below it.", "string");
 
 /// An item of a group: addresses, another group, or the addresses in answers for DNS names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +136,7 @@ impl JsonSchema for GroupMember {
         json_schema!({
             "anyOf": [target, {
                 "type": "object",
-                "description": "The addresses that answers of the file's resolvers gave for these names, as long as the answers say.",
+                "description": "The addresses of these names in answers of the file's resolvers, for the lifetime of the answers.",
                 "properties": {"dns": names},
                 "required": ["dns"],
                 "additionalProperties": false
@@ -168,7 +171,7 @@ impl ResolvedMember {
 pub struct DnsSection {
     /// Trusted resolvers. Without any, names have no addresses.
     pub resolvers: OneOrMany<Target>,
-    /// Shortest time that an address stays a member, whatever the TTL of its answer.
+    /// Shortest time that an address stays a member, also if the TTL of its answer is shorter.
     pub ttl_min: Seconds,
     /// Longest time that an address stays a member.
     pub ttl_max: Seconds,

@@ -123,7 +123,8 @@ impl PolicyFileBuilder<'_> {
 
     fn texts(&mut self, texts: &[Arc<PolicyText>]) -> Option<Vec<Arc<PolicyDefinition>>> {
         if texts.len() > ITEMS_MAX {
-            let message = format!("more than {ITEMS_MAX} items; split the file among instances");
+            let message =
+                format!("more than {ITEMS_MAX} items are not supported; split the file among instances");
             self.problem(Default::default(), "policies", message);
             return None;
         }

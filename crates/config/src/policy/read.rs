@@ -18,7 +18,7 @@ pub const PROBLEMS_MAX: usize = 100;
 /// A problem, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
-    /// Position in the file; zero if the nodes come from no file.
+    /// Position in the file; zero if the nodes are not from a file.
     pub position: Position,
     /// Keys and indices from the root: `policies/0/chain/2`; a final `/` means the key itself.
     pub path: String,
@@ -60,11 +60,7 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
         Some(near) => format!("did you mean `{near}`?"),
         None => {
             let known: Vec<_> = candidates.into_iter().map(|c| format!("`{c}`")).collect();
-            if known.is_empty() {
-                "none is known here".to_owned()
-            } else {
-                format!("known: {}", known.join(", "))
-            }
+            if known.is_empty() { "none exists".to_owned() } else { format!("known: {}", known.join(", ")) }
         }
     }
 }
@@ -152,7 +148,7 @@ const SELECTORS: &[&str] = &[
 fn no_value(node: &Node) -> String {
     match &node.tag {
         Some(tag) => format!("`!{tag}` is a tag of YAML, not a value; write it in quotes: \"!{tag}\""),
-        None => "this key has no value; give it one, or leave the key out".to_owned(),
+        None => "this key has no value; give it one, or remove the key".to_owned(),
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) fn groups(
     let mut following = Following { builder, root, raw, done, depths, members, names };
     for name in raw.keys() {
         if name == "any" || name == "none" {
-            following.problem(name, format!("`{name}` cannot be the name of a group"));
+            following.problem(name, format!("`{name}` cannot be the name of a group; rename it"));
         }
         following.follow(name, &mut Vec::new());
     }
@@ -92,7 +92,7 @@ impl Following<'_, '_> {
     fn too_deep(&mut self, name: &str) {
         self.problem(
             name,
-            format!("at `{name}` more than {GROUP_DEPTH_MAX} groups lie in each other; make it flatter"),
+            format!("at `{name}` groups nest deeper than {GROUP_DEPTH_MAX}; name members directly"),
         );
     }
 
@@ -128,10 +128,7 @@ impl Following<'_, '_> {
         let inner = match member {
             GroupMember::Target(Target::Group(inner)) => inner,
             GroupMember::Target(Target::Label(_)) => {
-                self.problem(
-                    path,
-                    "groups carry labels and are not made of them; name the groups".to_owned(),
-                );
+                self.problem(path, "a group cannot have labels as members; name the groups".to_owned());
                 return 0;
             }
             _ => return 0,
@@ -199,7 +196,7 @@ pub(super) fn check(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile) {
         builder.problem(
             file.locate(&path),
             &path,
-            format!("there is no group `{group}` to carry labels; {hint}"),
+            format!("there is no group `{group}` for these labels; {hint}"),
         );
     }
     policy_names(builder, file);
@@ -265,7 +262,7 @@ fn links(
 ) {
     for (item, _) in links.iter().flat_map(|list| list.iter()).enumerate().filter(|(_, l)| l.is_empty()) {
         let path = format!("{path}/{item}");
-        let message = "a link without a name is none, so it selects nothing; name a link of the host file, or leave the key out";
+        let message = "the name of a link is empty, so it selects nothing; name a link of the host file, or remove the key";
         builder.problem(file.locate(&path), &path, message.to_owned());
     }
 }
@@ -281,7 +278,7 @@ fn tenants(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile) {
         let select = &tenant.select;
         if select.vni.is_none() && select.vlan.is_none() && select.link.is_none() && select.prefixes.is_none()
         {
-            let message = "nothing selects this tenant's traffic; add `vni`, `vlan`, `link` or `prefixes`";
+            let message = "the tenant selects no traffic; add `vni`, `vlan`, `link` or `prefixes`";
             builder.problem(file.locate(&format!("{path}/select")), &path, message.to_owned());
         }
         if let Some(prefixes) = &select.prefixes {
@@ -296,7 +293,11 @@ fn tenants(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile) {
         for (item, vlan) in select.vlan.iter().flat_map(|l| l.iter()).enumerate() {
             if !(1..=4094).contains(vlan) {
                 let path = format!("{path}/select/vlan/{item}");
-                builder.problem(file.locate(&path), &path, format!("VLAN {vlan}: an id is 1 to 4094"));
+                builder.problem(
+                    file.locate(&path),
+                    &path,
+                    format!("VLAN {vlan} does not exist; give an id from 1 to 4094"),
+                );
             }
         }
     }
@@ -312,12 +313,14 @@ fn dns(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile) {
     members(builder, file, "dns/resolvers", &section.resolvers);
     without_names(builder, file, "dns/resolvers", &section.resolvers, "whose answers count");
     if section.ttl_min > section.ttl_max {
-        let message =
-            format!("`ttl-min` ({}) is longer than `ttl-max` ({})", section.ttl_min, section.ttl_max);
+        let message = format!(
+            "`ttl-min` ({}) is longer than `ttl-max` ({}); make it shorter",
+            section.ttl_min, section.ttl_max
+        );
         builder.problem(file.locate("dns/ttl-min"), "dns/ttl-min", message);
     }
     if !(1..=ADDRESSES_MAX).contains(&section.addresses) {
-        let message = format!("`addresses` has to be 1 to {ADDRESSES_MAX}");
+        let message = format!("`addresses` is out of range; give 1 to {ADDRESSES_MAX}");
         builder.problem(file.locate("dns/addresses"), "dns/addresses", message);
     }
 }
@@ -338,7 +341,7 @@ fn without_names(
         {
             let path = format!("{path}/{index}");
             let message =
-                format!("DNS names cannot say {what}, and `{target}` has `{name}`; write addresses");
+                format!("DNS names cannot determine {what}, and `{target}` has `{name}`; write addresses");
             builder.problem(file.locate(&path), &path, message);
         }
     }
@@ -355,11 +358,7 @@ fn members(builder: &mut PolicyFileBuilder<'_>, file: &PolicyFile, path: &str, t
             let known = file.labels.values().flatten().map(|(key, value)| format!("{key}={value}"));
             let known: Vec<String> = known.collect();
             let hint = did_you_mean(&target.to_string(), known.iter().map(String::as_str));
-            builder.problem(
-                file.locate(&path),
-                &path,
-                format!("no group carries the label {target}; {hint}"),
-            );
+            builder.problem(file.locate(&path), &path, format!("no group has the label {target}; {hint}"));
         }
         if let Target::Group(name) = target
             && !builder.is_unread("groups")
@@ -454,7 +453,7 @@ pub fn hidden(tenants: &[(&str, &Select)], prefixes: impl Fn(&[Target]) -> Vec<P
             let Some(by) = earlier.into_iter().find(covers) else { continue };
             let name = |at: usize| tenants.get(at).map_or("", |(name, _)| *name);
             let message = format!(
-                "{item} of tenant `{}` never matches: its traffic is that of tenant `{}`, which is tried first; remove it from one of them",
+                "{item} of tenant `{}` never matches: its traffic belongs to tenant `{}`, which is tried first; remove it from one of them",
                 name(index),
                 name(by)
             );

@@ -50,17 +50,17 @@ pub(super) struct QuantityBound {
 
 /// See [`MEMBERS_MAX`].
 pub(super) const MEMBERS: QuantityBound = QuantityBound {
-    what: "members of groups, those of groups in them counted",
+    what: "members of groups, including nested ones",
     all: MEMBERS_MAX,
     tenant: TENANT_MEMBERS_MAX,
     advice: "write larger networks, or name groups in policies instead of in groups",
 };
 /// See [`DNS_NAMES_MAX`].
 pub(super) const NAMES: QuantityBound = QuantityBound {
-    what: "DNS names in groups, those of groups in them counted",
+    what: "DNS names in groups, including nested ones",
     all: DNS_NAMES_MAX,
     tenant: TENANT_DNS_NAMES_MAX,
-    advice: "write `*.` and the name that they lie below",
+    advice: "write `*.` and the common end of the names",
 };
 /// See [`PAIRS_MAX`].
 pub(super) const PAIRS: QuantityBound = QuantityBound {

@@ -151,7 +151,7 @@ policies:
 policy.yaml:1:33: there is no function `isd`; did you mean `ids`?
 policy.yaml:1:38: the section `ids` has no effect: `ids` is not in the chain; add it there, or remove the section
 policy.yaml:3:23: there is no function `pfwx`; did you mean `pfw`?
-policy.yaml:3:34: there is no group `lann`; none is known here
+policy.yaml:3:34: there is no group `lann`; none exists
 policy.yaml:3:40: the section `pfw` has no effect: `pfw` is not in the chain; add it there, or remove the section
 policy.yaml:4:12: two policies are called `a`; rename one
 policy.yaml:4:15: the section `sfw` has no effect: `sfw` is not in the chain; add it there, or remove the section
@@ -167,7 +167,7 @@ fn every_error_has_its_place_and_says_what_to_do() {
     let cases = [
         (
             "policies: []",
-            "1:1: the file has no action for traffic that no policy matches; add `default: {action: drop}`",
+            "1:1: the file has no action for traffic without a matching policy; add `default: {action: drop}`",
         ),
         ("defautl: {action: drop}", "1:1: the key `defautl` is not known; did you mean `default`?"),
         ("default: {action: accept}", "1:19: `accept` is not known here; known: `allow`, `drop`"),
@@ -175,7 +175,7 @@ fn every_error_has_its_place_and_says_what_to_do() {
         ("default: {}", "1:10: the key `action` is missing; add it"),
         (
             "default: {action: drop, chain: [ids]}",
-            "1:25: traffic that is dropped needs no chain; remove `chain`, or write `action: allow`",
+            "1:25: `chain` has no effect with `action: drop`; remove it, or write `action: allow`",
         ),
         (
             "default: {action: drop}\npolicies: {}",
@@ -236,7 +236,7 @@ fn every_error_has_its_place_and_says_what_to_do() {
         ),
         (
             "default: {action: drop}\ntenants: [{name: a, select: {}}]",
-            "2:21: nothing selects this tenant's traffic; add `vni`, `vlan`, `link` or `prefixes`",
+            "2:21: the tenant selects no traffic; add `vni`, `vlan`, `link` or `prefixes`",
         ),
         (
             "default: {action: drop}\ntenants: [{name: a, select: {vlan: 5000}}]",
@@ -275,12 +275,12 @@ fn errors_of_function_sections_have_paths() {
         (
             "default: drop\nrules: [{allow: tcpp}]",
             "rules/0/allow",
-            "`tcpp` is no protocol; did you mean `tcp`? (or its number, 0 to 255)",
+            "`tcpp` is not a protocol; did you mean `tcp`? (or its number, 0 to 255)",
         ),
         (
             "default: drop\nrules: [{allow: tcp, to-ports: [80, 90000]}]",
             "rules/0/to-ports/1",
-            "`90000` is no port; write 443, 8000-8999 or any",
+            "`90000` is not a port; write 443, 8000-8999 or any",
         ),
         (
             "default: drop\nrules: [{allow: tcp, to-ports: 90-80}]",
@@ -304,7 +304,7 @@ fn errors_of_function_sections_have_paths() {
 /// An empty list is an error with the same text everywhere.
 #[test]
 fn an_empty_list_selects_nothing_and_is_an_error() {
-    let words = "this list is empty, so it selects nothing; add an item, or leave the key out";
+    let words = "this list is empty, so it selects nothing; add an item, or remove the key";
     for text in [
         "tenants: [{name: a, select: {vni: []}}]",
         "tenants: [{name: a, select: {vlan: []}}]",
@@ -433,7 +433,8 @@ fn a_policy_between_addresses_of_two_ip_versions_never_matches() {
 
 #[test]
 fn a_link_without_a_name_selects_nothing() {
-    let words = "a link without a name is none, so it selects nothing; name a link of the host file, or leave the key out";
+    let words =
+        "the name of a link is empty, so it selects nothing; name a link of the host file, or remove the key";
     for text in [
         "policies: [{name: a, chain: [], link: ''}]",
         "policies: [{name: a, chain: [], link: [uplink, '']}]",
@@ -602,7 +603,7 @@ fn groups_by_name_stand_where_addresses_may_and_nowhere_else() {
     );
     assert!(wrong("10.0.0.53}", "10.0.0.53, ttl-min: 2h, ttl-max: 1h}").contains("longer than `ttl-max`"));
     assert!(wrong("10.0.0.53}", "10.0.0.53, addresses: 0}").contains("1 to 1048576"));
-    assert!(wrong("x.example", "x..example").contains("is no DNS name"));
+    assert!(wrong("x.example", "x..example").contains("is not a DNS name"));
     let tenants = wrong("dns: {resolvers", "tenants: [{name: t, select: {prefixes: n}}]\ndns: {resolvers");
     assert!(tenants.contains("DNS names cannot say whose traffic it is"), "{tenants}");
 }

@@ -77,7 +77,7 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
 }
 
 /// The error about an empty list where items are required.
-pub const EMPTY_LIST: &str = "this list is empty, so it selects nothing; add an item, or leave the key out";
+pub const EMPTY_LIST: &str = "this list is empty, so it selects nothing; add an item, or remove the key";
 
 /// Deserializes a list that must not be empty.
 pub(super) fn filled<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
@@ -253,16 +253,15 @@ impl FromStr for Prefix {
             None => (text, None),
         };
         let address: IpAddr =
-            address.parse().map_err(|_| format!("`{text}` is no address or prefix; {example}"))?;
+            address.parse().map_err(|_| format!("`{text}` is not an address or prefix; {example}"))?;
         let longest = if address.is_ipv4() { 32 } else { 128 };
-        let length = match length {
-            None => longest,
-            Some(length) => length
-                .parse::<u8>()
-                .ok()
-                .filter(|l| *l <= longest)
-                .ok_or_else(|| format!("`{text}`: the length has to be 0 to {longest}; {example}"))?,
-        };
+        let length =
+            match length {
+                None => longest,
+                Some(length) => length.parse::<u8>().ok().filter(|l| *l <= longest).ok_or_else(|| {
+                    format!("`{text}`: the prefix length must be 0 to {longest}; {example}")
+                })?,
+            };
         let prefix = Prefix::new(address, length);
         if let IpAddr::V6(v6) = address
             && let Some(mapped) = v6.to_ipv4_mapped()
@@ -270,11 +269,11 @@ impl FromStr for Prefix {
         {
             let inside = Prefix::new(IpAddr::V4(mapped), length - MAPPED);
             return Err(format!(
-                "`{text}` is an IPv4 address in the form of IPv6, and packets of IPv4 do not match it; write `{inside}`"
+                "`{text}` is an IPv4 address in IPv6 notation, which no IPv4 packet matches; write `{inside}`"
             ));
         }
         if prefix.address != address {
-            return Err(format!("`{text}` has bits set after the prefix; write `{prefix}` for the network"));
+            return Err(format!("`{text}` has host bits set; write `{prefix}` for the network"));
         }
         Ok(prefix)
     }
@@ -425,7 +424,7 @@ impl JsonSchema for Target {
                 {"type": "string", "description": "An address, a prefix, the name of a group, or `any`."},
                 {
                     "type": "object",
-                    "description": "The groups that carry all of these labels.",
+                    "description": "The groups that have all of these labels.",
                     "properties": {"label": {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string"}}},
                     "required": ["label"],
                     "additionalProperties": false
@@ -465,7 +464,7 @@ impl FromStr for Ports {
         if text == "any" {
             return Ok(Ports::ANY);
         }
-        let wrong = || format!("`{text}` is no port; write 443, 8000-8999 or any");
+        let wrong = || format!("`{text}` is not a port; write 443, 8000-8999 or any");
         let number = |t: &str| t.trim().parse::<u16>().map_err(|_| wrong());
         let (first, last) = match text.split_once('-') {
             Some((first, last)) => (number(first)?, number(last)?),
@@ -525,7 +524,7 @@ impl FromStr for IpProtocol {
         text.parse().map(|n| IpProtocol(Some(n))).map_err(|_| {
             let names = PROTOCOLS.iter().map(|(name, _)| *name).chain(["any"]);
             format!(
-                "`{text}` is no protocol; {} (or its number, 0 to 255)",
+                "`{text}` is not a protocol; {} (or its number, 0 to 255)",
                 super::read::did_you_mean(text, names)
             )
         })
@@ -567,7 +566,9 @@ impl FromStr for Size {
         };
         let number = digits.parse::<u64>().ok().filter(|_| shift < 64);
         let bytes = number.and_then(|n| n.checked_mul(1 << (shift % 64)));
-        bytes.map(Size).ok_or_else(|| format!("`{text}` is no size; write 64MiB, 2GiB or a number of bytes"))
+        bytes
+            .map(Size)
+            .ok_or_else(|| format!("`{text}` is not a size; write 64MiB, 2GiB or a number of bytes"))
     }
 }
 
@@ -596,7 +597,7 @@ impl FromStr for Seconds {
             _ => None,
         };
         let seconds = factor.zip(digits.parse::<u64>().ok()).and_then(|(f, n)| n.checked_mul(f));
-        seconds.map(Seconds).ok_or_else(|| format!("`{text}` is no time span; write 30s, 10m, 1h or 1d"))
+        seconds.map(Seconds).ok_or_else(|| format!("`{text}` is not a time span; write 30s, 10m, 1h or 1d"))
     }
 }
 
@@ -627,7 +628,7 @@ impl FromStr for Share {
         number
             .filter(|number| *number <= 100)
             .map(Share)
-            .ok_or_else(|| format!("`{text}` is no share; write a whole number of percent, 0% to 100%"))
+            .ok_or_else(|| format!("`{text}` is not a share; write a whole number of percent, 0% to 100%"))
     }
 }
 

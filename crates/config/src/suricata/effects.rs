@@ -24,12 +24,12 @@ pub enum SettingEffect {
 use SettingEffect::{InRun, None as NoEffect, Otherwise, WithRules};
 
 const LINKS: &str = "a link, where neither `--inline`, `--tap` nor a host file names one";
-const OTHER_CAPTURE: &str = "this way of capture does not exist here: `--inline`, `--tap`, the links of a host file, or `af-packet` say where packets come from";
-const TABLES: &str = "tables have the room that their bounds give (`memcap`)";
-const THREADS: &str = "the workers of a link do all: `workers` of the host file";
-const RING: &str = "the ring has one form: `ring` and `frames` of the host file set its size";
-const GROUPS: &str = "rules are not grouped by ports: one classification finds those of a flow";
-const PROFILES: &str = "costs of rules are not measured: `perf` shows those of the program";
+const OTHER_CAPTURE: &str = "this capture method is not supported: `--inline`, `--tap`, the links of a host file, or `af-packet` name the source of packets";
+const TABLES: &str = "tables are sized by their memory bounds (`memcap`)";
+const THREADS: &str = "workers do all processing: `workers` of the host file";
+const RING: &str = "there is one kind of ring: `ring` and `frames` of the host file set its size";
+const GROUPS: &str = "rules are not grouped by ports: one classification finds the rules of a flow";
+const PROFILES: &str = "costs of rules are not measured: `perf` shows the costs of the program";
 const NO_PARSER: &str = "the protocol, or this option of it, is not implemented: `--list-app-layer-protos` lists those with a parser";
 const LOG: &str = "the log goes to standard error, and from there where the service manager sends it: `--log-level`, `--log-format`";
 
@@ -53,8 +53,11 @@ const TABLE: &[(&str, SettingEffect)] = &[
     ("af-packet.*.threads", InRun("the workers of a link that `af-packet` names")),
     ("af-packet.*.bpf-filter", InRun("the filter of a tap that `af-packet` or `--tap` names")),
     ("af-packet.*.cluster-id", Otherwise("workers share the packets of a link without a number")),
-    ("af-packet.*.cluster-type", Otherwise("a flow belongs to one worker, whichever way its packets come")),
-    ("af-packet.*.defrag", Otherwise("fragments are put together by workers: `defrag`")),
+    (
+        "af-packet.*.cluster-type",
+        Otherwise("a flow belongs to one worker, whichever interface its packets come from"),
+    ),
+    ("af-packet.*.defrag", Otherwise("workers reassemble fragments: `defrag`")),
     ("af-packet.*.use-mmap", Otherwise(RING)),
     ("af-packet.*.mmap-locked", Otherwise(RING)),
     ("af-packet.*.tpacket-v3", Otherwise(RING)),
@@ -64,7 +67,7 @@ const TABLE: &[(&str, SettingEffect)] = &[
     ("af-packet.*.buffer-size", Otherwise(RING)),
     ("af-packet.*.use-emergency-flush", Otherwise(RING)),
     ("af-packet.*.disable-promisc", Otherwise("ports are in promiscuous mode as long as the run lasts")),
-    ("af-packet.*.rollover", Otherwise("packets that a worker has no room for are counted as lost")),
+    ("af-packet.*.rollover", Otherwise("packets beyond a worker's capacity are counted as lost")),
     ("af-packet.*.bypass", Otherwise("a level below the host: `offload` of an inline link")),
     ("af-packet.*.checksum-checks", Otherwise("`capture.checksum-validation` decides for all interfaces")),
     ("af-xdp.**", NoEffect(OTHER_CAPTURE)),
@@ -78,13 +81,15 @@ const TABLE: &[(&str, SettingEffect)] = &[
     ("asn1-max-frames", NoEffect("rules with `asn1` are left out")),
     ("capture.disable-offloading", Otherwise("`--fix-offloads`, or `fix-offloads` of a link")),
     ("coredump.max-dump", Otherwise("`LimitCORE=` of the unit")),
-    ("default-packet-size", NoEffect("packets are read where they lie, whatever their size")),
+    ("default-packet-size", NoEffect("packets of any size are read without a copy")),
     ("max-pending-packets", NoEffect("workers take packets in batches from the ring")),
     ("defrag.hash-size", NoEffect(TABLES)),
     ("defrag.prealloc", NoEffect(TABLES)),
     (
         "defrag.memcap-policy",
-        Otherwise("a fragment that finds no room is refused in prevention and left out otherwise"),
+        Otherwise(
+            "a fragment beyond the memory bound is dropped in prevention, and not reassembled in detection",
+        ),
     ),
     ("flow.hash-size", NoEffect(TABLES)),
     ("flow.prealloc", NoEffect(TABLES)),

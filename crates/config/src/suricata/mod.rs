@@ -49,7 +49,7 @@ pub enum SuricataConfigError {
         path: PathBuf,
     },
     /// Includes are nested too deeply, or form a cycle.
-    #[error("{path}: included more than {INCLUDE_DEPTH_MAX} levels deep; does a file include itself?")]
+    #[error("{path}: includes nest deeper than {INCLUDE_DEPTH_MAX} levels; does a file include itself?")]
     IncludeDepth {
         /// The file.
         path: PathBuf,

@@ -83,15 +83,15 @@ const fn row(
     UnsupportedEntry { key, section, condition, loss, remedy }
 }
 
-const NOT_FILTERED: &str = "packets that the filter leaves out are inspected and recorded as well";
+const NOT_FILTERED: &str = "packets that the filter would leave out are also inspected and recorded";
 const FILTER: &str = "give the tap a `filter` in the host file, or `bartizan inspect` a `--filter`";
-const NOT_FORWARDED: &str = "nothing is forwarded between the two interfaces, and nothing is refused there";
+const NOT_FORWARDED: &str = "nothing is forwarded between the two interfaces, and nothing is dropped there";
 const INLINE: &str = "use `bartizan run --inline A B`, or an `inline` link of the host file";
-const NOT_QUEUED: &str = "no packet is taken from a queue of the host's firewall, and none is refused there";
+const NOT_QUEUED: &str = "no packet is read from a queue of the host's firewall, and none is dropped there";
 const NOT_PARSED: &str =
     "the protocol has no parser here: its rules are left out, its records are not written";
-const NO_PARSER: &str = "leave its traffic to another sensor, or switch the setting off";
-const FEWER_HOSTS: &str = "thresholds, bits and tags of hosts have the room that the host file gives";
+const NO_PARSER: &str = "inspect its traffic with another sensor, or switch the setting off";
+const FEWER_HOSTS: &str = "the host file bounds the memory of thresholds, bits and tags of hosts";
 const HOSTS: &str = "set `memory: {hosts: NUMBER}` in the host file";
 
 /// The table; the first row that matches a key counts.
@@ -108,14 +108,14 @@ const TABLE: &[UnsupportedEntry] = &[
         "*.*.checksum-checks",
         0,
         SettingCondition::NotOneOf(&["kernel", "auto"]),
-        "whether wrong checksums count is not decided by interface",
+        "the check of checksums does not differ by interface",
         "set `capture.checksum-validation` to `all` or `none`",
     ),
     row(
         "livedev.use-for-tracking",
         0,
         SettingCondition::Off,
-        "the two halves of a flow that come by two links stay two flows",
+        "the two directions of a flow that arrive on two links stay two flows",
         "name all interfaces of one network in one tap",
     ),
     row(
@@ -129,14 +129,14 @@ const TABLE: &[UnsupportedEntry] = &[
         "pcap-file.tenant-id",
         0,
         SettingCondition::NotOneOf(&["none"]),
-        "captures belong to no tenant",
+        "packets of captures belong to no tenant",
         "select the tenant in a policy file, and give it with `--policy`",
     ),
     row(
         "security.landlock.directories.read.*",
         4,
         SettingCondition::Always,
-        "a confined run may read all that its user may",
+        "a confined run can read every file that its user can read",
         "let the user read no more than it needs (`run-as`)",
     ),
     row(
@@ -150,7 +150,7 @@ const TABLE: &[UnsupportedEntry] = &[
         "umask",
         0,
         SettingCondition::Always,
-        "files are made with the umask that the program was started with",
+        "files are created with the umask of the process",
         "set `output-rights.mode`, or the umask of the service (systemd: `UMask=`)",
     ),
     row(
@@ -171,29 +171,29 @@ const TABLE: &[UnsupportedEntry] = &[
         "defrag.memcap-policy",
         0,
         SettingCondition::NotOneOf(&["auto", "ignore", "none"]),
-        "a fragment that finds no room is refused in prevention and left out otherwise",
+        "a fragment beyond the memory bound is dropped in prevention, and not reassembled in detection",
         "raise `defrag.memcap`",
     ),
     row(
         "defrag.host-config.**",
         2,
         SettingCondition::Always,
-        "fragments of these hosts wait as long as those of all others",
+        "fragments of these hosts have the same timeout as those of other hosts",
         "set `defrag.timeout`",
     ),
     row(
         "app-layer.protocols.http.libhtp.server-config.*.*.**",
         7,
         SettingCondition::Always,
-        "requests to these servers are read by `default-config`: rules do not see what only these options reveal",
+        "requests to these servers are parsed by `default-config`: rules do not see what only these options decode",
         "set the options that matter in `libhtp.default-config`",
     ),
     row(
         "app-layer.protocols.http.libhtp.default-config.swf-decompression.enabled",
         6,
         SettingCondition::On,
-        "Flash files are inspected as they come, without decompression",
-        "switch it off if that will do",
+        "Flash files are inspected without decompression",
+        "switch the setting off if the compressed file is enough",
     ),
     row("app-layer.protocols.dnp3.enabled", 3, SettingCondition::On, NOT_PARSED, NO_PARSER),
     row("app-layer.protocols.enip.enabled", 3, SettingCondition::On, NOT_PARSED, NO_PARSER),

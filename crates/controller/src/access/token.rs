@@ -21,7 +21,7 @@ pub struct Secret {
 
 /// The system provides no random numbers.
 #[derive(Debug, thiserror::Error)]
-#[error("the system gives no random numbers ({0}); without them there are no tokens")]
+#[error("the system provides no random numbers ({0}); without them there are no tokens")]
 pub struct TokenError(String);
 
 impl std::fmt::Debug for Secret {

@@ -48,7 +48,7 @@ const WORKERS_MAX: usize = 1_024;
 /// they displace each other.
 const TWINS_APART: u64 = 60_000_000;
 /// Milliseconds between two checks of the own certificate and the authority.
-const LOOK: u64 = 5_000;
+const CHECK_INTERVAL_MS: u64 = 5_000;
 
 /// The set sent last to a device: made anew only when number, generation, tenants or kept parts change.
 #[derive(Clone)]
@@ -229,7 +229,7 @@ impl DeviceBackend {
     /// Passes a result of the controller on; reports why a device's message could not be stored.
     fn told<T>(&self, what: Result<T, Refusal>) -> Result<T, Unavailable> {
         what.map_err(|refusal| {
-            (self.say)(&format!("a device's report is not stored: {refusal}"));
+            (self.say)(&format!("cannot store a device's report: {refusal}"));
             Unavailable
         })
     }
@@ -266,11 +266,11 @@ impl Backend for DeviceBackend {
     fn tick(&mut self, now: Now) {
         // If the revocation register cannot be read, the revocations read before still apply.
         let _ = self.revocations.refresh();
-        if now.ms >= self.looked.saturating_add(LOOK) {
+        if now.ms >= self.looked.saturating_add(CHECK_INTERVAL_MS) {
             self.looked = now.ms;
             self.forget();
             if let Err(error) = self.look() {
-                (self.say)(&format!("the certificate for agents: {error}"));
+                (self.say)(&format!("cannot renew the certificate for agents: {error}"));
             }
         }
     }
@@ -293,7 +293,7 @@ impl Backend for DeviceBackend {
                 // Data read stays until the next tick, so that each round has one thing less to read.
                 Err(missing) => {
                     if let Err(refusal) = self.fetch(missing) {
-                        (self.say)(&format!("what `{device}` is to run cannot be read: {refusal}"));
+                        (self.say)(&format!("cannot read the generation for `{device}`: {refusal}"));
                         return None;
                     }
                 }
@@ -367,7 +367,7 @@ impl Backend for DeviceBackend {
         }
         (self.say)(&format!(
             "`{device}` has connected from {now} while another start of its agent had a session from {before}: \
-             if it was not started anew just now, two programs have its certificate; revoke it (`bartizan ctl devices`), and enrol the device again"
+             if it was not restarted just now, two programs use its certificate; revoke it (`bartizan ctl devices`), and enrol the device again"
         ));
         let _ = self.controller.note(&nobody(), "agent replaced", device::KIND, device.as_str());
     }
@@ -488,13 +488,13 @@ impl Backend for DeviceBackend {
             Ok(Draft { status: vec![status.line(device.as_str())], ..Draft::default() })
         };
         (self.say)(&format!(
-            "`{device}` runs other content than was sent as number {number}: was the controller's state restored? It is sent its generation under a higher number"
+            "`{device}` runs other content than was sent under number {number}: was the controller's state restored from a backup? The device gets its generation under a higher number"
         ));
         // Noted in the audit log for operators who look later.
         let noted = self.controller.note(&nobody(), "device ahead", device::KIND, device.as_str());
         let done = noted.and_then(|()| self.controller.change(&nobody(), "ahead", false, draft));
         if let Err(refusal) = done {
-            (self.say)(&format!("`{device}` has to wait: {refusal}"));
+            (self.say)(&format!("cannot send `{device}` its generation: {refusal}"));
         }
     }
 
@@ -623,7 +623,7 @@ const OWN: &str = "it runs no generation of this controller yet: its own host fi
 
 fn unknown(number: u64) -> String {
     format!(
-        "it runs a generation under number {number}, which was not sent to it, or long ago: its content is not known here"
+        "it runs generation number {number}, which was never sent to it or is no longer kept: its content is unknown"
     )
 }
 
@@ -652,10 +652,10 @@ fn levels(workers: &[WorkerRuns], generation_of: impl Fn(u64) -> u64) -> Vec<Lev
 
 fn reason(code: GenerationRefusalCode) -> &'static str {
     match code {
-        GenerationRefusalCode::Stale => "the device runs a newer one already",
-        GenerationRefusalCode::Manifest => "something was lost on the way",
-        GenerationRefusalCode::Limit => "it is more than a device holds",
-        GenerationRefusalCode::Policy => "it cannot be built there; the device does not say where",
+        GenerationRefusalCode::Stale => "the device already runs a newer generation",
+        GenerationRefusalCode::Manifest => "an object was lost in transfer",
+        GenerationRefusalCode::Limit => "the generation is larger than a device can hold",
+        GenerationRefusalCode::Policy => "the device cannot build the generation, and names no place",
         GenerationRefusalCode::Store => "the device cannot store it: is its disk full?",
     }
 }

@@ -91,7 +91,7 @@ impl Own {
             // On a full disk, for example: with the present certificate the API answers, and agents whose
             // clocks are right connect. The renewal is tried again while the controller runs.
             Err(error) if own.is_whole() => said.push(format!(
-                "the controller's certificate for agents could not be renewed, so the present one stays in use: {error}"
+                "the controller's certificate for agents could not be renewed, so the current one stays in use: {error}"
             )),
             Err(error) => return Err(error),
         }

@@ -68,7 +68,7 @@ impl ClientResponse {
     }
 }
 
-/// A client; see the module.
+/// A client of the REST API.
 pub struct Client {
     /// Addresses of the controller, in the order in which they are tried.
     addresses: Vec<SocketAddr>,
@@ -114,7 +114,7 @@ impl Client {
             roots.add(trusted).map_err(|e| wrong(e.to_string()))?;
         }
         if roots.is_empty() {
-            return Err(wrong("no certificate is in it".to_owned()));
+            return Err(wrong("the file has no certificate".to_owned()));
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ClientConfig::builder_with_provider(provider)
@@ -205,7 +205,7 @@ fn untrusted(error: &std::io::Error) -> String {
             "its certificate is not trusted ({why:?}): it has to be the one that is named here (`--ca`; `tls-certificate.pem` of the \
              controller's state), or signed by it, and to have the name in the address"
         ),
-        _ => format!("{error}; is it a controller's REST API that listens there?"),
+        _ => format!("{error}; is this the address of a controller's REST API?"),
     }
 }
 
@@ -219,7 +219,8 @@ async fn connect(
         address: shown.clone(),
         message: error.to_string(),
     };
-    let refused = |error: std::io::Error| format!("{error}; does it run, and listen there?");
+    let refused =
+        |error: std::io::Error| format!("{error}; does a controller run, and listen at this address?");
     let stream =
         tokio::net::TcpStream::connect(addresses).await.map_err(|error| unreachable(&refused(error)))?;
     let _ = stream.set_nodelay(true);

@@ -19,8 +19,7 @@ impl Controller {
     pub fn wait_place(&self, who: &Principal) -> Result<SharePermit<'_>, Refusal> {
         self.bell.places.take(who.tenant.as_ref().unwrap_or(&who.id)).ok_or_else(|| {
             Refusal::Busy(format!(
-                "{SHARE_MAX} requests of a tenant, and {WAITING_MAX} of all, may wait for devices at one time; \
-                 nothing was changed: try again, or ask without `wait`"
+                "too many requests wait for devices (at most {SHARE_MAX} of a tenant, {WAITING_MAX} in all); nothing was changed: try again, or leave out `wait`"
             ))
         })
     }

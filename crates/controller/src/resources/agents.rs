@@ -158,7 +158,7 @@ fn order(call: &Call<'_>) -> Result<Reply, Refusal> {
     let (name, function) = (call.name("device"), call.name("function"));
     let (order, word) = request.order.on_the_wire();
     if !request.settings.is_empty() && order != FunctionOrder::Configure {
-        return Err(Refusal::wrong("/settings", "only `configure` has settings; leave them out"));
+        return Err(Refusal::wrong("/settings", "only `configure` takes settings; remove them"));
     }
     {
         let model = call.controller.model();

@@ -60,7 +60,7 @@ impl DocumentKind for Devices {
         let own = |token: &Value| token.get("device").and_then(Value::as_str) == Some(context.name);
         if context.model.all(TOKENS).any(|token| own(&token.body)) {
             // The tokens would be valid for a later device of the same name.
-            return Err(Refusal::Conflict("the device has tokens yet; revoke them first".to_owned()));
+            return Err(Refusal::Conflict("the device still has tokens; revoke them first".to_owned()));
         }
         Ok(())
     }
@@ -316,8 +316,7 @@ fn beyond(index: usize, report: &AlertReport) -> Vec<Fault> {
     let bounds = [("key", report.key.len(), KEY_MAX), ("event", event, limits::EVENT_BYTES)];
     let over = bounds.into_iter().filter(|(_, bytes, most)| bytes > most);
     over.map(|(of, bytes, most)| {
-        let message =
-            format!("{bytes} bytes; {most} are allowed, as JSON: leave out what is found elsewhere");
+        let message = format!("{bytes} bytes of JSON; {most} are allowed: shorten it");
         Fault::new(format!("/alerts/{index}/{of}"), message)
     })
     .collect()

@@ -250,14 +250,14 @@ fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
         && !names(wanted, Comparison::Strong)
     {
         let message = match (now, wanted.trim()) {
-            (_, "") => "`If-Match` is empty; give the `ETag` that was read, or leave it out".to_owned(),
+            (_, "") => "`If-Match` is empty; give the `ETag` that was read, or remove the header".to_owned(),
             (None, _) => {
-                "it does not exist, and `If-Match` requires that it does; leave the header out to create it"
+                "the document does not exist, but `If-Match` requires it; remove the header to create it"
                     .to_owned()
             }
             (Some(now), wanted) => {
                 let wanted: String = wanted.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-                format!("it is {now} now, not {wanted}; read it again")
+                format!("the document is at {now}, not at {wanted}; read it again")
             }
         };
         return Err(Refusal::Precondition(message));
@@ -265,7 +265,7 @@ fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
     if let (Some(unwanted), Some(now)) = (call.head.field("if-none-match"), &now)
         && names(unwanted, Comparison::Weak)
     {
-        return Err(Refusal::Precondition(format!("it exists already, as {now}")));
+        return Err(Refusal::Precondition(format!("the document already exists, at {now}")));
     }
     Ok(())
 }

@@ -53,7 +53,7 @@ pub(super) fn of_device_gone(context: &Context<'_>) -> Vec<String> {
     let runs = DeviceStatus::of(context.model, name).running;
     let goes_on = match runs {
         0 => "its own host file applies".to_owned(),
-        runs => format!("it goes on with generation {runs}, also over a start"),
+        runs => format!("it continues with generation {runs}, also after a restart"),
     };
     vec![format!("device `{name}` is removed: its session ends, nothing new reaches it, and {goes_on}")]
 }
@@ -69,7 +69,7 @@ pub(super) fn of_device(context: &Context<'_>) -> Vec<String> {
         return Vec::new();
     }
     let whose = match gone.contains(&ALL) {
-        true => "tenants that are not named any more".to_owned(),
+        true => "tenants that are no longer named".to_owned(),
         false => listed("tenant", &gone),
     };
     let when = match after.follow {

@@ -104,7 +104,7 @@ fn generation(call: &Call<'_>) -> Result<u64, Refusal> {
     let text = call.name("generation");
     // The store holds no generation above this number.
     text.parse().ok().filter(|number| *number <= u64::MAX >> 1).ok_or_else(|| {
-        Refusal::NotFound(format!("there is no generation `{}`; they are numbers", text.escape_debug()))
+        Refusal::NotFound(format!("there is no generation `{}`; give its number", text.escape_debug()))
     })
 }
 

@@ -79,7 +79,7 @@ pub(super) fn too_many_rules(
     let all = others.map(|document| &document.body).chain(changed.map(|(_, body)| body));
     let rules: u64 = all.map(filter_rules).sum();
     (rules > most).then(|| {
-        format!("the filters of the tenant have {rules} rules, and it may have {most} (`quotas/rules`)")
+        format!("the filters of the tenant have {rules} rules, more than the tenant's quota of {most} (`quotas/rules`)")
     })
 }
 

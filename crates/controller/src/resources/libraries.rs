@@ -68,7 +68,7 @@ impl DocumentKind for Libraries {
             spec.files.iter().enumerate().filter(|(_, hash)| context.model.get(FILES, hash).is_none());
         let mut faults: Vec<Fault> = unknown
             .map(|(index, _)| {
-                Fault::new(format!("/files/{index}"), "there is no such rule file; put it first")
+                Fault::new(format!("/files/{index}"), "there is no such rule file; upload it first")
             })
             .collect();
         if context.name == "none" {
@@ -91,7 +91,7 @@ impl DocumentKind for Libraries {
             let level = body.pointer("/policy/ids/level").and_then(Value::as_str);
             level == Some(context.name)
         };
-        let by = |what: &str| Err(Refusal::Conflict(format!("{what} names it; change that first")));
+        let by = |what: &str| Err(Refusal::Conflict(format!("{what} uses it; change that first")));
         if let Some(policy) = context.model.all(render::POLICIES).find(|policy| level(&policy.body)) {
             return by(&format!("policy `{}`", policy.id));
         }
@@ -233,7 +233,7 @@ fn put_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     let name = call.name("rule-file");
     let hash = hex(&Sha256::digest(&call.body));
     if name != hash {
-        let message = format!("the content's SHA-256 is {hash}; put it under that name");
+        let message = format!("the content's SHA-256 is {hash}; upload it under that name");
         return Err(Refusal::wrong("", message));
     }
     let text = std::str::from_utf8(&call.body)
@@ -271,7 +271,7 @@ fn unsendable(text: &str) -> Option<String> {
             return Some(format!("line {lines} has {} bytes; {LINE_MAX} are allowed", line.len()));
         }
     }
-    (lines > most).then(|| format!("the file has {lines} lines; {most} are allowed: make several of it"))
+    (lines > most).then(|| format!("the file has {lines} lines; {most} are allowed: split it"))
 }
 
 fn delete_file(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -284,7 +284,7 @@ fn delete_file(call: &Call<'_>) -> Result<Reply, Refusal> {
             body.get("files").and_then(Value::as_array).is_some_and(|files| files.iter().any(|f| f == name))
         };
         if let Some(library) = model.all(render::LIBRARIES).find(|library| names(&library.body)) {
-            let message = format!("library `{}` names it; change that first", library.id);
+            let message = format!("library `{}` uses it; change that first", library.id);
             return Err(Refusal::Conflict(message));
         }
         let write = |kind: &str| (kind.to_owned(), name.to_owned(), None);

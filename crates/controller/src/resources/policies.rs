@@ -84,7 +84,7 @@ impl DocumentKind for PoliciesResource {
         let mut faults: Vec<Fault> = ["name", "tenant"]
             .into_iter()
             .filter(|key| spec.policy.contains_key(*key))
-            .map(|key| Fault::new(format!("/policy/{key}"), format!("the path says it; leave `{key}` out")))
+            .map(|key| Fault::new(format!("/policy/{key}"), format!("the path gives it; remove `{key}`")))
             .collect();
         let one = [(context.name.to_owned(), context.body)];
         let (groups, labels) = (raw_groups(context, None), raw_labels(context, None));
@@ -163,7 +163,7 @@ impl DocumentKind for GroupsResource {
     fn free(context: &Context<'_>) -> Result<(), Refusal> {
         match with_groups(context, None).first() {
             Some(problem) => Err(Refusal::Conflict(format!(
-                "it is needed: {} ({}); change that first",
+                "it is still in use: {} ({}); change that first",
                 problem.message, problem.path
             ))),
             None => Ok(()),
@@ -213,7 +213,7 @@ fn foreign_ports(context: &Context<'_>, file: &PolicyFile) -> Vec<Fault> {
     };
     let fault = |(at, port): (usize, String)| {
         let message = format!(
-            "port `{port}` is not the tenant's to redirect to; ask an administrator to add it to `ports` of the tenant"
+            "port `{port}` is not allowed for redirects of this tenant; ask an administrator to add it to `ports` of the tenant"
         );
         Fault::new(format!("/policy/pfw/rules/{at}/egress"), message)
     };
@@ -257,7 +257,7 @@ fn room(context: &Context<'_>, kind: &str, quota: impl Fn(&TenantQuotas) -> u32)
         return Ok(());
     }
     Err(Refusal::Quota(format!(
-        "the tenant has as many {kind} as it may ({most}); remove some, or ask an administrator for a higher quota"
+        "the tenant has used up its quota of {most} {kind}; remove some, or ask an administrator for a higher quota"
     )))
 }
 
@@ -439,7 +439,7 @@ fn filter_names(file: &PolicyFile, filter: &PfwSection, path: &str) -> Vec<Fault
     let mut faults = Vec::new();
     for (index, rule) in filter.rules.iter().enumerate() {
         if rule.tenant.is_some() {
-            let message = "a policy here is one tenant's own; leave `tenant` out";
+            let message = "a policy belongs to the tenant of its path; remove `tenant`";
             faults.push(Fault::new(format!("{path}/rules/{index}/tenant"), message));
         }
         for (key, targets) in [("from", &rule.from), ("to", &rule.to)] {
@@ -456,7 +456,7 @@ fn filter_names(file: &PolicyFile, filter: &PfwSection, path: &str) -> Vec<Fault
                 {
                     let pointer = format!("{path}/rules/{index}/{key}/{item}");
                     let message =
-                        format!("no group carries the label {target}; give it to one, or correct it");
+                        format!("no group has the label {target}; give it to a group, or correct it");
                     faults.push(Fault::new(pointer, message));
                 }
             }
@@ -469,7 +469,8 @@ fn filter_names(file: &PolicyFile, filter: &PfwSection, path: &str) -> Vec<Fault
 fn rules(context: &Context<'_>, ids: &IdsSection, path: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
     if !ids.rules.is_empty() {
-        let message = "rule files are in libraries here; name one by `level`, and leave `rules` out";
+        let message =
+            "a controller has rule files in libraries; name a library by `level`, and remove `rules`";
         faults.push(Fault::new(format!("{path}/rules"), message));
     }
     if let Some(level) = ids.level.as_deref().filter(|level| *level != "none") {

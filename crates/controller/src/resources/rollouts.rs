@@ -101,7 +101,7 @@ fn faults(request: &RolloutRequest) -> Vec<Fault> {
         match (step.percent, &step.labels) {
             (Some(1..=100), None) | (None, Some(_)) => {}
             (Some(_), None) => faults.push(Fault::new(pointer + "/percent", "a step is 1 to 100 per cent")),
-            _ => faults.push(Fault::new(pointer, "say either `percent` or `labels`")),
+            _ => faults.push(Fault::new(pointer, "give either `percent` or `labels`")),
         }
     }
     faults
@@ -131,7 +131,7 @@ fn begin(call: &Call<'_>) -> Result<Reply, Refusal> {
         }
         let plan = rollout::plan(model, &request);
         if plan.iter().all(Vec::is_empty) {
-            return Err(Refusal::Conflict("no device fits; look at `labels`".to_owned()));
+            return Err(Refusal::Conflict("no device matches; correct `labels`".to_owned()));
         }
         let mut rollout = Rollout::new(model, generation, plan);
         let status = rollout.advance(|device| DeviceStatus::of(model, device));
@@ -156,7 +156,7 @@ fn cancel(call: &Call<'_>) -> Result<Reply, Refusal> {
     let outcome = call.controller.change(&call.who(), "cancel roll-out", false, |model| {
         let (_, mut rollout) = read(model, id)?;
         if rollout.state != RolloutState::Running {
-            return Err(Refusal::Conflict("the roll-out is at its end already".to_owned()));
+            return Err(Refusal::Conflict("the roll-out has already ended".to_owned()));
         }
         rollout.state = RolloutState::Cancelled;
         let body = serde_json::to_value(&rollout).ok();
@@ -174,7 +174,7 @@ fn revert(call: &Call<'_>) -> Result<Reply, Refusal> {
     let outcome = call.controller.change(&call.who(), "revert roll-out", false, |model| {
         let (_, mut rollout) = read(model, id)?;
         if rollout.state == RolloutState::Reverted {
-            return Err(Refusal::Conflict("the roll-out was taken back already".to_owned()));
+            return Err(Refusal::Conflict("the roll-out has already been reverted".to_owned()));
         }
         let status = rollout.revert(|device| DeviceStatus::of(model, device));
         let body = serde_json::to_value(&rollout).ok();

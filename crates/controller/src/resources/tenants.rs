@@ -138,7 +138,7 @@ impl DocumentKind for Tenants {
         if held.is_empty() {
             return Ok(());
         }
-        Err(Refusal::Conflict(format!("the tenant has {} yet; remove them first", held.join(", "))))
+        Err(Refusal::Conflict(format!("the tenant still has {}; remove them first", held.join(", "))))
     }
 
     fn notes(context: &Context<'_>, removed: bool) -> Vec<String> {

@@ -140,12 +140,12 @@ fn faults(model: &Model, request: &TokenRequest, now: u64) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut wrong = |pointer: &str, message: &str| faults.push(Fault::new(pointer, message));
     if request.name.is_empty() || request.name.chars().count() > 200 {
-        wrong("/name", "name its owner, in up to 200 characters");
+        wrong("/name", "the name must have 1 to 200 characters; name the token's owner");
     }
     match (&request.tenant, request.scope) {
-        (None, Scope::Operator) => wrong("/tenant", "an operator has a tenant; add `tenant`"),
+        (None, Scope::Operator) => wrong("/tenant", "an operator's token needs a tenant; add `tenant`"),
         (Some(_), Scope::Admin | Scope::Device | Scope::Bootstrap) => {
-            wrong("/tenant", "only operators and readers have a tenant; leave it out");
+            wrong("/tenant", "only tokens of operators and readers have a tenant; remove `tenant`");
         }
         (Some(name), _) if model.get(render::TENANTS, name).is_none() => {
             wrong("/tenant", &format!("there is no tenant `{}`; make it first", name.escape_debug()));
@@ -153,20 +153,23 @@ fn faults(model: &Model, request: &TokenRequest, now: u64) -> Vec<Fault> {
         _ => {}
     }
     match (&request.device, request.scope) {
-        (None, Scope::Device) => wrong("/device", "a device's token has a device; add `device`"),
+        (None, Scope::Device) => wrong("/device", "a device's token needs a device; add `device`"),
         (Some(name), Scope::Device) if model.get(device::KIND, name).is_none() => {
             wrong("/device", &format!("there is no device `{}`; make it first", name.escape_debug()));
         }
         (Some(_), scope) if scope != Scope::Device => {
-            wrong("/device", "only a device's token has a device; leave it out");
+            wrong("/device", "only a device's token has a device; remove `device`");
         }
         _ => {}
     }
     if request.expires.is_some_and(|WrittenTime(expires)| expires < now) {
-        wrong("/expires", "that time is over; write a later one, in RFC 3339 or in microseconds since 1970");
+        wrong(
+            "/expires",
+            "the time is in the past; write a later one, in RFC 3339 or in microseconds since 1970",
+        );
     }
     if request.scope == Scope::Bootstrap {
-        wrong("/scope", "there is one bootstrap token only, made with the state; ask for `admin`");
+        wrong("/scope", "the only bootstrap token is made with the state; ask for `admin`");
     }
     faults
 }
@@ -176,7 +179,10 @@ fn make(call: &Call<'_>) -> Result<Reply, Refusal> {
     let who = call.who();
     let bootstraps = who.scope == Scope::Bootstrap;
     if bootstraps && request.scope != Scope::Admin {
-        return Err(Refusal::wrong("/scope", "the bootstrap token makes an `admin` token only"));
+        return Err(Refusal::wrong(
+            "/scope",
+            "the bootstrap token can only make an `admin` token; ask for that",
+        ));
     }
     let secret = Secret::random().map_err(|error| Refusal::Internal(error.to_string()))?;
     let body = json!({
@@ -194,7 +200,9 @@ fn make(call: &Call<'_>) -> Result<Reply, Refusal> {
         if bootstraps {
             // Another request may have used the bootstrap token at the same time.
             if model.get(TOKENS, &who.id).is_none() {
-                return Err(Refusal::Unknown("the bootstrap token is used up".to_owned()));
+                return Err(Refusal::Unknown(
+                    "the bootstrap token has been used; use the administrator's token".to_owned(),
+                ));
             }
             draft.writes.push((TOKENS.to_owned(), who.id.clone(), None));
         }

@@ -13,7 +13,7 @@ use serde_json::Value;
 /// The body is not JSON (with line and column), or a key is duplicate (with its pointer).
 pub fn json(bytes: &[u8]) -> Result<Value, Refusal> {
     let value = json::read(bytes).map_err(|error| match error {
-        NotTaken::Json(error) => Refusal::Malformed(format!("the body is no JSON: {error}")),
+        NotTaken::Json(error) => Refusal::Malformed(format!("the body is not JSON: {error}")),
         NotTaken::Twice { pointer, message } => Refusal::wrong(pointer, message),
     })?;
     bounded(value)
@@ -22,7 +22,7 @@ pub fn json(bytes: &[u8]) -> Result<Value, Refusal> {
 /// Checks that integers are in the range of `int64`, as the OpenAPI document states.
 fn bounded(value: Value) -> Result<Value, Refusal> {
     match beyond(&value) {
-        Some(pointer) => Err(Refusal::wrong(pointer, format!("a number is {} at most", i64::MAX))),
+        Some(pointer) => Err(Refusal::wrong(pointer, format!("a number may be {} at most", i64::MAX))),
         None => Ok(value),
     }
 }
@@ -48,9 +48,9 @@ fn beyond(value: &Value) -> Option<String> {
 /// As for [`json()`].
 pub fn from_yaml(bytes: &[u8]) -> Result<Value, Refusal> {
     let text = std::str::from_utf8(bytes)
-        .map_err(|error| Refusal::Malformed(format!("the body is no UTF-8: {error}")))?;
+        .map_err(|error| Refusal::Malformed(format!("the body is not UTF-8: {error}")))?;
     let node =
-        yaml::parse(text).map_err(|error| Refusal::Malformed(format!("the body is no YAML: {error}")))?;
+        yaml::parse(text).map_err(|error| Refusal::Malformed(format!("the body is not YAML: {error}")))?;
     match read::unfit(&node) {
         Some(problem) => Err(Refusal::Wrong(vec![Fault::of("", &problem)])),
         None => Ok(read::to_json(&node)),

@@ -137,7 +137,7 @@ impl Api {
         let found = self.find(&head);
         let open = found.as_ref().is_ok_and(|(route, _)| allowed(None, route.need, None, None));
         if who.is_none() && !open {
-            let message = "a token is needed: `Authorization: Bearer btz_...`".to_owned();
+            let message = "the request has no token; send `Authorization: Bearer btz_...`".to_owned();
             return Err(Refusal::Unknown(message));
         }
         let (route, names) = found?;
@@ -146,7 +146,7 @@ impl Api {
             if let Some(who) = who.as_ref().filter(|_| route.method != Method::Get) {
                 self.controller.note_refusal(who, &route.operation, &head.path);
             }
-            let message = "this token does not reach so far; ask an administrator for one that does";
+            let message = "the token's rights do not suffice; ask an administrator for a token with more";
             return Err(Refusal::Forbidden(message.to_owned()));
         }
         for (key, value) in &names {
@@ -161,7 +161,10 @@ impl Api {
         let coded =
             head.field("content-encoding").filter(|coding| !coding.trim().eq_ignore_ascii_case("identity"));
         if let Some(coding) = coded {
-            let message = format!("`{}` is not undone here; send the body as it is", coding.escape_debug());
+            let message = format!(
+                "the content coding `{}` is not supported; send the body uncoded",
+                coding.escape_debug()
+            );
             return Err(Refusal::MediaType(message));
         }
         let body_max = route.body.map_or(0, |body| body.max);
@@ -200,7 +203,7 @@ fn conditional(head: &Head, reply: Reply) -> Result<Reply, Refusal> {
     let tag = reply.field("etag").unwrap_or_default().to_owned();
     if head.field("if-match").is_some_and(|wanted| !tags::names(wanted, &tag, tags::Comparison::Strong)) {
         return Err(Refusal::Precondition(format!(
-            "it is {tag} now, and `If-Match` has another; read it again"
+            "the resource is at {tag}, and `If-Match` has another tag; read it again"
         )));
     }
     if head.field("if-none-match").is_some_and(|known| tags::names(known, &tag, tags::Comparison::Weak)) {
@@ -239,7 +242,7 @@ fn parameters(query: &str, known: &[Parameter]) -> Result<Pairs, Refusal> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let plain = |text: &str| decode(&text.replace('+', " "));
         let (Some(name), Some(value)) = (plain(name), plain(value)) else {
-            return Err(Refusal::Malformed("the query is no percent-encoded UTF-8".to_owned()));
+            return Err(Refusal::Malformed("the query is not percent-encoded UTF-8".to_owned()));
         };
         let Some(parameter) = known.iter().find(|parameter| parameter.name == name) else {
             let names = known.iter().map(|parameter| parameter.name);
@@ -275,7 +278,7 @@ fn parameters(query: &str, known: &[Parameter]) -> Result<Pairs, Refusal> {
                 continue;
             }
         };
-        return Err(Refusal::Malformed(format!("`{name}` has to be {wanted}")));
+        return Err(Refusal::Malformed(format!("`{name}` must be {wanted}")));
     }
     Ok(found)
 }

@@ -226,7 +226,7 @@ impl Call<'_> {
     /// The text is not a cursor.
     pub fn cursor(&self) -> Result<Option<String>, Refusal> {
         let wrong =
-            || Refusal::Malformed("`cursor` is not the `next` of a page; begin without one".to_owned());
+            || Refusal::Malformed("`cursor` is not the `next` of a page; begin without `cursor`".to_owned());
         let Some(text) = self.parameter("cursor") else { return Ok(None) };
         let byte = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
         let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
@@ -240,7 +240,7 @@ impl Call<'_> {
     pub fn number_cursor(&self) -> Result<Option<u64>, Refusal> {
         let number = |text: String| {
             text.parse().map_err(|_| {
-                Refusal::Malformed("`cursor` is not the `next` of a page; begin without one".to_owned())
+                Refusal::Malformed("`cursor` is not the `next` of a page; begin without `cursor`".to_owned())
             })
         };
         self.cursor()?.map(number).transpose()
@@ -257,8 +257,9 @@ impl Call<'_> {
             "application/json" => body::json(&self.body),
             "application/yaml" | "application/x-yaml" | "text/yaml" => body::from_yaml(&self.body),
             other => {
-                let message =
-                    format!("`{other}` is not read here; send application/json or application/yaml");
+                let message = format!(
+                    "the format `{other}` is not supported; send application/json or application/yaml"
+                );
                 Err(Refusal::MediaType(message))
             }
         }
@@ -323,7 +324,7 @@ pub fn bad_name(text: &str) -> Option<String> {
     let good = first && text.len() <= NAME_MAX && text.bytes().all(fits);
     (!good).then(|| {
         format!(
-            "`{}` is no name: up to {NAME_MAX} of a-z, 0-9, `.`, `_` and `-`, the first a letter or digit",
+            "`{}` is not a name: up to {NAME_MAX} of a-z, 0-9, `.`, `_` and `-`, the first a letter or digit",
             text.chars().take(NAME_MAX).collect::<String>().escape_debug()
         )
     })

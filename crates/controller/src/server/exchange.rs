@@ -124,8 +124,7 @@ async fn answer(request: Request<Incoming>, client: &RestConnection) -> Result<R
     if who.as_ref().is_some_and(|who| !client.shows(who)) {
         let most = client.bounds.seats.by_token;
         let reply = api.refuse(&Refusal::Busy(format!(
-            "this token has its share of connections ({most}), or tokens that are no administrator's have all of theirs, and requests are under way on \
-             all: use one of them for several requests, or try again"
+            "too many connections of this token (at most {most}), or of all tokens without administrator rights, and each has a request under way: send several requests on one connection, or try again"
         )));
         return Err(ImmediateReply { reply, close: true });
     }
@@ -138,7 +137,8 @@ async fn answer(request: Request<Incoming>, client: &RestConnection) -> Result<R
         block_in_place(|| catch_unwind(AssertUnwindSafe(|| api.handle(head, body))))
     };
     answered.map_err(|_| {
-        let message = "the request made the controller fail; its log says where: please report it";
+        let message =
+            "the request caused an internal error, which the controller's log describes; please report it";
         ImmediateReply { reply: api.refuse(&Refusal::Internal(message.to_owned())), close: true }
     })
 }
@@ -156,12 +156,12 @@ async fn read(mut body: Incoming, max: usize, client: &RestConnection) -> Result
             Ok(None) => return Ok(bytes),
             Ok(Some(Ok(frame))) => frame,
             Ok(Some(Err(error))) => {
-                return Err(Refusal::Malformed(format!("the body does not come as HTTP says: {error}")));
+                return Err(Refusal::Malformed(format!("the body is not valid HTTP: {error}")));
             }
             Err(_) => {
                 let (rate, patience) = (client.bounds.rate_min, client.bounds.patience.as_secs());
                 return Err(Refusal::Slow(format!(
-                    "the body comes too slowly: {patience} s are waited for it, and a second more for each {rate} bytes that come"
+                    "the body arrives too slowly: it may take {patience} s, and one more second for each {rate} bytes received"
                 )));
             }
         };
@@ -178,18 +178,18 @@ async fn read(mut body: Incoming, max: usize, client: &RestConnection) -> Result
 fn host(parts: &hyper::http::request::Parts) -> Result<(), String> {
     let mut all = parts.headers.get_all(hyper::header::HOST).iter();
     let says = match (all.next(), all.next(), parts.version) {
-        (_, Some(_), _) => "the request has `Host` twice",
+        (_, Some(_), _) => "the request has more than one `Host`",
         (Some(host), None, _) => {
             let is_host = |text: &str| !text.contains('@') && text.parse::<Authority>().is_ok();
             match host.to_str().is_ok_and(is_host) {
                 true => return Ok(()),
-                false => "`Host` is no host",
+                false => "`Host` is not a host",
             }
         }
         (None, None, Version::HTTP_11) => "`Host` is missing",
         (None, None, _) => return Ok(()),
     };
-    Err(format!("{says}; a request says once for which host it is: `Host: localhost:9443`"))
+    Err(format!("{says}; send it once, with the host that the request is for: `Host: localhost:9443`"))
 }
 
 /// A token stands in one field (RFC 9110, 5.3: fields of no list do not come twice).
@@ -197,7 +197,7 @@ fn one_token(parts: &hyper::http::request::Parts) -> Result<(), Refusal> {
     match parts.headers.get_all(hyper::header::AUTHORIZATION).iter().nth(1) {
         None => Ok(()),
         Some(_) => {
-            let message = "the request has `Authorization` twice; send one token";
+            let message = "the request has more than one `Authorization`; send one token";
             Err(Refusal::Malformed(message.to_owned()))
         }
     }
@@ -211,13 +211,15 @@ fn codings(parts: &hyper::http::request::Parts) -> Result<(), Refusal> {
         texts.flat_map(|text| text.split(',')).map(str::trim).filter(|coding| !coding.is_empty()).collect();
     if let Some(other) = all.iter().find(|coding| !coding.eq_ignore_ascii_case("chunked")) {
         return Err(Refusal::Coding(format!(
-            "the transfer coding `{}` is not undone here; send the body as it is, or in chunks",
+            "the transfer coding `{}` is not supported; send the body uncoded, or in chunks",
             other.escape_debug()
         )));
     }
     match all.len() {
         0 | 1 => Ok(()),
-        _ => Err(Refusal::Malformed("the body says that it is in chunks twice; once is enough".to_owned())),
+        _ => Err(Refusal::Malformed(
+            "the request names the transfer coding `chunked` twice; name it once".to_owned(),
+        )),
     }
 }
 

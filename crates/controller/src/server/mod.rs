@@ -244,7 +244,7 @@ fn end(error: &hyper::Error, client: &RestConnection) -> ConnectionEnd {
     if error.is_timeout() {
         return match client.exchange.has_begun() {
             true => ConnectionEnd::Refused(Refusal::Slow(
-                "the head of the request did not come in in time".to_owned(),
+                "the head of the request did not arrive in time".to_owned(),
             )),
             false => ConnectionEnd::Silent,
         };
@@ -253,7 +253,9 @@ fn end(error: &hyper::Error, client: &RestConnection) -> ConnectionEnd {
         return ConnectionEnd::Refused(Refusal::HeadTooLarge(HEAD_MAX));
     }
     match error.is_parse() {
-        true => ConnectionEnd::Refused(Refusal::Malformed(format!("this is no HTTP/1.1 request: {error}"))),
+        true => {
+            ConnectionEnd::Refused(Refusal::Malformed(format!("this is not an HTTP/1.1 request: {error}")))
+        }
         false => ConnectionEnd::Gone,
     }
 }

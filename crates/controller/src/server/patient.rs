@@ -34,7 +34,7 @@ impl<S> Patient<S> {
             self.end.as_mut().reset(Instant::now() + self.patience);
         }
         let over = self.end.as_mut().poll(context);
-        over.map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
+        over.map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 /// The number of places, and the share of each kind of client.
 #[derive(Clone, Copy, Debug)]
 pub struct SeatBounds {
-    /// All places.
+    /// Limit for all connections.
     pub all: usize,
     /// Most places of one address, for connections that have shown no token; loopback has no such bound.
     pub by_source: usize,

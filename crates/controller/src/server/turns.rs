@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Bounds of running requests.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnBounds {
-    /// All requests.
+    /// Limit for the requests of all tokens.
     pub all: usize,
     /// Requests kept for administrators.
     pub reserved: usize,
@@ -27,7 +27,7 @@ pub struct Turns {
     tokens: Mutex<HashMap<String, Weak<Semaphore>>>,
 }
 
-/// A turn; given back when it is dropped.
+/// A slot for one running request; released when it is dropped.
 #[derive(Debug)]
 pub struct Turn {
     _permits: [Option<OwnedSemaphorePermit>; 3],

@@ -11,8 +11,7 @@ use std::sync::Arc;
 /// The data of a device that its session needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceRecord {
-    /// The tenants that the device serves. It is sent nothing of other tenants, whatever the generation
-    /// holds.
+    /// The tenants that the device serves. Objects of other tenants are never sent to it.
     pub tenants: BTreeSet<u16>,
 }
 
@@ -53,7 +52,7 @@ impl Wanted {
 
 /// The rest of the controller cannot do it now: the session ends, and the agent repeats its message later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the controller cannot store it now")]
+#[error("the controller cannot store it now; its log has the reason")]
 pub struct Unavailable;
 
 /// Why an enrolment was refused.

@@ -75,7 +75,7 @@ impl Enroller {
             (None, Some(device)) if *device == enrol.device => {
                 let last = self.renewed.get(device).copied();
                 if last.is_some_and(|last| now.ms < last.saturating_add(RENEWALS_APART)) {
-                    let what = "the device has just got a certificate".to_owned();
+                    let what = "the device received a certificate a moment ago".to_owned();
                     return Err(refusal(RefuseCode::Rate, what, 60_000));
                 }
                 self.renewed.insert(device.clone(), now.ms);
@@ -86,7 +86,10 @@ impl Enroller {
             }
             (None, _) => {
                 self.attempts.failed(source);
-                let what = format!("only `{}` itself, or a token for it, gets its certificate", enrol.device);
+                let what = format!(
+                    "only `{}` itself, or a valid token for it, can get its certificate",
+                    enrol.device
+                );
                 return Err(refusal(RefuseCode::Identity, what, 0));
             }
         };

@@ -73,8 +73,8 @@ impl ListenerHandle {
         self.give(ListenerCommand::Changed(device.clone()));
     }
 
-    /// Passes an order to a function of a device. It is always answered: at once if the device is away, or
-    /// has too many open orders.
+    /// Passes an order to a function of a device. The order is always answered, immediately if the device is
+    /// not connected or has too many open orders.
     pub fn order(
         &self,
         device: &DeviceId,
@@ -249,7 +249,7 @@ impl<B: Backend> Listener<B> {
                         ready.extend(connection.and_then(|connection| usize::try_from(connection).ok()));
                     } else {
                         let reason =
-                            "the device is away, or has too many orders that it has not answered".into();
+                            "the device is not connected, or has too many orders without an answer".into();
                         let state = FunctionState { function, done: false, state: "unknown".into(), reason };
                         self.server.backend().function(&device, request, state);
                     }

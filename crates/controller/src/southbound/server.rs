@@ -312,7 +312,7 @@ impl<B: Backend> SouthboundServer<B> {
             _ => None,
         });
         if let Some(old) = self.sessions.get(&hello.device).copied() {
-            self.refuse(old, RefuseCode::Replaced, "the device has connected anew".into(), 0);
+            self.refuse(old, RefuseCode::Replaced, "the device opened another connection".into(), 0);
         }
         self.counters.sessions += 1;
         let (statistics, alerts) = self.backend.received(&hello.device, hello.instance);
@@ -375,8 +375,8 @@ impl<B: Backend> SouthboundServer<B> {
         }
     }
 
-    /// Queues an order to a function of a device. Returns `false` if the device is away, or too many orders
-    /// are open.
+    /// Queues an order to a function of a device. Returns `false` if the device is not connected or has too
+    /// many open orders.
     pub fn order(
         &mut self,
         device: &DeviceId,
@@ -505,7 +505,7 @@ impl<B: Backend> SouthboundServer<B> {
                     line.out.clear();
                 }
             } else if late || dead {
-                ended.push((*connection, RefuseCode::Silent, "the agent says or takes nothing"));
+                ended.push((*connection, RefuseCode::Silent, "the agent neither sends nor reads"));
             } else if peer.is_some_and(|peer| now.unix > peer.valid_until) {
                 ended.push((
                     *connection,

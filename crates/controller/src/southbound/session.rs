@@ -234,7 +234,7 @@ impl InStep {
         let (_, manifest) =
             committed.ok_or("a short acknowledgement of a generation that was not committed")?;
         let full = self.told.in_full(generation, manifest, took);
-        full.ok_or("an acknowledgement in short of workers that were not named")
+        full.ok_or("a short acknowledgement of workers that were not named")
     }
 
     /// Takes a refusal of a generation.
@@ -252,7 +252,7 @@ impl InStep {
                 self.attempts += 1;
                 (self.ready, self.steps, self.asked) = (None, None, false);
                 if self.attempts >= ATTEMPTS {
-                    return Err("the content differed from what was sent, repeatedly");
+                    return Err("the content repeatedly differed from what was sent");
                 }
                 return Ok(());
             }

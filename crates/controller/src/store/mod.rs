@@ -198,7 +198,7 @@ pub struct StoreContent {
     pub generation: u64,
     /// All documents, in their current versions.
     pub documents: Vec<Document>,
-    /// All status.
+    /// All status documents.
     pub status: Vec<Status>,
 }
 
@@ -223,7 +223,7 @@ pub enum StoreError {
     },
 }
 
-/// A store; see the module.
+/// The store of the controller's documents, generations and audit log.
 pub trait Store: Send {
     /// Loads the current documents and all status.
     ///

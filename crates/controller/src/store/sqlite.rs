@@ -138,7 +138,7 @@ fn advice(error: &rusqlite::Error) -> String {
             "another controller has it open; stop that one, or give this one another folder".to_owned()
         }
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            format!("{error}: it is damaged or something else; put back a backup, or give another folder")
+            format!("{error}: it is damaged or something else; restore a backup, or give another folder")
         }
         Some(ErrorCode::DiskFull) => "the disk is full; make room and start again".to_owned(),
         _ => format!("{error}; check that the folder exists and can be written"),

@@ -7,7 +7,8 @@ use std::time::Duration;
 /// Looks before who waits gives its processor away, and before it sleeps.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 1_024;
-const NAP: Duration = Duration::from_micros(50);
+/// Sleep between two checks after the spins and yields.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Returns once `is_over` says so.
 pub(super) fn wait_until(mut is_over: impl FnMut() -> bool) {
@@ -17,7 +18,7 @@ pub(super) fn wait_until(mut is_over: impl FnMut() -> bool) {
         match looks {
             0..SPINS => core::hint::spin_loop(),
             SPINS..YIELDS => std::thread::yield_now(),
-            _ => std::thread::sleep(NAP),
+            _ => std::thread::sleep(POLL_INTERVAL),
         }
     }
 }

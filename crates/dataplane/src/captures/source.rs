@@ -181,7 +181,7 @@ impl RoundTurn<'_> {
         self.worker.position.wait_for(frame, step);
     }
 
-    /// The joint decision on these packets, which the packet in hand carries. Waits for the packets of other
+    /// The joint decision on these packets, which the current packet carries. Waits for the packets of other
     /// workers: inner packets do not depend on outer ones, so no cycle of waits is possible.
     fn decided_inside<'p>(&self, inner: impl Iterator<Item = &'p RoundPacket>) -> Inside {
         let mut decision = Decision::CONTINUE;

@@ -217,8 +217,8 @@ impl StatsWriter {
         all
     }
 
-    /// The present counters as the JSON of an event, with those of each worker, whatever the outputs' options
-    /// are. The next event's differences still refer to the last event.
+    /// The present counters as the JSON of an event, with those of each worker, independent of the outputs'
+    /// options. The differences in the next event still refer to the last event.
     pub fn show(&mut self, now: &StatsNow<'_>) -> Vec<u8> {
         let all = self.all(now);
         let options = StatsOptions { threads: true, ..StatsOptions::default() };

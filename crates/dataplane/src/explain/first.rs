@@ -69,7 +69,7 @@ pub struct FirstPacket {
     pub class: Class,
     /// The lookup of the flow, step by step.
     pub lookup: Option<LookupExplained>,
-    /// The calls of the functions, in path order; every function is called, whatever earlier ones decide.
+    /// The calls of all functions in path order, also of those after a function that drops.
     pub calls: Vec<FunctionCall>,
     /// The packet's decision: the strictest of all calls, the first among equals.
     pub decision: Decision,

@@ -520,7 +520,7 @@ impl Passage<'_> {
         }
     }
 
-    /// Takes a flow up before the packet in hand is forwarded.
+    /// Takes a flow up before the current packet is forwarded.
     pub(super) fn raise(&mut self, id: FlowId) {
         let now = self.cx.position.clock;
         if let Some((table, manager)) = self.flows.with_manager() {
@@ -539,7 +539,7 @@ fn by_endpoint(entry: &Entry, windows: &SharedWindows) -> Windows {
     Windows { sides: [sides[low], sides[low.flip()]], timestamps }
 }
 
-/// Whether a flow is offered with the packet in hand: it has no answer yet, or the answer may have changed. A
+/// Whether a flow is offered with the current packet: it has no answer yet, or the answer may have changed. A
 /// flow that found no place is offered with each sixteenth packet.
 fn asks(entry: &Entry) -> bool {
     match entry.ext.stays {

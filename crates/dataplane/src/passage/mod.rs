@@ -26,7 +26,7 @@ use bartizan_stages::intake::Intake;
 use bartizan_stages::intake::fragment::Settled;
 use bartizan_stages::runner::{Effects, Runner};
 
-/// The stages and the context of the frame in hand; see the module.
+/// The stages and the context of the current frame; see the module.
 pub(crate) struct Passage<'w> {
     /// Frames to packets.
     pub intake: &'w mut Intake,

@@ -12,7 +12,7 @@
 //! before one that is not: connections that send now and then rest for longer than a fast flood needs to fill
 //! the pool. Memory that waits for missing bytes, as a flood leaves it after gaps, counts in full; inspected
 //! bytes that are kept to look back, which each connection has, count for a small part. A few flows are
-//! closed per packet; if that is not enough, the flows that the packet in hand made larger are closed, so the
+//! closed per packet; if that is not enough, the flows that the current packet made larger are closed, so the
 //! bound holds in any case. (Not so for streams: a round continues with the next packet while there is room,
 //! and data that finds none is refused by the streams' budget.)
 //!
@@ -134,7 +134,7 @@ impl Passage<'_> {
         (self.cx.account.fid, self.cx.leaving.change) = kept;
     }
 
-    /// The flow that is closed next. `grown`: the flows that the packet in hand made larger.
+    /// The flow that is closed next. `grown`: the flows that the current packet made larger.
     fn next_to_give_way(&mut self, passed: Passed, grown: &[FlowId]) -> Option<FlowId> {
         let pool = passed.pool();
         self.cx.account.memory.aim(passed);
@@ -245,7 +245,7 @@ impl Passage<'_> {
             entry.ext.exceptions.push(exception);
         }
         let refused = apply_policy(self.cx.settings, entry, target, policy);
-        // Also where the policy concerns the packet in hand only: that one is gone, and the data that follows
+        // Also where the policy concerns the current packet only: that one is gone, and the data that follows
         // cannot be parsed.
         if let Some(refused) = refused {
             entry.ext.standing.refuse(refused);

@@ -606,8 +606,7 @@ impl Passage<'_> {
         let FlowExt { session, streams, .. } = &mut entry.ext;
         session.restore(&before.session, streams.as_deref_mut());
         if let TransportLayer::Tcp(tcp) = &arrival.decoded().transport {
-            entry.ext.refused_flags[arrival.occasion.direction] |=
-                TcpFlags::from_bits_retain(tcp.flags.bits());
+            entry.ext.refused_flags[arrival.occasion.direction] |= tcp.flags;
         }
         if entry.state() != before.state {
             self.flows.set_state(id, before.state);
@@ -662,7 +661,7 @@ impl Passage<'_> {
         if let TransportLayer::Tcp(tcp) = &arrival.decoded().transport
             && entry.ext.session.exists()
         {
-            entry.ext.refused_flags[occasion.direction] |= TcpFlags::from_bits_retain(tcp.flags.bits());
+            entry.ext.refused_flags[occasion.direction] |= tcp.flags;
         }
         let chains = self.runner.chains();
         self.cx.refused(chains, occasion, Some(&mut *entry), &decision.into(), &[]);
@@ -864,7 +863,7 @@ impl Passage<'_> {
     /// refused with a connection that is closed. Called for each packet, so the flags are checked first.
     fn may_open_anew(&self, packet: &Decoded, id: FlowId) -> bool {
         let TransportLayer::Tcp(tcp) = &packet.transport else { return false };
-        TcpFlags::from_bits_retain(tcp.flags.bits()).contains(TcpFlags::SYN)
+        tcp.flags.contains(TcpFlags::SYN)
             && self.flows.get(id).is_some_and(|entry| {
                 let came = Direction::BOTH.iter().any(|direction| entry.packets[*direction] > 0);
                 let session = &entry.ext.session;

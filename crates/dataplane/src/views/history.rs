@@ -146,7 +146,7 @@ pub struct FlowHistory {
     pub frames: (u64, u64),
     /// Functions on the flow's path at the end.
     pub path: Vec<&'static str>,
-    /// The function that allowed the flow for good.
+    /// The function that allowed all further packets of the flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed: Option<AllowedBy>,
     /// Contributions of the functions.
@@ -161,7 +161,7 @@ pub struct FlowHistory {
     pub omitted: u64,
 }
 
-/// The last function that was done with a flow and allowed it; or the default.
+/// The last function that allowed a flow and was done with it; or the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AllowedBy {
     /// The function. `None`: the default, since no function decided.

@@ -223,7 +223,7 @@ impl Worker {
     }
 
     /// The time after which bytes with this decision are handed in again; `None`: they pass, or are refused
-    /// for good.
+    /// finally.
     #[must_use]
     pub fn bytes_wait(&self, flow: &ByteFlow, decision: &Decision, now: Timestamp) -> Option<PacketDuration> {
         if decision.verdict.forwards() {

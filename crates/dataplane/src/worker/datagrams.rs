@@ -34,7 +34,7 @@ pub struct DatagramArrival<'b> {
     pub to: SocketAddr,
     /// Its payload.
     pub bytes: &'b [u8],
-    /// The program behind it, on the stream path.
+    /// The program that sent or receives it, on the stream path.
     pub origin: &'b Arc<StreamOrigin>,
 }
 
@@ -79,8 +79,8 @@ fn write(arrival: &DatagramArrival<'_>, into: &mut Vec<u8>) -> Option<()> {
 }
 
 impl Worker {
-    /// Handles a datagram. The decision says whether it may go on; [`Worker::take_replaced`] has the bytes
-    /// that go on in its place.
+    /// Handles a datagram. The decision tells whether it may continue; [`Worker::take_replaced`] has the
+    /// bytes that replace it.
     pub fn datagram(&mut self, arrival: &DatagramArrival<'_>, recorder: &mut dyn Recorder) -> Decision {
         let refused = Decision::refuse(Verdict::Drop, Reason::Unreadable, FunctionId::ENGINE);
         let mut packet = core::mem::take(&mut self.datagram);

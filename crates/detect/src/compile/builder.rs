@@ -202,12 +202,12 @@ impl<'e> SignatureBuilder<'e> {
         if name == magic::BUFFER {
             magic::libmagic(self.environment.settings).map_err(|error| {
                 KeywordError::new(RefusalCode::UnsupportedKeyword, error.to_string())
-                    .help("install libmagic, or leave out the keywords that need the kind of a file")
+                    .help("install libmagic, or remove the keywords that need the type of a file")
             })?;
         }
         if self.in_base64.is_some() {
             return Err(KeywordError::context(format!(
-                "no buffer can be chosen after `base64_data`, and `{name}` chooses one"
+                "`{name}` selects a buffer, which is not possible after `base64_data`"
             ))
             .help(
                 "put the conditions on that buffer before `base64_decode`; `pkt_data` returns to the payload",
@@ -307,7 +307,7 @@ impl<'e> SignatureBuilder<'e> {
             let is: Vec<_> = self.protocol.app.iter().map(name).collect();
             let wants: Vec<_> = protocols.iter().map(name).collect();
             return Err(KeywordError::context(format!(
-                "`{keyword}` is of {}, but the rule is about {}",
+                "`{keyword}` belongs to {}, but the rule is about {}",
                 wants.join("/"),
                 is.join("/")
             )));
@@ -384,8 +384,10 @@ impl<'e> SignatureBuilder<'e> {
         let inner = self.in_base64.is_some();
         let Some(value) = self.values.get_mut(index) else { return Ok(()) };
         if value.absent == Absent::Only {
-            return Err(KeywordError::context("a buffer that must be absent has nothing to match")
-                .help("write `absent: or_else;` to match a buffer that is present as well"));
+            return Err(KeywordError::context(
+                "a buffer that must be absent has no bytes that a condition could match",
+            )
+            .help("write `absent: or_else;` to match a buffer that is present as well"));
         }
         self.reselected = false;
         if inner {
@@ -518,7 +520,7 @@ impl<'e> SignatureBuilder<'e> {
         let at = items.iter().rposition(|i| matches!(i, Item::Literal(_))).ok_or_else(missing)?;
         if matches!(items.get(at), Some(Item::Literal(literal)) if literal.replace.is_some()) {
             return Err(KeywordError::context("`replace` works on the payload of packets, not on a buffer")
-                .help(format!("leave out `{modifier}` or `replace`")));
+                .help(format!("remove `{modifier}` or `replace`")));
         }
         let item = items.remove(at);
         if items.is_empty() {
@@ -583,7 +585,7 @@ impl<'e> SignatureBuilder<'e> {
             return Err(KeywordError::context(format!(
                 "`{keyword}` follows a condition on other transforms"
             ))
-            .help("transforms must stand together, directly after their buffer"));
+            .help("transforms must directly follow their buffer, without conditions between them"));
         }
         if self.reselected || matched {
             let again = self.values.get(index).map(|v| empty_check(v.buffer, v.direction));

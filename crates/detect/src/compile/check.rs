@@ -30,7 +30,7 @@ impl Program {
             match item {
                 Item::Literal(literal) if literal.fast_pattern_only && (!literal.is_single()) => {
                     return Err(KeywordError::context(
-                        "a content with `fast_pattern:only` can have no place, and nothing can be relative to it",
+                        "a content with `fast_pattern:only` cannot have a position, and no other condition can be relative to it",
                     ));
                 }
                 Item::Literal(literal)
@@ -41,7 +41,7 @@ impl Program {
                             || literal.place.depth.is_some()) =>
                 {
                     return Err(KeywordError::context(
-                        "a negated content with a place cannot be the fast pattern: where it is missing says little",
+                        "a negated content with a position cannot be the fast pattern: its absence at one place does not select packets",
                     ));
                 }
                 _ => {}

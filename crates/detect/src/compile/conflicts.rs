@@ -77,7 +77,7 @@ fn fits(signature: &Signature) -> Result<(), KeywordError> {
         return Ok(());
     }
     Err(KeywordError::context(format!(
-        "the contents need {needed} bytes of payload and `dsize` lets {most} pass: it can never match"
+        "the contents need {needed} bytes of payload, and `dsize` allows at most {most}: the rule can never match"
     ))
     .help("make `dsize` larger, or write a shorter content"))
 }
@@ -96,7 +96,7 @@ pub(crate) fn check_direction(
     }
     if signature.spans_directions {
         return Err(KeywordError::context(
-            "the rule has conditions on requests and on responses, and no packet has both",
+            "the rule has conditions on requests and on responses, and no packet contains both",
         )
         .help("write `=>` instead of `->` for a rule on whole transactions"));
     }

@@ -120,7 +120,7 @@ pub(crate) fn single(builder: &SignatureBuilder<'_>) -> Option<ProtocolId> {
 /// The rule has another hook, or concerns the other direction.
 pub(crate) fn set(builder: &mut SignatureBuilder<'_>, hook: Hook) -> Result<(), KeywordError> {
     if builder.hook.is_some_and(|known| known != hook) {
-        return Err(KeywordError::context("the rule is hooked to another state already"));
+        return Err(KeywordError::context("the rule already has a hook to another state"));
     }
     narrow(builder, hook.direction)?;
     builder.hook = Some(hook);
@@ -134,7 +134,7 @@ pub(crate) fn narrow(builder: &mut SignatureBuilder<'_>, direction: Direction) -
         Direction::ToClient => (FlowNeeds::TO_CLIENT, FlowNeeds::TO_SERVER),
     };
     if builder.flow.contains(other) {
-        return Err(KeywordError::context("`flow` names the other direction than the state is of"));
+        return Err(KeywordError::context("`flow` has the other direction than the state of the hook"));
     }
     builder.flow |= this;
     Ok(())

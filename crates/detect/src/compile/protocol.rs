@@ -76,7 +76,7 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
     if BELOW_IP.contains(&lower.as_str()) {
         return Err(KeywordError::new(
             RefusalCode::UnsupportedProtocol,
-            format!("`{name}` is below IP: rules see packets of IP only, as in Suricata 8"),
+            format!("`{name}` is below IP: rules inspect IP packets only, as in Suricata 8"),
         )
         .help("`arp` events record ARP; rules of `pkthdr` see decode events of all packets"));
     }

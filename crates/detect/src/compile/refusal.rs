@@ -4,7 +4,7 @@
 /// The refusal of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeywordError {
-    /// Stable code by which refusals are counted.
+    /// Stable code; refusals are counted by it.
     pub code: RefusalCode,
     /// The defect, in words for the rule's author.
     pub message: String,
@@ -49,7 +49,7 @@ impl From<bartizan_rules::ArgumentError> for KeywordError {
     }
 }
 
-/// The kinds of refusal, by which the load report counts.
+/// The kinds of refusal, as the load report counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RefusalCode {
     /// The line is not a rule.

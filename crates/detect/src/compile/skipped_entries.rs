@@ -14,7 +14,7 @@ const SHOWN_MAX: usize = 200;
 /// One finding for each entry that is left out.
 pub(crate) fn findings(skipped: &SkippedEntries) -> impl Iterator<Item = Diagnostic> {
     let further = skipped.further().map(|(path, count)| {
-        let message = format!("{count} more entries of this list cannot be understood and are left out");
+        let message = format!("{count} more entries of this list are invalid and are left out");
         finding(path, 1, b"", message)
     });
     skipped.entries().iter().map(of_entry).chain(further)
@@ -23,7 +23,7 @@ pub(crate) fn findings(skipped: &SkippedEntries) -> impl Iterator<Item = Diagnos
 fn of_entry(entry: &SkippedEntry) -> Diagnostic {
     let message = format!("{}; this entry is left out of the list", entry.what);
     finding(&entry.path, entry.line, &entry.text, message)
-        .help("correct the line or remove it; the other lines of the list count")
+        .help("correct the line or remove it; the other lines of the list are used")
 }
 
 fn finding(path: &Path, line: usize, text: &[u8], message: String) -> Diagnostic {

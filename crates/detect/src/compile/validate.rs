@@ -57,7 +57,7 @@ fn transformed(transforms: &[Arc<dyn Transform>], literal: &Literal) -> Result<(
         };
         if lost {
             return Err(KeywordError::argument(format!("after `{name}` this content cannot match"))
-                .help("write the content as the transform leaves it"));
+                .help("write the content as it is after the transform"));
         }
     }
     Ok(())
@@ -96,7 +96,7 @@ fn form(buffer: &str) -> ValueForm {
 fn lower_case(buffer: &str, literal: &Literal) -> Result<(), KeywordError> {
     if literal.nocase || literal.bytes.iter().any(u8::is_ascii_uppercase) {
         return Err(KeywordError::argument(format!(
-            "`{buffer}` is in lower case: `nocase` and upper case make no sense"
+            "`{buffer}` is in lower case: upper case never matches, and `nocase` has no effect"
         ))
         .help(format!("write the content in lower case and without `nocase`, or use `{buffer}.raw`")));
     }

@@ -23,8 +23,8 @@ pub fn holds(signature: &Member, heads: &Heads, scene: &ConditionContext<'_>) ->
         && ends_hold(signature, heads, scene)
 }
 
-/// Whether packets of a flow in a direction can meet the head of a rule, whatever they carry and whatever
-/// later packets reveal (application protocol, handshake).
+/// Whether packets of a flow in a direction can match the head of a rule, for any payload and any later
+/// result of protocol detection and handshake.
 #[must_use]
 pub fn can_hold(
     signature: &Member,

@@ -105,7 +105,8 @@ pub struct DetectWorker {
     pub gate_hits: Vec<Hit>,
     /// The firewall's decision on the current packet.
     pub gate: Gate,
-    /// The current flow has no firewall to pass: there is none, or it has accepted all of the flow.
+    /// Whether the current flow has no firewall to pass: none is configured, or it has accepted all of the
+    /// flow.
     pub ungated: bool,
     /// Decisions on the current packet may apply to its flow; false for an ICMP error about the flow.
     pub decides_flow: bool,

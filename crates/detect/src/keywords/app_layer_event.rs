@@ -63,7 +63,7 @@ fn app_layer_event(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resul
         None => on_detection(builder, name),
         Some(("file", _)) => Err(KeywordError::new(
             RefusalCode::UnsupportedKeyword,
-            format!("the event `{name}` is not raised by this engine"),
+            format!("this engine does not raise the event `{name}`"),
         )),
         Some((protocol, event)) => on_parser(builder, protocol, event),
     }
@@ -88,7 +88,9 @@ fn on_parser(builder: &mut SignatureBuilder<'_>, written: &str, event: &str) -> 
         });
     };
     if !builder.protocol.ip.is_empty() && !builder.protocol.ip.iter().any(|p| matches!(p, 6 | 17)) {
-        return Err(KeywordError::context("`app-layer-event` is about TCP and UDP, the rule is not"));
+        return Err(KeywordError::context(
+            "`app-layer-event` is for rules on TCP and UDP, and the rule is on another protocol",
+        ));
     }
     let index = spec.events.iter().position(|n| n.eq_ignore_ascii_case(event));
     let Some(code) = index.and_then(|i| u8::try_from(i).ok()) else {
@@ -100,7 +102,7 @@ fn on_parser(builder: &mut SignatureBuilder<'_>, written: &str, event: &str) -> 
 }
 
 fn unknown(name: &str, near: Option<&str>) -> KeywordError {
-    let error = KeywordError::argument(format!("no event `{name}`"));
+    let error = KeywordError::argument(format!("unknown event `{name}`"));
     match near {
         Some(near) => error.help(format!("did you mean `{near}`?")),
         None => error,

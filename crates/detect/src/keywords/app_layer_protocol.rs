@@ -20,10 +20,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     role: Role::Condition,
     syntax: "app-layer-protocol:[!]PROTOCOL[|PROTOCOL...][,final|original|either|direction|to_server|to_client][,exact]",
     example: r#"alert tcp any any -> any any (msg:"app-layer-protocol"; app-layer-protocol:!http,final; sid:1;)"#,
-    note: "While the protocol is not known yet, a negated list does not hold. A rule that names a protocol without a parser in this build is left \
-           out, also where the protocol is negated. `exact` leaves out what else a name covers; `http` covers versions and cannot be `exact`. A rule with nothing \
-           else is asked with the packet with which detection of a direction ends, and with the next one of that direction; over UDP, and where \
-           detection is given up, with the next one of either.",
+    note: "A negated list does not match while the protocol is unknown. A rule with a protocol without a parser in this build is left out, also if the protocol is negated. `exact` excludes the other protocols that a name covers; `http` covers versions and cannot be `exact`. A rule without other conditions is evaluated on the packet that ends protocol detection of a direction and on the next packet of that direction; over UDP, and after detection was given up, on the next packet of either direction.",
     parse: app_layer_protocol,
 }];
 
@@ -45,8 +42,8 @@ impl PacketCondition for OnProtocol {
 
 fn app_layer_protocol(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     if !builder.protocol.app.is_empty() {
-        return Err(KeywordError::context("the rule is about one application protocol already")
-            .help("write `tcp`, `udp` or `ip` as its protocol, or leave `app-layer-protocol` out"));
+        return Err(KeywordError::context("the rule is already about one application protocol")
+            .help("write `tcp`, `udp` or `ip` as its protocol, or remove `app-layer-protocol`"));
     }
     let (negated, argument) = match argument {
         [b'!', rest @ ..] => (true, rest.trim_ascii_start()),
@@ -62,15 +59,15 @@ fn app_layer_protocol(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Re
             "failed" => query.failed = true,
             "unknown" if negated => {
                 return Err(KeywordError::argument(
-                    "`unknown` cannot be negated: nothing holds while the protocol is not known",
+                    "`unknown` cannot be negated: the condition never matches while the protocol is unknown",
                 ));
             }
             "unknown" => query.unknown = true,
             family if exact && protocols::is_family(family) => {
                 return Err(KeywordError::argument(format!(
-                    "`{family}` covers several versions and is none of them exactly"
+                    "`{family}` covers several versions and is not exactly one protocol"
                 ))
-                .help(format!("write `{}`, or leave `exact` out", protocol::exact_name(family))));
+                .help(format!("write `{}`, or remove `exact`", protocol::exact_name(family))));
             }
             name => query.protocols.extend(protocol::app(name)?),
         }
@@ -102,12 +99,12 @@ fn qualifiers_of(written: &str) -> Result<(DetectedIn, bool), KeywordError> {
             "to_server" => DetectedIn::Of(Direction::ToServer),
             "to_client" => DetectedIn::Of(Direction::ToClient),
             other => {
-                return Err(KeywordError::argument(format!("no mode `{other}`"))
+                return Err(KeywordError::argument(format!("unknown mode `{other}`"))
                     .help("use direction, final, original, either, to_server or to_client, and exact"));
             }
         };
         if of.replace(known).is_some() {
-            return Err(KeywordError::argument("two modes: only one of the flow's protocols can be meant"));
+            return Err(KeywordError::argument("two modes are given, and only one is possible"));
         }
     }
     Ok((of.unwrap_or_default(), exact))

@@ -64,7 +64,7 @@ fn app_layer_state(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resul
         _ => (None, written),
     };
     let Some(hook) = hook::find_own(protocol, spec, name) else {
-        let error = KeywordError::argument(format!("`{}` has no state `{name}`", spec.name));
+        let error = KeywordError::argument(format!("`{}` has unknown state `{name}`", spec.name));
         return Err(
             match suggest(name, spec.states.to_server.iter().chain(spec.states.to_client).copied()) {
                 Some(near) => error.help(format!("did you mean `{near}`?")),

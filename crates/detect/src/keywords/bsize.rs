@@ -29,8 +29,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "absent[:or_else]",
         example: r#"alert http any any -> any any (msg:"absent"; http.referer; absent; sid:1;)"#,
-        note: "A body, or a file, is absent when its message is over without one; any other value when the part of the message where it stands is over. Of \
-               a message that was not read that far nothing is absent.",
+        note: "A body or a file is absent when its message ends without one; another value is absent when the part of the message that would contain it ends. In a message that was not parsed to that point, no value is absent.",
         parse: absent,
     },
 ];
@@ -38,7 +37,7 @@ pub const KEYWORDS: &[Keyword] = &[
 fn bsize(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     if !builder.is_sticky() {
         return Err(KeywordError::context("`bsize` needs a sticky buffer before it")
-            .help("for the payload of a packet there is `dsize`"));
+            .help("use `dsize` for the payload of a packet"));
     }
     let check = UintMatch::parse(argument)?;
     builder.push_item(Item::Size { check, uri: false })

@@ -246,7 +246,7 @@ fn byte_extract(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(
     let bytes = text::number(builder, "bytes", bytes, 0..=23)?;
     let offset = text::number(builder, "offset", offset, -OFFSET_MAX..=OFFSET_MAX)?;
     if !text::is_name(name) {
-        return Err(KeywordError::argument(format!("`{name}` is no name of a variable")));
+        return Err(KeywordError::argument(format!("`{name}` is not the name of a variable")));
     }
     let mut common = ByteKeywordOptions::default();
     let (mut multiplier, mut align) = (1u32, None);
@@ -331,6 +331,6 @@ fn order(text: &str) -> Result<ByteOrder, KeywordError> {
     match text {
         "big" => Ok(ByteOrder::Big),
         "little" => Ok(ByteOrder::Little),
-        other => Err(KeywordError::argument(format!("`{other}` is no byte order: big, little"))),
+        other => Err(KeywordError::argument(format!("`{other}` is not a byte order: big, little"))),
     }
 }

@@ -16,7 +16,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     role: Role::Effect,
     syntax: "config:logging disable, type tx, scope tx",
     example: r#"config dns any any -> any any (dns.query; content:"example.com"; config:logging disable, type tx, scope tx; sid:1;)"#,
-    note: "`scope flow` is refused: Suricata 8 takes it and does nothing.",
+    note: "`scope flow` is refused: Suricata 8 accepts it without any effect.",
     parse: config,
 }];
 

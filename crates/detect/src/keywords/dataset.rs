@@ -24,7 +24,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "dataset:isset|isnotset|set|unset,NAME[, type string|md5|sha256|ipv4|ip][, load FILE|save FILE|state FILE][, memcap SIZE][, hashsize N][, format csv|json|ndjson, value_key KEY[, array_key PATH][, context_key NAME][, remove_key]]",
         example: r#"alert dns any any -> any any (msg:"dataset"; dns.query; dataset:set,seen, type string; sid:1;)"#,
-        note: "`hashsize` is read and has no meaning here: tables grow as needed. Lines of a file that cannot be understood are left out, with a warning.",
+        note: "`hashsize` has no effect: tables grow as needed. Invalid lines of a file are left out, with a warning.",
         parse: dataset,
     },
     Keyword {
@@ -35,7 +35,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "datarep:NAME, >|<|==, N[, load FILE, type KIND][, memcap SIZE]",
         example: r#"alert dns any any -> any any (msg:"datarep"; dns.query; datarep:hosts, >, 200, load keywords.lst, type string; sid:1;)"#,
-        note: "Lines of a file that cannot be understood are left out, with a warning.",
+        note: "Invalid lines of a file are left out, with a warning.",
         parse: datarep,
     },
 ];
@@ -117,13 +117,13 @@ impl DatasetOptions {
                 return Err(missing(&format!("the value of `{key}`")));
             }
             let once = |slot: &mut Option<String>| match slot.replace(value.to_owned()) {
-                Some(_) => Err(KeywordError::argument(format!("`{key}` stands twice"))),
+                Some(_) => Err(KeywordError::argument(format!("`{key}` is given twice"))),
                 None => Ok(()),
             };
             match key {
                 "type" => {
                     options.kind = Some(DatasetType::from_name(value).ok_or_else(|| {
-                        KeywordError::argument(format!("no type `{value}`"))
+                        KeywordError::argument(format!("unknown type `{value}`"))
                             .help("use string, md5, sha256, ipv4 or ip")
                     })?);
                 }
@@ -139,7 +139,7 @@ impl DatasetOptions {
                 "array_key" => once(&mut options.array_key)?,
                 "value_key" => once(&mut options.value_key)?,
                 "context_key" | "enrichment_key" => once(&mut options.context_key)?,
-                _ => return Err(KeywordError::argument(format!("no option `{key}`"))),
+                _ => return Err(KeywordError::argument(format!("unknown option `{key}`"))),
             }
         }
         Ok(options)
@@ -167,16 +167,15 @@ impl DatasetOptions {
             }
             Some("ndjson" | "jsonline") => Format::JsonLines { value: value()?, remove },
             Some(other) => {
-                return Err(
-                    KeywordError::argument(format!("no format `{other}`")).help("use csv, json or ndjson")
-                );
+                return Err(KeywordError::argument(format!("unknown format `{other}`"))
+                    .help("use csv, json or ndjson"));
             }
         })
     }
 }
 
 fn size_wrong(value: &str) -> KeywordError {
-    KeywordError::argument(format!("`{value}` is no size")).help("write a number with kb, mb or gb")
+    KeywordError::argument(format!("`{value}` is not a size")).help("write a number with kb, mb or gb")
 }
 
 impl From<DatasetError> for KeywordError {
@@ -201,7 +200,7 @@ fn writable(builder: &SignatureBuilder<'_>, name: &str) -> Result<PathBuf, Keywo
     let path = Path::new(name);
     let leaves = path.is_absolute() || path.components().any(|c| c == Component::ParentDir);
     if leaves && !settings.bool("datasets.rules.allow-absolute-filenames", false).map_err(wrong)? {
-        return Err(KeywordError::context(format!("`{name}` lies outside of the data folder"))
+        return Err(KeywordError::context(format!("`{name}` is outside the data folder"))
             .help("write a name without `/` at its beginning and without `..`"));
     }
     let folder = settings.get("default-data-dir").or_else(|| settings.get("default-log-dir")).unwrap_or(".");
@@ -217,7 +216,9 @@ fn request(
     let (load, save) = match (&options.load, &options.save, &options.state) {
         (None, None, None) => (None, None),
         (Some(_), _, Some(_)) | (_, Some(_), Some(_)) => {
-            return Err(KeywordError::argument("`state` means `load` and `save`: use one of them"));
+            return Err(KeywordError::argument(
+                "`state` already means `load` and `save`; give only one of the three",
+            ));
         }
         (None, None, Some(state)) => {
             let path = writable(builder, state)?;
@@ -288,12 +289,16 @@ fn datarep(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Ke
     let value = parts.next().ok_or_else(|| missing("the reputation"))?;
     let value: u16 = value
         .parse()
-        .map_err(|_| KeywordError::argument(format!("`{value}` is no number from 0 to 65535")))?;
+        .map_err(|_| KeywordError::argument(format!("`{value}` is not a number from 0 to 65535")))?;
     let command = match operator {
         ">" => DatasetCommand::RatedAbove(value),
         "<" => DatasetCommand::RatedBelow(value),
         "==" => DatasetCommand::Rated(value),
-        _ => return Err(KeywordError::argument(format!("no comparison `{operator}`")).help("use >, < or ==")),
+        _ => {
+            return Err(
+                KeywordError::argument(format!("unknown comparison `{operator}`")).help("use >, < or ==")
+            );
+        }
     };
     let options = DatasetOptions::read(parts)?;
     if options.load.is_some() && options.kind.is_none() {

@@ -20,18 +20,18 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "dcerpc.iface",
         aliases: &["dce_iface"],
-        summary: "The call is to the interface of this UUID, which the server has accepted, with this version; `any_frag`: it was asked for in any fragment.",
+        summary: "The call is to the interface with this UUID and version, which the server has accepted; `any_frag`: the request for the interface may be in any fragment.",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: "dcerpc.iface:UUID[,[<|>|=|!]VERSION][,any_frag]",
         example: r#"alert dcerpc any any -> any any (msg:"dcerpc.iface"; dcerpc.iface:367abb81-9844-35f1-ad32-98f038001003; sid:1;)"#,
-        note: "In pipes of SMB any accepted interface of the connection counts, as in Suricata.",
+        note: "In SMB pipes any accepted interface of the connection matches, as in Suricata.",
         parse: interface,
     },
     Keyword {
         name: "dcerpc.opnum",
         aliases: &["dce_opnum"],
-        summary: "The number of the called operation: numbers and ranges, of which one has to fit, or a comparison.",
+        summary: "The number of the called operation: numbers and ranges, one of which must match, or a comparison.",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: "dcerpc.opnum:N[-M][,...] or [<|>|!]N",
@@ -89,7 +89,7 @@ pub(crate) fn carriers(
     let Some(BufferRef::Tx(index)) = buffers.find(STUB) else {
         return Err(KeywordError::new(
             RefusalCode::UnsupportedKeyword,
-            format!("`{keyword}`: no protocol parser of this build finds remote calls"),
+            format!("`{keyword}`: no protocol parser of this build decodes remote calls"),
         ));
     };
     Ok(buffers.tx(index).map(|b| b.providers.iter().map(|(p, _)| *p).collect()).unwrap_or_default())
@@ -99,13 +99,13 @@ fn interface(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), 
     let mut parts = text(argument)?.split(',').map(str::trim);
     let uuid = parts.next().unwrap_or_default();
     let uuid: RpcUuid = uuid.parse().map_err(|()| {
-        KeywordError::argument(format!("`{uuid}` is no UUID"))
+        KeywordError::argument(format!("`{uuid}` is not a UUID"))
             .help("write it as 367abb81-9844-35f1-ad32-98f038001003")
     })?;
     let (mut version, mut any_fragment) = (None, false);
     for (index, part) in parts.enumerate() {
         if any_fragment || index > 1 || version.is_some() && part != "any_frag" {
-            return Err(KeywordError::argument(format!("`{part}` is too much"))
+            return Err(KeywordError::argument(format!("`{part}` is one value too many"))
                 .help("after the UUID come a version and `any_frag`, each of them optional"));
         }
         if part == "any_frag" {

@@ -21,7 +21,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 
 fn dsize(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     if builder.seen.contains(&"dsize") {
-        return Err(KeywordError::context("`dsize` stands twice").help("write a range such as `5<>10`"));
+        return Err(KeywordError::context("`dsize` is given twice").help("write a range such as `5<>10`"));
     }
     let check = UintMatch::parse(argument)?;
     builder.packet.push(Box::new(Length { check }));

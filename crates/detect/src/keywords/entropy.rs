@@ -18,8 +18,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     role: Role::Condition,
     syntax: "entropy:[bytes N, ][offset N, ]value [<|<=|>|>=|=|!=] N or N-M or !N-M",
     example: r#"alert http any any -> any any (msg:"entropy"; http.uri; entropy:bytes 40, value >= 4.5; sid:1;)"#,
-    note: "`bytes` counts from `offset`; of a buffer that is shorter nothing is computed. The value is in `metadata.entropy` of the \
-           flow's events, by the name of the buffer.",
+    note: "`bytes` counts from `offset`; a shorter buffer does not match. The value is in `metadata.entropy` of the flow's events, by the name of the buffer.",
     parse,
 }];
 
@@ -165,12 +164,12 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
             "offset" => offset = Some(text::within("offset", rest, 0..=65_535usize)?),
             "value" => {
                 wanted = Some(test(rest).ok_or_else(|| {
-                    KeywordError::argument(format!("`{rest}` is no comparison with an entropy"))
+                    KeywordError::argument(format!("`{rest}` is not a comparison with an entropy"))
                         .help("write for example `value >= 6.5` or `value 3-5`")
                 })?);
             }
             _ => {
-                return Err(KeywordError::argument(format!("`{item}` is no part of `entropy`"))
+                return Err(KeywordError::argument(format!("`{item}` is not a part of `entropy`"))
                     .help("its parts are `bytes N`, `offset N` and `value`, between commas"));
             }
         }

@@ -90,7 +90,7 @@ fn stream_event(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(
 }
 
 fn unknown(name: &str, near: Option<&str>) -> KeywordError {
-    let error = KeywordError::argument(format!("no event `{name}`"));
+    let error = KeywordError::argument(format!("unknown event `{name}`"));
     match near {
         Some(near) => error.help(format!("did you mean `{near}`?")),
         None => error,

@@ -32,7 +32,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "filename",
         aliases: &[],
-        summary: "The file's name contains this, whatever the case (sticky: `file.name`).",
+        summary: "The file's name contains this text in any letter case (sticky: `file.name`).",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: r#"filename:[!]"TEXT""#,
@@ -43,7 +43,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "fileext",
         aliases: &[],
-        summary: "The file's name ends in a dot and this, whatever the case.",
+        summary: "The file's name ends in a dot and this text, in any letter case.",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: r#"fileext:[!]"TEXT""#,
@@ -54,19 +54,19 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "filemagic",
         aliases: &[],
-        summary: "The description of the file by libmagic contains this, whatever the case (sticky: `file.magic`).",
+        summary: "The description of the file by libmagic contains this text in any letter case (sticky: `file.magic`).",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: r#"filemagic:[!]"TEXT""#,
         example: r#"alert http any any -> any any (msg:"filemagic"; filemagic:"PDF"; sid:1;)"#,
-        note: "Needs libmagic (Debian: libmagic1), which is loaded when a rule or an output (`force-magic`) asks; `magic-file` names its \
-               database. It looks at the first bytes of a file, once there are 512 or the file ends.",
+        note: "Needs libmagic (Debian: libmagic1), which is loaded when a rule or an output (`force-magic`) needs it; `magic-file` names its \
+               database. It inspects the first bytes of a file, after 512 bytes or at the file's end.",
         parse: kind,
     },
     Keyword {
         name: "filesize",
         aliases: &[],
-        summary: "The file's size in bytes; of files that were not seen whole only `>` and `>=` hold.",
+        summary: "The file's size in bytes; only `>` and `>=` match a file that was not inspected whole.",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: "filesize:[<|>]N or N<>M",
@@ -110,12 +110,12 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "filestore",
         aliases: &[],
-        summary: "There is a file; it is to be kept: direction (request, response, both) and scope (file, tx, flow).",
+        summary: "Matches a transaction with a file and stores it: direction (request, response, both) and scope (file, tx, flow).",
         argument: Argument::Optional,
         role: Role::Effect,
         syntax: "filestore[:request|response|both[,file|tx|flow]]",
         example: r#"alert http any any -> any any (msg:"filestore"; filestore; sid:1;)"#,
-        note: "Needs the output `file-store`; without it the rule matches and nothing is kept, which is said when rules load. Where a rule matches after more than 16 MiB of a file have gone by, the file is not kept and counted in `file_store.too_late`.",
+        note: "Needs the output `file-store`; without it the rule matches and no file is stored, with a warning when rules load. If a rule matches after more than 16 MiB of a file, the file is not stored and is counted in `file_store.too_late`.",
         parse: store,
     },
 ];
@@ -190,7 +190,7 @@ fn on_file(
     let Some(BufferRef::Tx(index)) = buffers.find("file.data") else {
         return Err(KeywordError::new(
             RefusalCode::UnsupportedKeyword,
-            format!("`{keyword}`: no protocol parser of this build finds files"),
+            format!("`{keyword}`: no protocol parser of this build extracts files"),
         ));
     };
     let with_files: Vec<ProtocolId> =
@@ -296,7 +296,7 @@ fn hash(
 fn store(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     if builder.bypass {
         return Err(KeywordError::context(
-            "`filestore` cannot be used with `bypass`: there would be no more files",
+            "`filestore` cannot be used with `bypass`: after it no file is inspected",
         ));
     }
     let mut directions = None;

@@ -19,8 +19,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     role: Role::Effect,
     syntax: "flowbits:set|unset|isset|isnotset|toggle,NAME[|NAME...] or flowbits:noalert",
     example: r#"alert tcp any any -> any any (msg:"flowbits"; flowbits:set,seen; sid:1;)"#,
-    note: "256 bits a flow. A rule that asks for a bit that no rule sets loads with a warning. One that asks whether a bit is not set is skipped where a \
-           rule that sets the bit was left out; so it is with `xbits`, `hostbits` and `flowint`.",
+    note: "A flow has at most 256 bits. A rule that tests a bit that no rule sets loads with a warning. A rule with `isnotset` is skipped if a rule that sets the bit was left out; the same applies to `xbits`, `hostbits` and `flowint`.",
     parse,
 }];
 

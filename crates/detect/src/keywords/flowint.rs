@@ -114,7 +114,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     };
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-');
     if !text::is_name(name) || !name.chars().all(good) {
-        return Err(KeywordError::argument(format!("`{name}` is no name of a variable")));
+        return Err(KeywordError::argument(format!("`{name}` is not the name of a variable")));
     }
     let names = builder.environment.names();
     let operand = match right {

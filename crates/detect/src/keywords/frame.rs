@@ -20,8 +20,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     syntax: "frame:[PROTOCOL.]KIND",
     example: r#"alert http1 any any -> any any (msg:"frame"; frame:request; content:"GET"; startswith; sid:1;)"#,
     note: "Kinds are `stream`, `request`, `response` of `http1`; `stream`, `pdu`, `hdr`, `data`, `alert`, `heartbeat`, `ssl2.hdr`, \
-           `ssl2.pdu` of `tls`; `stream`, `pdu` of `dns`. A rule matches a frame once. Of a frame longer than 64 KiB rules see its latest \
-           bytes. Across missing bytes nothing matches.",
+           `ssl2.pdu` of `tls`; `stream`, `pdu` of `dns`. A rule matches a frame once. Rules see the latest bytes of a frame longer than 64 KiB. A match never spans missing bytes.",
     parse: frame,
 }];
 
@@ -45,7 +44,7 @@ fn frame(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
                 .help("write the protocol before the kind: `frame:http1.request`"));
         }
     };
-    let spec = protocols::spec(id).ok_or_else(|| KeywordError::argument("no such protocol"))?;
+    let spec = protocols::spec(id).ok_or_else(|| KeywordError::argument("unknown protocol"))?;
     let Some(buffer) = builder.environment.buffers.find_frame(id, kind) else {
         let error = KeywordError::argument(format!("`{}` has no frames `{kind}`", spec.name));
         return Err(match suggest(kind, spec.frames.iter().copied()) {

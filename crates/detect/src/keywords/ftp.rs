@@ -54,7 +54,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "ftpdata_command:retr|stor",
         example: r#"alert ftp-data any any -> any any (msg:"ftpdata_command"; ftpdata_command:stor; sid:1;)"#,
-        note: "STOU and APPE are `stor` as well. Suricata does not know data connections of theirs.",
+        note: "STOU and APPE are `stor` as well. Suricata does not find their data connections.",
         parse: |builder, argument| named(builder, "ftpdata_command", argument, BOTH, data::COMMANDS),
     },
     Keyword {
@@ -65,7 +65,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "ftpbounce",
         example: r#"alert ftp any any -> any any (msg:"ftpbounce"; ftpbounce; sid:1;)"#,
-        note: "EPRT, and so IPv6, counts as well, of which Suricata does not know the address.",
+        note: "EPRT, and so IPv6, matches as well. Suricata does not parse the address of EPRT.",
         parse: bounce,
     },
 ];

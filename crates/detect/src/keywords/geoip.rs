@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub const KEYWORDS: &[Keyword] = &[Keyword {
     name: "geoip",
     aliases: &[],
-    summary: "The country of an address (src, dst, both, any) is one of these, by ISO code; with `!` none of them.",
+    summary: "The country of an address (src, dst, both, any) is one of these, by ISO code; with `!` it is none of them.",
     argument: Argument::Required,
     role: Role::Condition,
     syntax: "geoip:[src|dst|both|any,][!]CC[,CC...]",
@@ -85,7 +85,7 @@ fn codes<'a>(
         match *code.as_bytes() {
             [a, b] if a.is_ascii_uppercase() && b.is_ascii_uppercase() => countries.push([a, b]),
             _ => {
-                return Err(KeywordError::argument(format!("`{item}` is no code of a country"))
+                return Err(KeywordError::argument(format!("`{item}` is not a country code"))
                     .help("codes are two capital letters (ISO 3166-1): `geoip:src,DE,FR`"));
             }
         }

@@ -21,7 +21,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Effect,
         syntax: "xbits:set|unset|isset|isnotset|toggle,NAME,track ip_src|ip_dst|ip_pair[,expire SECONDS]",
         example: r#"alert tcp any any -> any any (msg:"xbits"; xbits:set,seen,track ip_src,expire 60; sid:1;)"#,
-        note: "64 bits a host. A rule that looks at nothing but addresses and such marks is asked once for each direction of a flow, before all other rules on the packet.",
+        note: "A host has at most 64 bits. A rule with conditions on addresses and such bits only is evaluated once for each direction of a flow, before all other rules on the packet.",
         parse: xbits,
     },
     Keyword {
@@ -32,7 +32,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Effect,
         syntax: "hostbits:set|unset|isset|isnotset|toggle,NAME[,src|dst|both]",
         example: r#"alert tcp any any -> any any (msg:"hostbits"; hostbits:set,seen,src; sid:1;)"#,
-        note: "64 bits a host. A rule that looks at nothing but addresses and such marks is asked once for each direction of a flow, before all other rules on the packet.",
+        note: "A host has at most 64 bits. A rule with conditions on addresses and such bits only is evaluated once for each direction of a flow, before all other rules on the packet.",
         parse: hostbits,
     },
 ];
@@ -163,7 +163,7 @@ fn xbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         }
     }
     let track = track.ok_or_else(|| {
-        KeywordError::argument("`xbits` does not name the host or pair that has the bit")
+        KeywordError::argument("`xbits` lacks the host or pair that has the bit")
             .help("add `track ip_src`, `ip_dst` or `ip_pair`")
     })?;
     add(builder, "xbits", command, name, BitScope::XBit, track, expire)
@@ -179,7 +179,7 @@ fn hostbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), K
         [command, name] | [command, name, "src"] => (command, name, Track::Source),
         [command, name, "dst"] => (command, name, Track::Destination),
         [_, _, "both"] => {
-            return Err(KeywordError::argument("bits of both hosts at once cannot be distinguished")
+            return Err(KeywordError::argument("a bit of both hosts at once is not possible")
                 .help("use `xbits` with `track ip_pair`"));
         }
         _ => return Err(KeywordError::argument("hostbits is written `command,name[,src|dst]`")),

@@ -13,7 +13,7 @@ macro_rules! modifiers {
             $(Keyword {
                 name: $name,
                 aliases: &[],
-                summary: concat!("The content before it looks at ", $what, " (sticky: `", $buffer, "`)."),
+                summary: concat!("The content before this keyword inspects ", $what, " (sticky: `", $buffer, "`)."),
                 argument: Argument::None,
                 role: Role::Modifier,
                 syntax: $name,
@@ -24,7 +24,7 @@ macro_rules! modifiers {
             Keyword {
                 name: "uricontent",
                 aliases: &[],
-                summary: "A content that looks at the normalised URI (sticky: `http.uri`).",
+                summary: "A content that inspects the normalised URI (sticky: `http.uri`).",
                 argument: Argument::Required,
                 role: Role::Condition,
                 syntax: r#"uricontent:[!]"BYTES""#,

@@ -55,7 +55,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "ipopts:rr|eol|nop|ts|sec|esec|lsrr|ssrr|satid|any",
         example: r#"alert ip any any -> any any (msg:"ipopts"; ipopts:lsrr; sid:1;)"#,
-        note: "`any` is taken and never holds: its guide says otherwise, but Suricata 8.0.8 finds it in no packet.",
+        note: "`any` is accepted and never matches: the guide says otherwise, but in Suricata 8.0.8 it matches no packet.",
         parse: options,
     },
     Keyword {
@@ -66,7 +66,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "fragbits:[+|*|!]MDR",
         example: r#"alert ip any any -> any any (msg:"fragbits"; fragbits:+M; sid:1;)"#,
-        note: "As in Suricata, what stands behind the letters is not read: `M+` is `M`.",
+        note: "As in Suricata, characters after the letters are ignored: `M+` is `M`.",
         parse: fragment_bits,
     },
     Keyword {
@@ -77,7 +77,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "fragoffset:[<|>]N",
         example: r#"alert ip any any -> any any (msg:"fragoffset"; fragoffset:>0; sid:1;)"#,
-        note: "It takes no range: as in Suricata 8.0.8, what stands behind the first decimal number is not read (`1-3` is 1, `0x5` is 0).",
+        note: "A range is not possible: as in Suricata 8.0.8, characters after the first decimal number are ignored (`1-3` is 1, `0x5` is 0).",
         parse: fragment_offset,
     },
 ];
@@ -139,7 +139,7 @@ fn options(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Ke
     } else {
         let option = IpOptions::from_rule_name(name);
         Some(option.ok_or_else(|| {
-            KeywordError::argument(format!("no IP option `{name}`"))
+            KeywordError::argument(format!("unknown IP option `{name}`"))
                 .help("use one of rr, eol, nop, ts, sec, esec, lsrr, ssrr, satid, qs, cipso, rtralt")
         })?)
     };
@@ -204,7 +204,7 @@ fn fragment_offset(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resul
     let number = rest.get(..digits).filter(|digits| !digits.is_empty());
     let number = number.ok_or_else(|| {
         KeywordError::argument(format!(
-            "`{}` is no number to compare a fragment's offset with",
+            "`{}` is not a number to compare a fragment's offset with",
             argument.escape_ascii()
         ))
         .help("write `N`, `<N` or `>N`")

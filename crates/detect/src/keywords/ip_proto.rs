@@ -107,7 +107,7 @@ fn l3_proto(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), K
         other => return Err(KeywordError::argument(format!("`{other}` is neither `ipv4` nor `ipv6`"))),
     };
     if builder.protocol.family != Family::Any {
-        return Err(KeywordError::context("the version of IP is given already"));
+        return Err(KeywordError::context("the IP version is already given"));
     }
     builder.flags_set += 1;
     builder.protocol.family = family;
@@ -116,8 +116,8 @@ fn l3_proto(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), K
 
 fn ip_proto(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     if !builder.seen.contains(&"ip_proto") && !builder.protocol.ip.is_empty() {
-        return Err(KeywordError::context("the rule's head names the IP protocol already")
-            .help("write `ip` as its protocol, or leave `ip_proto` out"));
+        return Err(KeywordError::context("the rule's head already has the IP protocol")
+            .help("write `ip` as its protocol, or remove `ip_proto`"));
     }
     let argument = text(unquoted(argument))?;
     let (operator, name) = match argument.strip_prefix(['!', '<', '>']) {

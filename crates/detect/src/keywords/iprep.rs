@@ -20,7 +20,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     role: Role::Condition,
     syntax: "iprep:src|dst|both|any,CATEGORY,>|<|=|>=|<=|!=,N or iprep:SIDE,CATEGORY,isset|isnotset",
     example: r#"alert ip any any -> any any (msg:"iprep"; iprep:src,Bad,>,30; sid:1;)"#,
-    note: "A score of 0 is a score: the address is listed. Lines of the lists that cannot be understood are left out, with a warning.",
+    note: "An address with a score of 0 is listed. Invalid lines of the lists are left out, with a warning.",
     parse: iprep,
 }];
 
@@ -99,7 +99,7 @@ fn parse(argument: &[u8]) -> Result<(IprepSide, &str, Test), KeywordError> {
         "dst" => IprepSide::Destination,
         other => {
             return Err(
-                KeywordError::argument(format!("no side `{other}`")).help("use any, both, src or dst")
+                KeywordError::argument(format!("unknown side `{other}`")).help("use any, both, src or dst")
             );
         }
     };

@@ -10,12 +10,12 @@ use crate::model::content::{Item, Number};
 pub const KEYWORDS: &[Keyword] = &[Keyword {
     name: "isdataat",
     aliases: &[],
-    summary: "There is, or with `!` is not, data at a position: `isdataat:10;`, `isdataat:!1,relative;`.",
+    summary: "Data exists, or with `!` does not exist, at a position: `isdataat:10;`, `isdataat:!1,relative;`.",
     argument: Argument::Required,
     role: Role::Condition,
     syntax: "isdataat:[!]N[,relative]",
     example: r#"alert udp any any -> any any (msg:"isdataat"; isdataat:10; sid:1;)"#,
-    note: "Directly behind a content that is negated, `isdataat:!1,relative` means that this content must not stand at the end.",
+    note: "Directly after a negated content, `isdataat:!1,relative` means that this content must not be at the end.",
     parse,
 }];
 

@@ -22,7 +22,7 @@ macro_rules! described {
             Keyword {
                 name: "noalert",
                 aliases: &[],
-                summary: "The rule acts and sets its variables, but reports nothing.",
+                summary: "The rule acts and sets its variables without an alert.",
                 argument: Argument::None,
                 role: Role::Effect,
                 syntax: "noalert",
@@ -33,7 +33,7 @@ macro_rules! described {
             Keyword {
                 name: "alert",
                 aliases: &[],
-                summary: "The rule reports, although its action (`pass`) would not.",
+                summary: "The rule writes an alert although its action (`pass`) does not.",
                 argument: Argument::None,
                 role: Role::Effect,
                 syntax: "alert",
@@ -44,7 +44,7 @@ macro_rules! described {
             Keyword {
                 name: "bypass",
                 aliases: &[],
-                summary: "After a match the flow's packets are no longer inspected.",
+                summary: "The flow's packets are no longer inspected after a match.",
                 argument: Argument::None,
                 role: Role::Effect,
                 syntax: "bypass",
@@ -55,12 +55,12 @@ macro_rules! described {
             Keyword {
                 name: "prefilter",
                 aliases: &[],
-                summary: "Accepted: which condition a rule is looked up by is chosen from its contents and properties.",
+                summary: "Has no effect: the prefilter of a rule is chosen from its contents and properties.",
                 argument: Argument::None,
                 role: Role::Hint,
                 syntax: "prefilter",
                 example: r#"alert tcp any any -> any any (msg:"prefilter"; ttl:1; prefilter; sid:1;)"#,
-                note: "A hint that is not needed here: the loader chooses what a rule is looked up by. Which packets match is the same.",
+                note: "A hint that this engine does not need: the loader chooses the prefilter. The same packets match.",
                 parse: known,
             },
         ]
@@ -72,21 +72,21 @@ pub const KEYWORDS: &[Keyword] = described![
     (
         "msg",
         r#"msg:"TEXT""#,
-        "What the rule reports.",
+        "The message of the rule's alerts.",
         r#"alert ip any any -> any any (msg:"something was seen"; sid:1;)"#
     ),
-    ("sid", "sid:N", "Number of the rule.", "alert ip any any -> any any (sid:1;)"),
+    ("sid", "sid:N", "The number of the rule (signature id).", "alert ip any any -> any any (sid:1;)"),
     (
         "gid",
         "gid:N",
-        "Number of the rule's generator; 1 unless given.",
+        "The number of the rule's generator; by default 1.",
         "alert ip any any -> any any (gid:2; sid:1;)"
     ),
     ("rev", "rev:N", "Revision of the rule.", "alert ip any any -> any any (rev:2; sid:1;)"),
     (
         "classtype",
         "classtype:NAME",
-        "Class of the rule, from the classification file.",
+        "The class of the rule, from the classification file.",
         "alert ip any any -> any any (classtype:trojan-activity; sid:1;)"
     ),
     (
@@ -98,19 +98,19 @@ pub const KEYWORDS: &[Keyword] = described![
     (
         "reference",
         "reference:SYSTEM,ID",
-        "Where more is known: system and identifier.",
+        "A reference to further information: system and identifier.",
         "alert ip any any -> any any (reference:url,example.com; sid:1;)"
     ),
     (
         "metadata",
         "metadata:KEY VALUE[, KEY VALUE...]",
-        "Keys and values that travel with the alert.",
+        "Keys and values that the alert contains.",
         "alert ip any any -> any any (metadata:created_at 2026_01_01; sid:1;)"
     ),
     (
         "target",
         "target:src_ip|dest_ip",
-        "Which side is attacked: `src_ip` or `dest_ip`.",
+        "The attacked side: `src_ip` or `dest_ip`.",
         "alert ip any any -> any any (target:dest_ip; sid:1;)"
     ),
 ];

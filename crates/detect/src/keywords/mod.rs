@@ -148,7 +148,7 @@ impl Keyword {
     pub fn apply(&self, builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
         if argument.first() == Some(&b'"') && !QUOTED.contains(&self.name) {
             return Err(KeywordError::argument(format!("`{}` takes no quotes around its value", self.name))
-                .help("take the quotes away, as Suricata refuses them here"));
+                .help("remove the quotes, which Suricata refuses as well"));
         }
         (self.parse)(builder, argument)
     }

@@ -17,7 +17,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "nocase",
         aliases: &[],
-        summary: "The content before it matches in either letter case.",
+        summary: "The content before this keyword matches in any letter case.",
         argument: Argument::None,
         role: Role::Modifier,
         syntax: "nocase",
@@ -28,7 +28,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "offset",
         aliases: &[],
-        summary: "First position, from the start of the buffer, at which the content may begin.",
+        summary: "The first position of the buffer at which the content may begin.",
         argument: Argument::Required,
         role: Role::Modifier,
         syntax: "offset:N",
@@ -39,7 +39,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "depth",
         aliases: &[],
-        summary: "How many bytes, counted from `offset`, the content must lie in.",
+        summary: "The number of bytes from `offset` that must contain the content.",
         argument: Argument::Required,
         role: Role::Modifier,
         syntax: "depth:N",
@@ -50,7 +50,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "distance",
         aliases: &[],
-        summary: "How many bytes after the end of the match before it the content may begin; may be negative.",
+        summary: "The smallest distance in bytes from the end of the previous match to the content; may be negative.",
         argument: Argument::Required,
         role: Role::Modifier,
         syntax: "distance:N",
@@ -61,7 +61,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "within",
         aliases: &[],
-        summary: "How many bytes after the end of the match before it (plus `distance`) the content must lie in.",
+        summary: "The number of bytes after the end of the previous match (plus `distance`) that must contain the content.",
         argument: Argument::Required,
         role: Role::Modifier,
         syntax: "within:N",
@@ -94,18 +94,18 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "rawbytes",
         aliases: &[],
-        summary: "Accepted for compatibility: there is no decoded payload to tell raw bytes from.",
+        summary: "Has no effect: conditions match raw bytes.",
         argument: Argument::None,
         role: Role::Hint,
         syntax: "rawbytes",
         example: r#"alert tcp any any -> any any (msg:"rawbytes"; content:"x"; rawbytes; sid:1;)"#,
-        note: "Nothing decodes the payload before it is matched, so raw bytes are what is matched anyway; the same in Suricata.",
+        note: "The payload is not decoded before it is matched, as in Suricata.",
         parse: rawbytes,
     },
     Keyword {
         name: "fast_pattern",
         aliases: &[],
-        summary: "The content before it is the one the prefilter looks for: `fast_pattern`, `:only`, `:offset,length`.",
+        summary: "The prefilter searches for the content before this keyword: `fast_pattern`, `:only`, `:offset,length`.",
         argument: Argument::Optional,
         role: Role::Modifier,
         syntax: "fast_pattern[:only|:OFFSET,LENGTH]",
@@ -116,12 +116,12 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "replace",
         aliases: &[],
-        summary: "Inline: puts these bytes in the place of the content before it; same length.",
+        summary: "Inline: replaces the bytes of the content before it by these, of the same length.",
         argument: Argument::Required,
         role: Role::Effect,
         syntax: r#"replace:"BYTES""#,
         example: r#"alert tcp any any -> any any (msg:"replace"; content:"abc"; replace:"xyz"; sid:1;)"#,
-        note: "Acts inline, on packets as they came and on chunks of the stream path: what was put together from fragments or found in a tunnel is not rewritten, and counted in `normaliser.not_replaced`. The stream engine and other rules see the original bytes.",
+        note: "Has an effect inline, on received packets and on chunks of the stream path. A reassembled datagram or a packet in a tunnel is not rewritten, and is counted in `normaliser.not_replaced`. The stream engine and other rules see the original bytes.",
         parse: replace,
     },
 ];
@@ -131,10 +131,10 @@ fn twice(keyword: &str) -> KeywordError {
 }
 
 fn mixed(keyword: &str) -> KeywordError {
-    KeywordError::context(format!("`{keyword}` cannot be mixed with the place that the content has already"))
-        .help(
-            "offset, depth, startswith count from the buffer's start; distance, within from the match before",
-        )
+    KeywordError::context(format!(
+        "`{keyword}` cannot be combined with the position keywords that the content already has"
+    ))
+    .help("offset, depth, startswith count from the buffer's start; distance, within from the match before")
 }
 
 fn has_absolute(literal: &Literal) -> bool {
@@ -181,7 +181,7 @@ fn fits(keyword: &str, room: Number, literal: &Literal) -> Result<(), KeywordErr
     match room {
         Number::Constant(room) if usize::try_from(room).map_or(true, |room| room < length) => {
             Err(KeywordError::argument(format!(
-                "{keyword} {room} is smaller than the content of {length} bytes: it can never match"
+                "{keyword} {room} is smaller than the content of {length} bytes: the content can never match"
             )))
         }
         _ => Ok(()),
@@ -305,7 +305,7 @@ fn replace(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Ke
     }
     let literal = builder.last_literal("replace")?;
     if literal.negated || pattern.negated {
-        return Err(KeywordError::context("there is nothing to replace where a content must not be"));
+        return Err(KeywordError::context("a negated content has no bytes to replace"));
     }
     if literal.replace.is_some() {
         return Err(twice("replace"));

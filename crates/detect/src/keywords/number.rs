@@ -71,8 +71,12 @@ pub(crate) fn plain<T: Uint>(argument: &[u8]) -> Result<T, KeywordError> {
     let digits = Some(argument).filter(|text| text.iter().all(u8::is_ascii_digit));
     let number = digits.and_then(|text| core::str::from_utf8(text).ok()?.parse().ok()).and_then(T::from_u64);
     number.ok_or_else(|| {
-        KeywordError::argument(format!("`{}` is no decimal number up to {}", argument.escape_ascii(), T::MAX))
-            .help("this keyword takes one number, no range, comparison or unit (as in Suricata)")
+        KeywordError::argument(format!(
+            "`{}` is not a decimal number up to {}",
+            argument.escape_ascii(),
+            T::MAX
+        ))
+        .help("this keyword takes one number, no range, comparison or unit (as in Suricata)")
     })
 }
 

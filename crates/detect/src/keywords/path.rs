@@ -46,7 +46,7 @@ pub(crate) fn find(
     let places = places(environment, name, order);
     places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
         let all: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
-        KeywordError::new(RefusalCode::MissingFile, format!("no file `{name}`"))
+        KeywordError::new(RefusalCode::MissingFile, format!("there is no file `{name}`"))
             .help(format!("looked for at {}", all.join(", ")))
     })
 }

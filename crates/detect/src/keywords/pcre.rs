@@ -117,7 +117,7 @@ fn place(builder: &mut SignatureBuilder<'_>, item: Item, flags: &PcreFlags) -> R
                 return Err(KeywordError::context(format!(
                     "the expression's flag is about `{name}`, but the sticky buffer is `{current}`"
                 ))
-                .help("write `pkt_data;` before it, or leave the flag out"));
+                .help("write `pkt_data;` before it, or remove the flag"));
             }
             builder.push_item(item)
         }
@@ -187,7 +187,7 @@ fn read_flags(letters: &[u8]) -> Result<PcreFlags, KeywordError> {
                 };
                 if flags.buffer.replace(name).is_some() {
                     return Err(KeywordError::context(
-                        "an expression is about one buffer: more than one flag says which",
+                        "an expression is about one buffer, and several flags select one",
                     ));
                 }
             }
@@ -242,7 +242,7 @@ fn captures(
                 Some(("pkt", name)) if !name.is_empty() => Capture::Packet(names.intern(name)),
                 Some(("alert", name)) if !name.is_empty() => Capture::Alert(names.intern(name)),
                 _ => {
-                    return Err(KeywordError::argument(format!("`{item}` is no capture"))
+                    return Err(KeywordError::argument(format!("`{item}` is not a capture"))
                         .help("captures are `flow:name`, `pkt:name` or `alert:name`"));
                 }
             };

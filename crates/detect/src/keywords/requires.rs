@@ -16,7 +16,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     role: Role::Gate,
     syntax: "requires:version OPERATOR N.N.N[, feature NAME][, keyword NAME]",
     example: r#"alert ip any any -> any any (msg:"requires"; requires:version >= 8.0.0; sid:1;)"#,
-    note: "Requirements that are not known are not met; the rule is counted as skipped.",
+    note: "An unknown requirement is not met, and the rule is counted as skipped.",
     parse,
 }];
 
@@ -90,11 +90,11 @@ fn version(text: &str) -> Result<[u32; 3], KeywordError> {
     let mut version = [0; 3];
     let mut parts = text.split('.');
     for (slot, part) in version.iter_mut().zip(&mut parts) {
-        *slot = part.parse().map_err(|_| KeywordError::argument(format!("`{text}` is no version")))?;
+        *slot = part.parse().map_err(|_| KeywordError::argument(format!("`{text}` is not a version")))?;
     }
     match parts.next() {
         None => Ok(version),
-        Some(_) => Err(KeywordError::argument(format!("`{text}` is no version"))),
+        Some(_) => Err(KeywordError::argument(format!("`{text}` is not a version"))),
     }
 }
 

@@ -11,12 +11,12 @@ use bartizan_packet::{PacketView, TransportLayer};
 pub const KEYWORDS: &[Keyword] = &[Keyword {
     name: "rpc",
     aliases: &[],
-    summary: "The packet begins with a call of Sun RPC to a program; `*`: any version, any procedure: `rpc:100000,2,3;`.",
+    summary: "The packet begins with a Sun RPC call to a program; `*`: any version, any procedure: `rpc:100000,2,3;`.",
     argument: Argument::Required,
     role: Role::Condition,
     syntax: "rpc:PROGRAM[,VERSION|*[,PROCEDURE|*]]",
     example: r#"alert udp any any -> any 111 (msg:"rpc"; rpc:100000,*,3; sid:1;)"#,
-    note: "Over TCP behind the mark of a record. The version of RPC itself is not looked at, as in Suricata.",
+    note: "Over TCP the call follows the record mark. The RPC version is not checked, as in Suricata.",
     parse,
 }];
 

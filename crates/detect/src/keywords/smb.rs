@@ -22,7 +22,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 
 fn version(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     if !matches!(plain::<u8>(argument), Ok(1 | 2)) {
-        return Err(KeywordError::argument(format!("`{}` is no generation of SMB", argument.escape_ascii()))
+        return Err(KeywordError::argument(format!("`{}` is not a version of SMB", argument.escape_ascii()))
             .help("write 1, or 2 for SMB2 and SMB3"));
     }
     tx_number::<u8>(builder, "smb.version", argument, PerDirection::new(true, true), &[])

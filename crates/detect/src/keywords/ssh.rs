@@ -14,7 +14,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "ssh.protoversion",
         aliases: &[],
-        summary: "The version of the protocol in the direction's identification line: one version, or `2_compat` for all that speak SSH 2 (older form of `ssh.proto`).",
+        summary: "The version of the protocol in the direction's identification line: one version, or `2_compat` for all versions that support SSH 2 (older form of `ssh.proto`).",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: "ssh.protoversion:VERSION|2_compat",
@@ -63,7 +63,7 @@ impl SshVersionCheck {
             return Ok(SshVersionCheck::Two);
         }
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
-            return Err(KeywordError::argument(format!("`{text}` is no version of SSH"))
+            return Err(KeywordError::argument(format!("`{text}` is not a version of SSH"))
                 .help("write digits and dots, as `2.0`, or `2_compat`"));
         }
         Ok(SshVersionCheck::Exactly(text.into()))

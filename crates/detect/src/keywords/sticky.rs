@@ -42,7 +42,7 @@ pub const ALIASES: &[(&str, &str)] = &[
 /// A buffer named in a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sticky {
-    /// Name of the buffer, whatever the rule's spelling.
+    /// Name of the buffer, independent of the rule's spelling.
     pub name: &'static str,
 }
 
@@ -70,7 +70,10 @@ impl Sticky {
             && !builder.protocol.ip.is_empty()
             && !builder.protocol.ip.contains(transport)
         {
-            return Err(KeywordError::context(format!("`{}` is of {words}, but the rule is not", self.name)));
+            return Err(KeywordError::context(format!(
+                "`{}` belongs to {words}, but the rule does not",
+                self.name
+            )));
         }
         // As in Suricata 8.0.8, which turns a rule round that named the other direction before this buffer,
         // and refuses a rule that names it later.

@@ -15,14 +15,12 @@ use bartizan_flow::host::{HostKey, RuleKey, Tag};
 pub const KEYWORDS: &[Keyword] = &[Keyword {
     name: "tag",
     aliases: &[],
-    summary: "Marks packets that follow: `tag:session,10,packets;`, `tag:host,60,seconds,src;`.",
+    summary: "Tags the packets that follow: `tag:session,10,packets;`, `tag:host,60,seconds,src;`.",
     argument: Argument::Required,
     role: Role::Effect,
     syntax: "tag:session|host,COUNT,packets|seconds|bytes[,src|dst]",
     example: r#"alert tcp any any -> any any (msg:"tag"; tag:session,10,packets; sid:1;)"#,
-    note: "As in Suricata: the packet that matches counts and is not marked; a packet that goes beyond the count \
-           ends the tag and is not marked; a rule that matches again starts its count anew, ten times at most. \
-           16 tags a flow, and a host.",
+    note: "As in Suricata: the matching packet is counted but not tagged; a packet that exceeds the count ends the tag and is not tagged; another match of the rule restarts the count, at most ten times. A flow and a host have at most 16 tags.",
     parse,
 }];
 
@@ -84,7 +82,9 @@ impl Effect for Start {
 
 fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let items = text::items(argument)?;
-    let [kind, rest @ ..] = items.as_slice() else { return Err(KeywordError::argument("tag needs a type")) };
+    let [kind, rest @ ..] = items.as_slice() else {
+        return Err(KeywordError::argument("tag needs a type: session or host"));
+    };
     let (count, metric, side) = match rest {
         [] => (PACKETS_MAX, "packets", None),
         [count, metric] => (text::within("count", count, 0..=u32::MAX)?, *metric, None),

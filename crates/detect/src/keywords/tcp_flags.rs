@@ -119,7 +119,7 @@ fn flags(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
 }
 
 fn unknown(letter: u8) -> KeywordError {
-    KeywordError::argument(format!("`{}` is no TCP flag", char::from(letter)))
+    KeywordError::argument(format!("`{}` is not a TCP flag", char::from(letter)))
         .help("flags are F S R P A U, C or 1 (CWR), E or 2 (ECE), or 0 for none")
 }
 

@@ -12,13 +12,12 @@ use bartizan_flow::tcp::TcpState;
 pub const KEYWORDS: &[Keyword] = &[Keyword {
     name: "tcp.session",
     aliases: &[],
-    summary: "How far the connection has come; one of the phases holds: `tcp.session:established,closing;`.",
+    summary: "The phase of the TCP connection is one of these: `tcp.session:established,closing;`.",
     argument: Argument::Required,
     role: Role::Condition,
     syntax: "tcp.session:setup|established|closing[,...]",
     example: r#"alert tcp any any -> any any (msg:"tcp.session"; tcp.session:setup; sid:1;)"#,
-    note: "`setup`: until the handshake is complete, with the packet that completes it. `established`: all packets behind that, to the last one. \
-           `closing`: from the first FIN until both sides have closed; such packets are `established` as well.",
+    note: "`setup`: until the handshake is complete, including the packet that completes it. `established`: all later packets. `closing`: from the first FIN until both sides have closed; such packets are `established` as well.",
     parse,
 }];
 

@@ -50,7 +50,7 @@ where
 {
     text.parse().ok().filter(|n| range.contains(n)).ok_or_else(|| {
         KeywordError::argument(format!(
-            "`{text}` is no value for {name}: it takes a number from {} to {}",
+            "`{text}` is not a value for {name}: it takes a number from {} to {}",
             range.start(),
             range.end()
         ))
@@ -75,7 +75,7 @@ pub fn number(
     match signed(text) {
         Some(value) if range.contains(&value) => Ok(Number::Constant(value)),
         _ => Err(KeywordError::argument(format!(
-            "`{text}` is no value for {name}: it takes a number from {} to {} or a variable",
+            "`{text}` is not a value for {name}: it takes a number from {} to {} or a variable",
             range.start(),
             range.end()
         ))),

@@ -16,7 +16,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     role: Role::Condition,
     syntax: "tftp.opcode:[<|>|!]N or N-M",
     example: r#"alert tftp any any -> any any (msg:"tftp.opcode"; tftp.opcode:2; sid:1;)"#,
-    note: "Not compared with Suricata's. A request is the only message that is looked at, so that other operations match nothing.",
+    note: "Not compared with Suricata. Only requests are inspected, so other operations never match.",
     parse: opcode,
 }];
 

@@ -26,7 +26,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "threshold",
         aliases: &[],
-        summary: "How often the rule reports: `threshold:type limit,track by_src,count 1,seconds 60;`.",
+        summary: "A limit on the alerts of the rule: `threshold:type limit,track by_src,count 1,seconds 60;`.",
         argument: Argument::Required,
         role: Role::Limit,
         syntax: "threshold:type limit|threshold|both|backoff, track by_src|by_dst|by_rule|by_both|by_flow, count N, seconds N[, multiplier N]",
@@ -336,7 +336,7 @@ fn missing(keyword: &str, what: &str) -> KeywordError {
 fn alone(builder: &SignatureBuilder<'_>, other: &'static str) -> Result<(), KeywordError> {
     if builder.seen.contains(&other) {
         return Err(KeywordError::context(format!(
-            "the rule has `{other}` already: only one of both can apply"
+            "the rule already has `{other}`, and only one of the two can apply"
         )));
     }
     Ok(())
@@ -447,7 +447,7 @@ pub fn unused_thresholds(running: &HashSet<(u32, u32)>, thresholds: &Thresholds)
             0 => format!("gid {}", entry.gid),
             sid => format!("gid {} and sid {sid}", entry.gid),
         };
-        let message = format!("no rule that runs has {rule}: the line has no effect");
+        let message = format!("no loaded rule has {rule}: the line has no effect");
         Diagnostic::warning(&thresholds.source, entry.span, code::UNKNOWN_RULE, message)
             .help("correct the numbers, load the rule, or remove the line")
     };

@@ -30,7 +30,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "ssl_version",
         aliases: &[],
-        summary: "The version is one of sslv2, sslv3, tls1.0 to tls1.3, or none of those with `!`.",
+        summary: "The version is one of sslv2, sslv3, tls1.0 to tls1.3; with `!` it is none of them.",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: "ssl_version:[!]sslv2|sslv3|tls1.0|tls1.1|tls1.2|tls1.3[,...]",
@@ -52,7 +52,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "tls.cert_chain_len",
         aliases: &[],
-        summary: "How many certificates the server sent.",
+        summary: "The number of certificates that the server sent.",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: "tls.cert_chain_len:[<|>|!]N or N-M",
@@ -68,7 +68,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "tls_cert_notbefore:[<|>]DATE or DATE<>DATE",
         example: r#"alert tls any any -> any any (msg:"tls_cert_notbefore"; tls_cert_notbefore:>2026-01-01; sid:1;)"#,
-        note: "Dates before 1970 and beyond 2050 are dates like others. A certificate's date that is the first second of 1970 counts as none, as in Suricata.",
+        note: "Dates before 1970 and after 2050 are compared like all others. A date equal to the first second of 1970 counts as missing, as in Suricata.",
         parse: |builder, argument| date(builder, "tls_cert_notbefore", "tls.not_before", argument),
     },
     Keyword {
@@ -79,13 +79,13 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "tls_cert_notafter:[<|>]DATE or DATE<>DATE",
         example: r#"alert tls any any -> any any (msg:"tls_cert_notafter"; tls_cert_notafter:<2026-01-01; sid:1;)"#,
-        note: "Dates before 1970 and beyond 2050 are dates like others. A certificate's date that is the first second of 1970 counts as none, as in Suricata.",
+        note: "Dates before 1970 and after 2050 are compared like all others. A date equal to the first second of 1970 counts as missing, as in Suricata.",
         parse: |builder, argument| date(builder, "tls_cert_notafter", "tls.not_after", argument),
     },
     Keyword {
         name: "tls_cert_expired",
         aliases: &[],
-        summary: "The certificate's time is over.",
+        summary: "The certificate has expired.",
         argument: Argument::None,
         role: Role::Condition,
         syntax: "tls_cert_expired",
@@ -96,7 +96,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "tls_cert_valid",
         aliases: &[],
-        summary: "The certificate's time is not over.",
+        summary: "The certificate has not expired.",
         argument: Argument::None,
         role: Role::Condition,
         syntax: "tls_cert_valid",
@@ -140,12 +140,12 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "tls.store",
         aliases: &["tls_store"],
-        summary: "The certificates of the side whose packet matched are stored, its whole chain: the server's for a match to the client.",
+        summary: "Stores the certificate chain of the side that sent the matching packet: the server's for a match on packets to the client.",
         argument: Argument::None,
         role: Role::Effect,
         syntax: "tls.store",
         example: r#"alert tls any any -> any any (msg:"tls.store"; tls.cert_issuer; content:"Example"; tls.store; sid:1;)"#,
-        note: "Needs the output `tls-store`; without it the rule matches and nothing is stored, which is said when rules load. Each side is stored once in a session, when its certificates are there. In `.meta` files a NUL byte in a name is shown (Suricata ends the name there), and times are UTC. There is no `tlsstore`, as in Suricata 8.",
+        note: "Needs the output `tls-store`; without it the rule matches and nothing is stored, with a warning when rules load. Each side is stored once in a session, when its certificates are complete. `.meta` files contain a NUL byte of a name (Suricata ends the name there), and their times are UTC. The keyword `tlsstore` does not exist, as in Suricata 8.",
         parse: store,
     },
 ];
@@ -200,7 +200,7 @@ fn push_version(
 fn version_number(argument: &[u8]) -> Result<NamedVersions, KeywordError> {
     let name = text(argument)?;
     let wrong = || {
-        KeywordError::argument(format!("no TLS version `{name}`"))
+        KeywordError::argument(format!("unknown TLS version `{name}`"))
             .help("use 1.0, 1.1, 1.2, 1.3 or a number such as 0x7f12")
     };
     let number = match name {
@@ -243,11 +243,11 @@ fn ssl_versions(argument: &[u8]) -> Result<NamedVersions, KeywordError> {
         negated |= has_mark;
         let found = SSL_VERSIONS.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
         let (_, value) = found.ok_or_else(|| {
-            KeywordError::argument(format!("no version `{name}`"))
+            KeywordError::argument(format!("unknown version `{name}`"))
                 .help("use sslv2, sslv3, tls1.0, tls1.1, tls1.2 or tls1.3")
         })?;
         if versions.contains(value) {
-            return Err(KeywordError::argument(format!("`{name}` stands twice")));
+            return Err(KeywordError::argument(format!("`{name}` is given twice")));
         }
         versions.push(*value);
     }
@@ -285,7 +285,7 @@ fn states(argument: &[u8]) -> Result<(u64, u64), KeywordError> {
         let word = word.trim();
         let (negated, name) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest.trim()));
         let (_, bit) = STATES.iter().find(|(n, _)| *n == name).ok_or_else(|| {
-            KeywordError::argument(format!("no state `{name}`")).help(
+            KeywordError::argument(format!("unknown state `{name}`")).help(
                 "use client_hello, server_hello, client_keyx, server_keyx or unknown, with `|` between them",
             )
         })?;
@@ -406,7 +406,7 @@ fn epoch(written: &str) -> Result<i64, KeywordError> {
         return written.parse().map_err(|_| KeywordError::argument("the number of seconds is too large"));
     }
     parts(written).and_then(seconds).ok_or_else(|| {
-        KeywordError::argument(format!("`{written}` is no date"))
+        KeywordError::argument(format!("`{written}` is not a date"))
             .help("write YYYY-MM-DD, followed by HH:MM:SS where needed, or seconds since 1970")
     })
 }

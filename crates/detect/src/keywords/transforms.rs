@@ -51,7 +51,7 @@ macro_rules! simple {
             Keyword {
                 name: "pcrexform",
                 aliases: &[],
-                summary: "The first group of an expression: `pcrexform:\"id=(\\w+)\";`.",
+                summary: "The first group of a regular expression: `pcrexform:\"id=(\\w+)\";`.",
                 argument: Argument::Required,
                 role: Role::Condition,
                 syntax: r#"pcrexform:"EXPRESSION""#,
@@ -98,26 +98,26 @@ macro_rules! simple {
 
 /// The keywords.
 pub const KEYWORDS: &[Keyword] = simple![
-    ("to_lowercase", "Letters in lower case.", |input, out| out
+    ("to_lowercase", "Converts letters to lower case.", |input, out| out
         .extend(input.iter().map(u8::to_ascii_lowercase))),
-    ("to_uppercase", "Letters in upper case.", |input, out| out
+    ("to_uppercase", "Converts letters to upper case.", |input, out| out
         .extend(input.iter().map(u8::to_ascii_uppercase))),
-    ("strip_whitespace", "Without white space.", |input, out| {
+    ("strip_whitespace", "Removes white space.", |input, out| {
         out.extend(input.iter().copied().filter(|b| !is_space(*b)));
     }),
-    ("compress_whitespace", "Runs of white space become their first byte.", compress_whitespace),
-    ("to_md5", "The MD5 hash, 16 bytes; of an empty value nothing.", |input, out| {
+    ("compress_whitespace", "Replaces each run of white space by its first byte.", compress_whitespace),
+    ("to_md5", "The MD5 hash (16 bytes); an empty value stays empty.", |input, out| {
         out.extend(something(input).map(Md5::digest).into_iter().flatten());
     }),
-    ("to_sha1", "The SHA-1 hash, 20 bytes; of an empty value nothing.", |input, out| {
+    ("to_sha1", "The SHA-1 hash (20 bytes); an empty value stays empty.", |input, out| {
         out.extend(something(input).map(Sha1::digest).into_iter().flatten());
     }),
-    ("to_sha256", "The SHA-256 hash, 32 bytes; of an empty value nothing.", |input, out| {
+    ("to_sha256", "The SHA-256 hash (32 bytes); an empty value stays empty.", |input, out| {
         out.extend(something(input).map(Sha256::digest).into_iter().flatten());
     }),
     (
         "dotprefix",
-        "With a dot before it, so that `.example.com` finds whole labels; an empty value stays empty.",
+        "Adds a dot at the beginning, so that `.example.com` matches whole labels; an empty value stays empty.",
         |input, out| {
             out.extend(something(input).map(|_| b'.'));
             out.extend_from_slice(input);
@@ -133,8 +133,8 @@ pub const KEYWORDS: &[Keyword] = simple![
         let suffix = psl::domain(input).and_then(|_| psl::suffix(input));
         out.extend_from_slice(suffix.map_or(&[], |suffix| suffix.as_bytes()));
     }),
-    ("header_lowercase", "Names of header lines in lower case.", header_lowercase),
-    ("strip_pseudo_headers", "Without lines that begin with a colon.", |input, out| {
+    ("header_lowercase", "Converts the names of header lines to lower case.", header_lowercase),
+    ("strip_pseudo_headers", "Removes lines that begin with a colon.", |input, out| {
         input.split_inclusive(|b| *b == b'\n').filter(|l| !l.starts_with(b":")).for_each(|l| out.extend(l));
     }),
     ("url_decode", "`%41` becomes `A`, `+` a blank.", url_decode),

@@ -5,10 +5,10 @@
 
 /// Reasons, each with the names of the keywords.
 pub(super) const KEYWORDS: &[(&str, &[&str])] = &[
-    ("It runs scripts, which this engine does not.", &["lua", "luajit", "luaxform"]),
+    ("It runs scripts, which this engine does not support.", &["lua", "luajit", "luaxform"]),
     ("This engine does not evaluate it yet.", &["asn1", "nfq_set_mark", "subslice"]),
     (
-        "No parser of this build provides its data.",
+        "No protocol parser of this build provides its data.",
         &[
             "ike.chosen_sa_attribute",
             "ike.exchtype",

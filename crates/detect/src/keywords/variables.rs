@@ -18,7 +18,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: r#"flowvar:NAME,[!]"TEXT""#,
         example: r#"alert tcp any any -> any any (msg:"flowvar"; flowvar:user,"root"; sid:1;)"#,
-        note: "A variable that is not set contains nothing, so a negated one does not match either.",
+        note: "A condition on an unset variable never matches, negated or not.",
         parse: flowvar,
     },
     Keyword {
@@ -29,7 +29,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: r#"pktvar:NAME,"TEXT""#,
         example: r#"alert tcp any any -> any any (msg:"pktvar"; pktvar:user,"root"; sid:1;)"#,
-        note: "Rules that capture are asked before those that read. The quotes may be left out.",
+        note: "Rules that capture are evaluated before rules that read. The quotes are optional.",
         parse: pktvar,
     },
 ];

@@ -18,13 +18,13 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "vlan.id:[<|>|!]N[,any|all|INDEX]",
         example: r#"alert ip any any -> any any (msg:"vlan.id"; vlan.id:200; sid:1;)"#,
-        note: "Directly behind its innermost tag a packet has the id 0, as in Suricata: `!20,1` holds for a packet with one tag.",
+        note: "The layer after the innermost tag has the id 0, as in Suricata: `!20,1` matches a packet with one tag.",
         parse: id,
     },
     Keyword {
         name: "vlan.layers",
         aliases: &[],
-        summary: "How many VLAN tags the packet has.",
+        summary: "The number of VLAN tags of the packet.",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: "vlan.layers:[<|>|!]N",
@@ -105,14 +105,14 @@ fn id(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyword
             index => match index.parse::<i8>() {
                 Ok(index @ -3..=2) => Which::At(index),
                 _ => {
-                    return Err(KeywordError::argument(format!("`{index}` is no layer"))
+                    return Err(KeywordError::argument(format!("`{index}` is not a layer"))
                         .help("use any, all, 0 to 2 from the outermost tag or -1 to -3 from the innermost"));
                 }
             },
         },
     };
     if parts.next().is_some() {
-        return Err(KeywordError::argument("only an id and a layer are possible"));
+        return Err(KeywordError::argument("write an id and at most one layer"));
     }
     builder.packet.push(Box::new(Id { check, which }));
     Ok(())
@@ -121,7 +121,7 @@ fn id(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyword
 fn layers(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let check = UintMatch::<u16>::parse(argument)?;
     if usize::from(largest(check)) > VlanIds::CAPACITY {
-        return Err(KeywordError::argument("at most 3 VLAN tags are looked at"));
+        return Err(KeywordError::argument("at most 3 VLAN tags are inspected"));
     }
     packet_number::<u8>(builder, argument, |packet| u8::try_from(packet.decoded().vlan.len()).ok())
 }

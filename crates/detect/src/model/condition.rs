@@ -131,7 +131,7 @@ pub trait PacketCondition: Send + Sync {
     }
 }
 
-/// A cheap property of a packet, by which rules without a literal are found.
+/// A cheap property of a packet that selects rules without a literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PrefilterKey {
     /// The packet raised this decode event (number of `bartizan_packet::DecodeEvent`).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Properties of a rule that determine the order of evaluation besides action and priority.
 
-/// The use that a rule makes of a kind of variable: writers come before readers (Suricata's order).
+/// The use of a kind of variable by a rule: writers are evaluated before readers (Suricata's order).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
     /// No use.

@@ -190,8 +190,8 @@ impl Prefilters {
         self.by_address = by_address;
     }
 
-    /// Whether a rule needs each TCP segment by itself, also segments that are in order and raise no events,
-    /// not only their stream.
+    /// Whether a rule must be evaluated on each TCP segment, not only on the stream: also on segments that
+    /// are in order and raise no events.
     #[must_use]
     pub fn looks_at_segments(&self) -> bool {
         let always = self.packet_always.get(ProtocolClass::Tcp);
@@ -201,7 +201,7 @@ impl Prefilters {
     }
 }
 
-/// The class of a packet's IP protocol, by which prefilters are grouped before the direction.
+/// The class of a packet's IP protocol; prefilters are grouped by it before the direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolClass {
     /// TCP.

@@ -38,7 +38,7 @@ pub struct Loaded {
     pub rules: RuleSet,
     /// One finding per refused rule, and warnings.
     pub diagnostics: Vec<Diagnostic>,
-    /// Number of missing firewall rules, whatever the reason: other rules or policies decide in their place.
+    /// Number of missing firewall rules, for any reason: other rules or policies decide in their place.
     pub firewall_refused: u64,
     /// The refused rules, by file.
     pub refused: Vec<RefusedRule>,
@@ -301,7 +301,7 @@ const fn firewall_action(act: Act) -> RuleAction {
 /// The refusal of a rule whose gid and sid an earlier rule has.
 fn stands_earlier(rule: &Rule) -> (RefusalCode, Diagnostic) {
     let code = RefusalCode::Duplicate;
-    let message = format!("an earlier rule has gid {} and sid {}", rule.id().gid, rule.id().sid);
+    let message = format!("an earlier rule has the same gid {} and sid {}", rule.id().gid, rule.id().sid);
     (code, rule.diagnostic(rule.span, Severity::Error, code.code(), message))
 }
 

@@ -12,8 +12,7 @@ use bartizan_rules::{Diagnostic, Rule, RuleFile, Severity};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Code of the warning about a variable that rules read and no rule writes, or that some of its writers do
-/// not write since they were left out.
+/// Code of the warning about a variable that rules test and no loaded rule writes.
 pub const NEVER_WRITTEN: &str = "D120";
 /// Code of the warning about a rule that is skipped because a writer of its variable was left out.
 pub const WRITER_LEFT_OUT: &str = "D116";
@@ -244,24 +243,25 @@ impl Writers {
         let mut findings = Vec::new();
         for (variable, mut finding) in self.first {
             let Some(rules) = asked.get(&variable) else { continue };
-            let rules = if *rules == 1 { "1 rule asks".to_owned() } else { format!("{rules} rules ask") };
+            let rules =
+                if *rules == 1 { "1 rule tests it".to_owned() } else { format!("{rules} rules test it") };
             let (message, help) = match (written.contains(&variable), self.left_out.get(&variable)) {
                 (true, None) => continue,
                 (true, Some(setter)) => (
                     format!(
-                        "the rule at {setter}, which sets the {variable}, was left out: what {rules} of it holds less often"
+                        "the rule at {setter}, which sets the {variable}, was left out: {rules}, and the test is true less often"
                     ),
                     WHY,
                 ),
                 (false, Some(setter)) => (
                     format!(
-                        "the rule at {setter}, which sets the {variable}, was left out: what {rules} of it never holds"
+                        "the rule at {setter}, which sets the {variable}, was left out: {rules}, and the test is never true"
                     ),
                     WHY,
                 ),
                 (false, None) => (
-                    format!("no rule sets the {variable}: what {rules} of it never holds"),
-                    "add the rule that sets it, or leave out those that ask for it",
+                    format!("no rule sets the {variable}: {rules}, and the test is never true"),
+                    "add the rule that sets it, or remove the rules that test it",
                 ),
             };
             finding.message = message;

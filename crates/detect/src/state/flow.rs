@@ -92,13 +92,13 @@ pub struct FlowRuleState {
     pub certificates: bartizan_base::PerDirection<bool>,
     /// A rule raised an alert in this flow.
     pub alerted: bool,
-    /// The pass rule with flow scope by which all further packets pass detection; in force as long as the
+    /// The pass rule with flow scope that lets all further packets pass detection; in force as long as the
     /// rule exists.
     pub passed: Option<bartizan_base::RuleId>,
-    /// The rule by which the firewall accepted the whole flow, or number 0 for a policy; in force as long as
-    /// the rule exists.
+    /// The rule with which the firewall accepted the whole flow, or number 0 for a policy; in force as long
+    /// as the rule exists.
     pub accepted: Option<bartizan_base::RuleId>,
-    /// The rule by which the rest of the flow is dropped; in force as long as the rule exists.
+    /// The rule that drops the rest of the flow; in force as long as the rule exists.
     pub dropped: Option<bartizan_base::RuleId>,
 }
 
@@ -193,7 +193,7 @@ impl FlowRuleState {
         &self.measures
     }
 
-    /// The count of a threshold by flow; made if there is none. `None`: there is no room, which is counted.
+    /// The count of a threshold by flow, created if missing. `None`: the bound is reached, which is counted.
     pub fn count(&mut self, rule: RuleKey, part: u32) -> Option<&mut FlowCount> {
         let place = self.counts.iter().position(|c| c.rule == rule && c.part == part);
         if place.is_none() {

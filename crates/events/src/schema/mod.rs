@@ -97,7 +97,7 @@ pub fn check(event: &Value) -> Result<(), Vec<String>> {
 /// One text per faulty field: an unknown key, a wrong type, a null.
 pub fn check_with(tables: &[&[EventField]], event: &Value) -> Result<(), Vec<String>> {
     let mut faults = Vec::new();
-    let Some(map) = event.as_object() else { return Err(vec!["the event is no object".to_owned()]) };
+    let Some(map) = event.as_object() else { return Err(vec!["the event is not an object".to_owned()]) };
     for key in ["timestamp", "event_type"] {
         if !map.contains_key(key) {
             faults.push(format!("`{key}` is missing"));

@@ -8,7 +8,7 @@ use bartizan_base::Direction;
 /// The bytes of one direction, in order. A source that has every byte from the first on needs only the
 /// methods without a body.
 pub trait InOrder {
-    /// The next bytes, or nothing for now. `own`: payload of the packet in hand, if it goes this direction
+    /// The next bytes, or nothing for now. `own`: payload of the current packet, if it goes this direction
     /// and the source keeps no bytes of it itself.
     fn next<'a>(&'a mut self, own: &'a [u8]) -> Option<AppChunk<'a>>;
 

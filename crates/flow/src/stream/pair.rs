@@ -135,7 +135,7 @@ impl StreamPair {
         self.to_client.release(budget);
     }
 
-    /// Ends raw inspection of both directions, since the packet in hand shows that what follows is
+    /// Ends raw inspection of both directions, since the current packet shows that what follows is
     /// encrypted. The bytes that have arrived are still inspected: those of `direction` with this packet,
     /// others with the next packet of their side.
     pub fn raw_finish(&mut self, direction: Direction) {

@@ -208,7 +208,7 @@ pub struct StreamConfig {
     pub midstream_policy: ExceptionPolicy,
     /// `async-oneside`: sessions with only one visible direction are tracked.
     pub async_oneside: bool,
-    /// The policy of the flow in hand allows one-sided flows: they are tracked as with `async-oneside`, and
+    /// The policy of the current flow allows one-sided flows: they are tracked as with `async-oneside`, and
     /// the midstream policy does not apply to a flow whose first packet here is the SYN/ACK. Inline only.
     /// Bartizan's own.
     pub one_sided: bool,

@@ -369,7 +369,7 @@ impl TcpSession {
         !in_force
     }
 
-    /// A copy of the session, if the packet in hand could move a beginning that readers have read.
+    /// A copy of the session, if the current packet could move a beginning that readers have read.
     fn if_shown_early(&self, streams: Option<&StreamPair>, config: &StreamConfig) -> Option<TcpSession> {
         let opening = self.state < TcpState::Established || self.state == TcpState::Closed;
         let shown = |pair: &StreamPair| Direction::BOTH.iter().any(|d| pair.stream(*d).right_edge() > 0);

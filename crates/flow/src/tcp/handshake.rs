@@ -100,7 +100,7 @@ impl SegmentStep<'_, '_> {
     }
 
     /// Whether the client continues with a SYN/ACK whose echo was doubtful: then that one answers the SYN,
-    /// and the packet in hand completes the handshake.
+    /// and the current packet completes the handshake.
     fn takes_doubted_syn_ack(&mut self) -> bool {
         let goes_on = self.to_server()
             && self.has(TcpFlags::ACK)

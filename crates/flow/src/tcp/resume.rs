@@ -20,7 +20,7 @@ const FIN_ACK: TcpFlags = TcpFlags::FIN.union(TcpFlags::ACK);
 /// The progress of one side of a connection, as handled by a level below the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpProgress {
-    /// The number after everything that it has sent.
+    /// The sequence number after the last byte that the side has sent.
     pub sent: Seq,
     /// Its latest acknowledgement.
     pub acknowledged: Seq,
@@ -31,7 +31,7 @@ pub struct TcpProgress {
 /// The end of a side's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fin {
-    /// The number after its FIN.
+    /// The sequence number after the side's FIN.
     pub number: Seq,
     /// Whether the other side had ended before.
     pub second: bool,

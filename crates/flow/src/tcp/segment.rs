@@ -1,33 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TCP packet as the stream engine needs it. The crate does not depend on the packet decoder: the code that
-//! has decoded a packet fills in a [`Segment`].
+//! A TCP packet as the stream engine needs it. The stream engine does not depend on the packet decoder: the
+//! code that has decoded a packet fills in a [`Segment`].
 
 use super::Seq;
 use bartizan_base::{Direction, Timestamp};
-use bitflags::bitflags;
 
-bitflags! {
-    /// The flag byte of the TCP header.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub struct TcpFlags: u8 {
-        /// No more data from the sender.
-        const FIN = 0x01;
-        /// Synchronise sequence numbers.
-        const SYN = 0x02;
-        /// Reset the connection.
-        const RST = 0x04;
-        /// Push function.
-        const PSH = 0x08;
-        /// The acknowledgement field is significant.
-        const ACK = 0x10;
-        /// The urgent pointer is significant.
-        const URG = 0x20;
-        /// ECN echo.
-        const ECE = 0x40;
-        /// Congestion window reduced.
-        const CWR = 0x80;
-    }
-}
+pub use bartizan_packet::TcpFlags;
 
 /// The TCP options that the stream engine uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use super::{Peer, Segment, Seq, TcpFlags, TcpSession, TcpState, WSCALE_MAX};
 use bartizan_base::{Direction, PerDirection, Timestamp};
 use bartizan_packet::windows::WindowSide;
 
-/// A connection's numbers, by sender.
+/// The TCP window state of a connection (sequence and acknowledgement numbers, windows), by sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedWindows {
-    /// The numbers of each side.
+    /// The window state of each side.
     pub sides: PerDirection<WindowSide>,
     /// Both sides send timestamps.
     pub timestamps: bool,
@@ -81,9 +81,9 @@ impl Peer {
 }
 
 impl TcpSession {
-    /// The numbers with which another level can compare segments of the connection, so that it forwards
-    /// nothing that [`TcpSession::handle`] would refuse. `None`: comparison is not enough, as the connection
-    /// is not established, or the meaning of its segments depends on more.
+    /// The window state with which another level can compare segments of the connection, so that it forwards
+    /// nothing that [`TcpSession::handle`] would refuse. `None`: comparison does not suffice, as the
+    /// connection is not established, or the meaning of its segments depends on more.
     #[must_use]
     pub fn windows(&self) -> Option<SharedWindows> {
         let odd = SessionFlags::MIDSTREAM | SessionFlags::ASYNC;

@@ -25,7 +25,7 @@ pub(super) struct OfferRefusal {
     /// The place assigned to it.
     pub place: DeviceEntry,
     pub why: OffloadDenied,
-    /// Whether the flow was to stay below meanwhile.
+    /// Whether the flow should still be below.
     pub wanted: bool,
 }
 

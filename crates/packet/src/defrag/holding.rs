@@ -68,9 +68,9 @@ impl Defragmenter {
         self.settle(id);
     }
 
-    /// Passes a whole datagram, and the frame that completed it: the waiting frames can be taken from
-    /// [`Defragmenter::pop_outgoing`], and its id is not accepted again for a while. False if it was refused
-    /// meanwhile.
+    /// Passes a whole datagram and the frame that completed it: [`Defragmenter::pop_outgoing`] returns the
+    /// waiting frames, and the datagram's id is not accepted again for a while. False if the datagram was
+    /// refused before.
     pub fn pass(&mut self, id: DatagramId, now: Timestamp) -> bool {
         match self.state(id) {
             Some(DatagramState::Judged) => {}

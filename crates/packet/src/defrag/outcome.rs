@@ -22,7 +22,8 @@ pub struct DefragOutcome {
     pub result: DefragResult,
     /// Decoder events that the fragment's packet gets.
     pub events: DefragEvents,
-    /// Strict, unless dropped: the datagram. A whole one needs a decision; with
-    /// [`super::DefragConfig::hold`] every fragment's frame has to be attached, passed or refused.
+    /// The datagram that the fragment belongs to, in strict mode, unless dropped. A whole datagram needs a
+    /// decision; with [`super::DefragConfig::hold`] the frame of every fragment must be attached, passed or
+    /// refused.
     pub datagram: Option<DatagramId>,
 }

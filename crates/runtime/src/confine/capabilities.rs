@@ -32,7 +32,7 @@ pub fn bound(wanted: CapabilitySet) {
     }
 }
 
-/// Gives up all capabilities but these, for good. Returns those of them that the thread does not have.
+/// Drops all capabilities but these permanently. Returns those of them that the thread does not have.
 pub fn keep(wanted: CapabilitySet) -> io::Result<CapabilitySet> {
     let kept = capabilities(None)?.permitted & wanted;
     clear_ambient_capability_set()?;

@@ -48,7 +48,7 @@ pub enum SocketChoice {
     Named(PathBuf),
 }
 
-/// The path that a client asks by default: this user's, else that of the host's run.
+/// The default path of a client: the socket of this user's run, else of the host's run.
 pub fn usual() -> PathBuf {
     of_name(NAME)
 }

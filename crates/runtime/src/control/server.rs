@@ -32,7 +32,7 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest silence of a client.
 pub const SILENCE: Duration = Duration::from_secs(3_600);
 /// Interval in which the accepting thread checks whether the run ends.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest time that the end of a run waits for answers that are being written.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -177,7 +177,7 @@ impl Drop for ClientSlotGuard<'_> {
 fn accept(place: &Place, shared: &Arc<Shared>) {
     let mut number = 0;
     while !shared.stop.load(Ordering::Acquire) {
-        if !wait_readable(place.listener.as_fd(), LOOK) {
+        if !wait_readable(place.listener.as_fd(), POLL_INTERVAL) {
             continue;
         }
         let stream = match place.listener.accept() {

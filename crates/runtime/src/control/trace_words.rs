@@ -77,9 +77,9 @@ mod tests {
             (json!({"rule": 1, "packets": 0}), "`packets` 0 is out of range; use 1 to 10000"),
             (json!({"rule": 1, "seconds": 601}), "`seconds` 601 is out of range; use 1 to 600"),
             (json!({"rule": 1, "attempts": 10_001}), "`attempts` 10001 is out of range"),
-            (json!({"rule": 1, "packets": "many"}), "`packets` is no number"),
+            (json!({"rule": 1, "packets": "many"}), "`packets` is not a number"),
             (json!({"rule": 1, "flow": "tcp"}), "an address is missing"),
-            (json!({"rule": 1, "tenant": 1}), "`tenant` is no text"),
+            (json!({"rule": 1, "tenant": 1}), "`tenant` is not a string"),
             (json!({"rule": 1, "pakets": 1}), "there is no argument `pakets`; arguments are rule, packets"),
         ] {
             let error = read(arguments.clone()).unwrap_err();

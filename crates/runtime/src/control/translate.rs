@@ -4,8 +4,8 @@
 use super::{flow_words, trace_words};
 use crate::channel::{Channel, CommandOutcome, ControlCommand, SetCommand, ValueCommand};
 use crate::functions::{self, Functions};
+use crate::queries::{ControlQuery, View};
 use crate::traces::{ClientState, TraceError, TraceRequest, Traces};
-use crate::view::{ControlQuery, View};
 use bartizan_api::control::{COMMANDS, ControlReply, ControlRequest, command};
 use bartizan_api::southbound::{FunctionOrder, FunctionState};
 use bartizan_dataplane::driver::inquiry::{self, Collector, FlowsWanted};

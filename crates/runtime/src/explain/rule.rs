@@ -5,7 +5,7 @@ use crate::captures::frames;
 use crate::error::Failure;
 use crate::load;
 use crate::log::{Note, Report};
-use crate::view::lock;
+use crate::queries::lock;
 use bartizan_api::content::Contents;
 use bartizan_base::{FunctionId, Generation, LinkId, SettingsMap};
 use bartizan_dataplane::explain::first::Nobody;

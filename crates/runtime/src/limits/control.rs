@@ -13,7 +13,7 @@ use bartizan_base::limit::{LimitSpec, count, time};
 use bartizan_base::limits;
 use bartizan_stages::lifecycle::NEWS_MAX;
 
-/// All of the program's own.
+/// All bounds of the control plane in this crate.
 pub const LIMITS: &[LimitSpec] = limits! {
     Control "clients at the same time" = "{}" [count(CLIENTS_MAX)] in ["runtime/control/server.rs"],
         "disconnects the client that has been idle longest; if all have a command in progress, the new client is refused", [Told("`gave_way`, `no_place` of `control-stats`")];

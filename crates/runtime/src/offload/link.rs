@@ -27,7 +27,7 @@ impl LinkLevel {
         LinkLevel { name: link.to_owned(), title, setups, attached: false, waits: false, told: None }
     }
 
-    /// Attaches the program to both interfaces, or to none. What is to be said of it.
+    /// Attaches the program to both interfaces of a link, or to none. Returns messages for the log.
     pub fn attach(
         &mut self,
         level: &mut dyn OpenLevel,

@@ -169,8 +169,9 @@ fn one_mode(driver: &dyn LevelDriver, inputs: LevelInputs<'_>) -> Result<(), Fai
 }
 
 impl SharedLevel {
-    /// Opens a level and attaches it to the links that have it; `None`: none has. How many rules of the first
-    /// generation its table of packets without a flow holds. What is to be said goes to `notes`.
+    /// Opens a level and attaches it to the links that configure it; `None`: no link does. Also returns the
+    /// number of rules of the first generation that its table of packets without a flow holds. Messages for
+    /// the log go to `notes`.
     ///
     /// # Errors
     /// It cannot be used: where, why, and what to do.
@@ -329,8 +330,8 @@ impl SharedLevel {
         self.level.early_outcomes().is_some() && self.level.view().generation() < generation
     }
 
-    /// Builds the table by which the level drops packets without a flow in a generation. Returns the part
-    /// of the list that it holds, and messages for the log.
+    /// Builds the table with which the level drops packets without a flow in a generation. Returns the part
+    /// of the list that the table holds, and messages for the log.
     pub fn prepare(&mut self, chains: &Chains) -> (EarlyReach, Option<String>) {
         let (Some(early), Some(outcomes)) = (chains.early.as_ref(), self.level.early_outcomes()) else {
             return (EarlyReach::default(), None);

@@ -31,7 +31,7 @@ pub(super) struct NotedLevel {
     pub early: Option<(LinkId, bool)>,
     /// The reason why the level handles no packets, if it does not.
     pub off: Option<String>,
-    /// Interfaces of the link by which no frame leaves at the level, with the reason.
+    /// Interfaces of the link that the level sends no frame through, with the reason.
     pub closed: BTreeMap<String, String>,
 }
 

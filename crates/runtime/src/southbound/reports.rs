@@ -7,8 +7,8 @@
 use super::device::Workers;
 use super::in_force::InForce;
 use crate::metrics::MetricsSource;
+use crate::queries;
 use crate::stats::{ANSWER, Statistics, Sums, TrafficStat};
-use crate::view;
 use bartizan_agent::session::client::ClientHandle;
 use bartizan_api::southbound::{AlertAggregate, Delta, LevelStatus, WorkerRuns};
 use bartizan_base::Generation;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tracing::info;
 
 /// Interval in which the end of the run is checked.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval in which the generations of workers are checked.
 const RUNS: Duration = Duration::from_secs(1);
 
@@ -93,11 +93,11 @@ impl Reporter {
     fn run(&mut self, stop: &AtomicBool) {
         let (mut runs_at, mut counters_at) = (Instant::now(), Instant::now() + self.every);
         while !stop.load(Ordering::Acquire) {
-            match self.sources.alerts.next(LOOK) {
+            match self.sources.alerts.next(POLL_INTERVAL) {
                 Ok(Some(tapped)) => self.handle.alert(alert(tapped, &self.workers.in_force)),
                 Ok(None) => {}
                 // The workers have ended, and the run is about to.
-                Err(_) => std::thread::sleep(LOOK),
+                Err(_) => std::thread::sleep(POLL_INTERVAL),
             }
             let lost = self.sources.alerts.take_lost();
             if lost > 0 {
@@ -141,7 +141,7 @@ impl Reporter {
         while !source.have_workers_shown() && asked.elapsed() < ANSWER {
             std::thread::sleep(Duration::from_millis(2));
         }
-        let now = CounterSample::of(view::lock(statistics).sums());
+        let now = CounterSample::of(queries::lock(statistics).sums());
         let delta = now.since(&self.sent);
         if delta.counters.is_empty() || self.handle.statistics(delta) {
             self.sent = now;

@@ -128,7 +128,7 @@ impl LiveTrace {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// The reason why the trace has ended by itself.
+    /// The reason why the trace has ended without a request.
     pub fn ended(&self) -> Option<TraceEndReason> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -181,7 +181,7 @@ struct WorkerSession {
     trace: Arc<LiveTrace>,
     plan: Arc<TracePlan>,
     worker: WorkerId,
-    /// Number of the packet in hand.
+    /// Number of the current packet.
     packet: AtomicU64,
 }
 

@@ -11,7 +11,7 @@
 pub mod live;
 mod plan;
 
-use crate::view::lock;
+use crate::queries::lock;
 use bartizan_base::TenantId;
 use bartizan_config::policy::did_you_mean;
 use bartizan_dataplane::driver::Control;
@@ -41,7 +41,7 @@ pub const SECONDS: u64 = 60;
 /// Most seconds of a trace.
 pub const SECONDS_MAX: u64 = 600;
 /// Interval between two checks whether a trace has ended.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Longest wait for workers to continue without a trace.
 const WORKERS: Duration = Duration::from_secs(1);
 
@@ -285,16 +285,16 @@ fn collect(
     let end = Instant::now() + wanted.time;
     let mut looked = Instant::now();
     loop {
-        match from.recv_timeout(LOOK) {
+        match from.recv_timeout(POLL_INTERVAL) {
             Ok(report) => add(summary, report),
             Err(RecvTimeoutError::Timeout) => {}
             // The trace itself holds the other end.
-            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(POLL_INTERVAL),
         }
         if trace.is_over() {
             return words(trace.ended());
         }
-        if looked.elapsed() < LOOK {
+        if looked.elapsed() < POLL_INTERVAL {
             continue;
         }
         looked = Instant::now();

@@ -53,7 +53,7 @@ pub enum NoRule {
     Ambiguous(Vec<String>),
 }
 
-/// The meaning of the keywords of rules.
+/// The configuration with which traced rules are compiled.
 pub struct Keywords {
     /// The base that rules are compiled with.
     pub base: Arc<load::Base>,

@@ -291,8 +291,8 @@ impl Intake {
     }
 }
 
-/// The reason for which prevention refuses a packet whatever its receiver, since hosts differ in how they
-/// treat it. Fragments that can be reassembled are not passed here.
+/// The reason why prevention refuses a packet for every receiver, since hosts differ in how they treat it.
+/// Fragments that can be reassembled are not passed here.
 pub fn refused_as_it_is(settings: &EngineSettings, packet: &Decoded) -> Option<Reason> {
     if !settings.prevention {
         None

@@ -4,7 +4,7 @@
 use crate::frame::MAX_DEPTH;
 use bartizan_packet::defrag::DatagramId;
 
-/// The datagrams to which the fragments of the frame in hand belong. Prevention only.
+/// The datagrams to which the fragments of the current frame belong. Prevention only.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Joined {
     /// The complete datagrams, outermost first; at most the maximum nesting.

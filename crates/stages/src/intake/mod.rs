@@ -14,15 +14,15 @@ use joined::Joined;
 /// Most fragments that one step gives up while no packet arrives.
 const EXPIRED_AT_ONCE: usize = 64;
 
-/// The first stage of a worker: decoder, defragmenter and the datagrams of the frame in hand.
+/// The first stage of a worker: decoder, defragmenter and the datagrams of the current frame.
 pub struct Intake {
     decoder: Decoder,
     defrag: Defragmenter,
-    /// Datagrams of the frame in hand.
+    /// Datagrams of the current frame.
     joined: Joined,
     /// The caller's number of the port on which frames arrive now.
     arrived_by: u32,
-    /// The port's knowledge of the checksums of the frame in hand.
+    /// The port's knowledge of the checksums of the current frame.
     checksums: Checksums,
     outputs: Vec<DecodeOutput>,
     datagrams: Vec<Vec<u8>>,
@@ -90,12 +90,12 @@ impl Intake {
         self.arrived_by = number;
     }
 
-    /// The port's number for the frame in hand.
+    /// The port's number for the current frame.
     pub const fn arrived_by(&self) -> u32 {
         self.arrived_by
     }
 
-    /// Exchanges the datagrams of the frame in hand with `joined`, to pass them to another worker or back.
+    /// Exchanges the datagrams of the current frame with `joined`, to pass them to another worker or back.
     pub const fn exchange_joined(&mut self, joined: &mut Joined) {
         core::mem::swap(&mut self.joined, joined);
     }

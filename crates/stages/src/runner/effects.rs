@@ -11,8 +11,8 @@ pub struct Effects {
     pub touched: bool,
     /// No function is left on the flow's path.
     pub bypassed: bool,
-    /// Functions that failed or got an order to start or stop: the flows that a lower level handles for them
-    /// are to be recalled.
+    /// Functions that failed or got an order to start or stop: flows that a lower level handles for them must
+    /// return to the host.
     pub left: Path,
 }
 

@@ -684,7 +684,7 @@ pub fn apply_policy(
     None
 }
 
-/// The verdict of a policy on the packet in hand.
+/// The verdict of a policy on the current packet.
 pub const fn verdict_of(policy: ExceptionPolicy) -> Verdict {
     match policy {
         ExceptionPolicy::Reject | ExceptionPolicy::RejectBoth => Verdict::Reject,

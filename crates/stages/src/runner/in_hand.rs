@@ -34,20 +34,21 @@ pub(super) struct PacketInspection<'o, 'h> {
 /// The parameters of a packet's inspection.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketHandling {
-    /// The flow's index in the table; `None`: without a packet in hand, when no segment of the flow is
+    /// The flow's index in the table; `None`: without a current packet, when no segment of the flow is
     /// queued.
     pub flow: Option<FlowId>,
     /// An ICMP error: whether it is about a known flow.
     pub related: Option<bool>,
     /// Payload functions run.
     pub inspect: bool,
-    /// The advice of the stream engine does not apply: an exception policy lets the packet pass.
+    /// Whether the verdict of the stream engine does not apply, because an exception policy lets the packet
+    /// pass.
     pub spared: bool,
     /// The flow is established for rules.
     pub established: bool,
     /// Functions see the packet with the inspected bytes restored.
     pub restored: bool,
-    /// The function for want of which a staged policy would refuse the packet.
+    /// The unavailable function because of which a staged policy would refuse the packet.
     pub wanting: Option<FunctionId>,
 }
 

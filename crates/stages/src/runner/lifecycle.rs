@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The treatment of functions that panic or that are stopped and started again: of the packet in hand, the
+//! The treatment of functions that panic or that are stopped and started again: of the current packet, the
 //! state of the function, and other functions (which are unaffected). docs/design/0023-life-of-functions.md.
 //!
 //! The flow in whose packet a function panics continues without that function for as long as its generation
@@ -21,7 +21,7 @@ use bartizan_function::contain::{Panicked, contained, throw_away};
 use bartizan_function::{Edit, Finding, RejectTo};
 use bartizan_packet::Decoded;
 
-/// A function that has panicked with the packet in hand.
+/// A function that has panicked with the current packet.
 pub(super) struct FailedFunction {
     pub id: FunctionId,
     pub panicked: Box<Panicked>,
@@ -57,7 +57,7 @@ pub(super) fn would_be_of(
 pub struct LifecycleAnswer {
     /// The function's condition.
     pub now: FunctionNow,
-    /// The flows that a lower level handles for the function are to be recalled.
+    /// Flows that a lower level handles for the function must return to the host.
     pub effects: Effects,
 }
 
@@ -71,7 +71,7 @@ pub enum Wanting {
 }
 
 impl Wanting {
-    /// The function that is away.
+    /// The function that is unavailable.
     #[must_use]
     pub const fn function(self) -> FunctionId {
         match self {
@@ -114,7 +114,7 @@ pub(super) fn clear(slot: &mut FunctionSlot) {
     slot.staged = 0;
 }
 
-/// The decision on the packet in hand, and on its flow if there is one, when a function panics. If a staged
+/// The decision on the current packet, and on its flow if there is one, when a function panics. If a staged
 /// policy would refuse the packet, it is forwarded with the reason.
 #[cold]
 pub(super) fn fate_without(chains: &Chains, id: FunctionId, prevention: bool, fid: Fid) -> Decision {
@@ -145,7 +145,7 @@ impl Runner {
         Decision::refuse(Verdict::Drop, reason, id)
     }
 
-    /// Whether a packet of a class is refused, or would be, because a function of its path is away.
+    /// Whether a packet of a class is refused, or would be, because a function of its path is unavailable.
     #[inline]
     pub fn refused_for_want(&self, path: Path, fid: Fid, prevention: bool) -> Option<Wanting> {
         let away = path.and(self.lifecycle.away());
@@ -158,7 +158,7 @@ impl Runner {
         Some(if staged { Wanting::WouldRefuse(refused) } else { Wanting::Refuses(refused) })
     }
 
-    /// As [`Runner::refusing`] for the packet in hand. At the end of a flow nothing can be refused any more.
+    /// As [`Runner::refusing`] for the current packet. At the end of a flow nothing can be refused any more.
     #[cold]
     pub(super) fn refusing_now(
         &self,
@@ -170,7 +170,7 @@ impl Runner {
         self.refusing(refuses, fid)
     }
 
-    /// Handles the functions that panicked with the packet in hand, after all functions have run. Called for
+    /// Handles the functions that panicked with the current packet, after all functions have run. Called for
     /// each packet.
     #[inline]
     pub(super) fn settle_fallen(

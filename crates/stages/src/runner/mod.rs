@@ -41,7 +41,7 @@ pub use in_hand::{PacketHandling, is_shown_early};
 pub use lifecycle::Wanting;
 pub use reading::info_of;
 
-/// The chain runner of a worker: its chains, the functions' states, and the state of the packet in hand.
+/// The chain runner of a worker: its chains, the functions' states, and the state of the current packet.
 pub struct Runner {
     chains: Arc<Chains>,
     states: Vec<WorkerState>,
@@ -50,17 +50,17 @@ pub struct Runner {
     /// Memory of streams.
     budget: MemoryBudget,
     stream_counters: StreamCounters,
-    /// The findings of functions in the packet in hand, and the replacements that they want.
+    /// The findings of functions in the current packet, and the replacements that they want.
     findings: Vec<Finding>,
     edits: Vec<Edit>,
     marks: Marks,
     /// Buffer for a frame with the inspected bytes restored.
     restored: Vec<u8>,
-    /// Buffer that joins the stream bytes around the packet in hand.
+    /// Buffer that joins the stream bytes around the current packet.
     joined: Vec<u8>,
     /// The conditions of the functions.
     pub lifecycle: Lifecycle,
-    /// Functions that panicked with the packet in hand.
+    /// Functions that panicked with the current packet.
     fallen: Vec<FailedFunction>,
     /// The observers of functions, if there are any.
     observation: Option<Box<Observation>>,

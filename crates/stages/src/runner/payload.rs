@@ -233,7 +233,7 @@ impl Runner {
     }
 }
 
-/// The TCP header of the packet in hand.
+/// The TCP header of the current packet.
 fn segment_of<'a>(occasion: &EventContext<'a>) -> Option<&'a Tcp> {
     occasion.decoded()?.transport.tcp()
 }

@@ -16,7 +16,7 @@ pub(super) struct ReadOutcome {
     pub again: bool,
     /// Client and server of the flow have to be swapped.
     pub reverse: bool,
-    /// Another protocol begins.
+    /// Whether another protocol begins.
     pub switched: bool,
     /// The rest of the flow needs no inspection.
     pub bypass: bool,

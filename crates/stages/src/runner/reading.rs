@@ -152,7 +152,7 @@ impl Runner {
     }
 
     /// Finishes a protocol that another one replaces: its transactions are inspected and recorded before the
-    /// new parser starts. The packet in hand caused the switch, so the decision on these transactions applies
+    /// new parser starts. The current packet caused the switch, so the decision on these transactions applies
     /// to the packet too.
     fn finish_protocol(
         &mut self,
@@ -167,7 +167,7 @@ impl Runner {
             app.turn_switch();
             entry.ext.rare_mut().switched_from = original;
         }
-        // The findings of the packet in hand are kept apart.
+        // The findings of the current packet are kept apart.
         let found = (core::mem::take(&mut self.findings), core::mem::take(&mut self.edits));
         let judged = self.inspect_what_is_there(cx, entry);
         (self.findings, self.edits) = found;

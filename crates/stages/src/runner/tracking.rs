@@ -128,7 +128,8 @@ impl Runner {
         entry.ext.session.begin(syn, &settings.stream, &mut self.stream_counters);
     }
 
-    /// Ends inspection of the flow's payload for good: payload functions are done, header functions continue.
+    /// Ends inspection of the flow's payload permanently: payload functions are done, header functions
+    /// continue.
     pub fn end_payload(&mut self, entry: &mut Entry) -> Effects {
         entry.ext.standing.end_payload();
         self.leave_payload(entry)

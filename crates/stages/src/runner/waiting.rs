@@ -13,7 +13,7 @@ use bartizan_function::Together;
 use bartizan_packet::{PacketFlags, PacketSource};
 
 impl Runner {
-    /// Whether the segment in hand may be queued for those that follow.
+    /// Whether the current segment may be queued for those that follow.
     pub fn may_wait(
         &self,
         entry: &Entry,
@@ -49,7 +49,7 @@ impl Runner {
             && !open()
     }
 
-    /// Whether the segment in hand and another one like it may be queued. If the stream would have to move
+    /// Whether the current segment and another one like it may be queued. If the stream would have to move
     /// the queued bytes, since functions see them in one piece, the train ends: after inspection there is
     /// little to move.
     fn has_room(&self, occasion: &EventContext<'_>, entry: &Entry) -> bool {
@@ -65,7 +65,7 @@ impl Runner {
         settings.prevention && self.chains.takes_together()
     }
 
-    /// Queues the segment in hand: its bytes enter the stream, whose memory changes.
+    /// Queues the current segment: its bytes enter the stream, whose memory changes.
     pub fn wait(
         &mut self,
         cx: &FrameContext<'_>,

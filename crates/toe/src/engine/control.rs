@@ -73,8 +73,8 @@ impl EngineControl {
         answer.recv().map_err(|_| EngineError::Ended)
     }
 
-    /// Makes a guest; its first process is to be started with this descriptor
-    /// ([`crate::guest::GUEST_DESCRIPTOR`]), from which its tenant follows.
+    /// Makes a guest. Its first process must be started with this descriptor
+    /// ([`crate::guest::GUEST_DESCRIPTOR`]), which determines its tenant.
     ///
     /// # Errors
     /// Limits out of bounds, or no memory or descriptors; the engine has ended.

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 /// Time after which a caller looks whether the engine still lives.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl GuestStream<'_> {
     /// Sends an operation and waits for its completion. Signals do not interrupt it.
@@ -36,7 +36,7 @@ impl GuestStream<'_> {
             if shown == sequence {
                 break;
             }
-            let end = self.sleep(&engine.completion, &self.guest().call_sleepers, shown, Some(LOOK));
+            let end = self.sleep(&engine.completion, &self.guest().call_sleepers, shown, Some(POLL_INTERVAL));
             let gone = end == WaitEnd::TimedOut && self.process.engine_is_gone();
             if gone || !self.is_current() || self.has(state::DEAD) && self.process.engine_is_gone() {
                 return Err(Errno::NETDOWN);

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// Bit beside the owner: somebody sleeps.
 const SLEEPERS: u32 = 1 << 31;
 /// Time after which a sleeper looks whether the owner still lives, in nanoseconds.
-const LOOK: i64 = 20_000_000;
+const POLL_INTERVAL_NS: i64 = 20_000_000;
 
 thread_local! {
     static THREAD: Cell<u32> = const { Cell::new(0) };
@@ -67,7 +67,7 @@ impl<'s> SharedLock<'s> {
             {
                 continue;
             }
-            let pause = futex::Timespec { tv_sec: 0, tv_nsec: LOOK };
+            let pause = futex::Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL_NS };
             let _ = futex::wait(word, futex::Flags::empty(), held | SLEEPERS, Some(&pause));
         }
     }

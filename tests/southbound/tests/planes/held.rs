@@ -209,7 +209,7 @@ fn where_nobody_is_blamed_the_newest_change_is_held_back() {
         until("it is answered", || site.status("edge")["running"] == last);
     }
     let status = site.runs_partly("edge", last);
-    let said = json!(["it is more than a device holds"]);
+    let said = json!(["the generation is larger than a device can hold"]);
     assert_eq!(status["held-back"]["acme"]["diagnostics"], said);
     let own = site.get("/v1/tenants/acme")["status"]["held-back"]["edge"]["diagnostics"].take();
     assert!(own[0].as_str().unwrap().contains("outside this tenant"), "{own}");

@@ -87,7 +87,7 @@ pub(super) struct HttpBody {
     pub files: FileList,
     /// The file that is opened with the first byte of its content.
     pub awaited: Option<Awaited>,
-    /// No more will come.
+    /// Whether the body is complete.
     pub complete: bool,
 }
 

@@ -166,7 +166,7 @@ struct LineEnd {
 pub(super) struct Scanner {
     /// Scan a response: CR alone ends a line, too.
     pub response: bool,
-    /// No more data will come.
+    /// Whether no more data will arrive.
     pub complete: bool,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct HttpRequestSide {
     /// The headers have more than one line: each further line causes a new scan of all.
     pub header_folded: bool,
     pub content_length: Option<u64>,
-    /// Bytes of the body that have not come yet.
+    /// Bytes of the body that have not arrived yet.
     pub left: Option<u64>,
     pub chunk_left: u64,
     /// A CONNECT has content: after it, the parser waits for the server's response.

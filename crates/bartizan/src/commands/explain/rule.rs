@@ -4,7 +4,7 @@
 
 use super::flow::print_json;
 use super::trace_text;
-use crate::say;
+use crate::console;
 use bartizan_detect::explain::rule::{Condition, RuleExplanation};
 use bartizan_detect::explain::trace::{ATTEMPTS, ATTEMPTS_MAX};
 use bartizan_runtime::error::{Exit, Failure};
@@ -51,7 +51,7 @@ pub struct ExplainRuleArgs {
 /// Parses the number of attempts to show.
 pub fn attempts(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| *number <= ATTEMPTS_MAX);
-    number.ok_or_else(|| format!("`{text}` is no number from 0 to {ATTEMPTS_MAX}"))
+    number.ok_or_else(|| format!("`{text}` is not a number from 0 to {ATTEMPTS_MAX}"))
 }
 
 /// Explains a rule. Exit code 1 when the engine refuses it.
@@ -63,7 +63,7 @@ pub fn run(args: &ExplainRuleArgs) -> Result<Exit, Failure> {
         overrides: args.overrides.clone(),
         captures: args.captures.clone(),
         attempts: args.attempts,
-        report: Report::to(say::notes),
+        report: Report::to(console::notes),
     };
     let explained = rule::explained(&options)?;
     if args.json {

@@ -55,7 +55,7 @@ pub fn document(routes: &[Route]) -> Value {
             "schemas": schemas,
             "responses": {
                 "Problem": {
-                    "description": "Why not (RFC 9457).",
+                    "description": "The reason of the refusal (RFC 9457).",
                     "content": { "application/problem+json": { "schema": problem } },
                 },
             },
@@ -183,7 +183,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
             fields.insert("ETag".to_owned(), field("For `If-Match` and `If-None-Match`."));
         }
         if *status == 201 {
-            fields.insert("Location".to_owned(), field("Where it is."));
+            fields.insert("Location".to_owned(), field("The address of the new resource."));
         }
         let about = match status {
             201 => "Made.",

@@ -24,7 +24,7 @@ pub(super) struct Also {
 /// The rule has something that only firewall rules may have.
 pub(crate) fn check_detection(rule: &Rule, firewall: bool) -> Result<(), KeywordError> {
     if rule.action == ParsedRuleAction::Accept {
-        return Err(KeywordError::context("`accept` is an action of firewall rules only").help(
+        return Err(KeywordError::context("`accept` is only an action of firewall rules").help(
             "put the rule into a file of `firewall.rule-files`, or give it with --firewall-rules-exclusive",
         ));
     }
@@ -32,7 +32,7 @@ pub(crate) fn check_detection(rule: &Rule, firewall: bool) -> Result<(), Keyword
         return Err(KeywordError::context("only firewall rules have several actions"));
     }
     if rule.covers_earlier_hooks() {
-        return Err(KeywordError::context("only firewall rules accept the hooks before their own (`<`)"));
+        return Err(KeywordError::context("only firewall rules can accept the hooks before their own (`<`)"));
     }
     if firewall && rule.action == ParsedRuleAction::Config {
         return Err(KeywordError::context("in firewall mode `config` is an action of firewall rules only"));
@@ -47,14 +47,14 @@ pub(crate) fn check_detection(rule: &Rule, firewall: bool) -> Result<(), Keyword
 pub(super) fn actions(first: ScopedAction, also: &[ScopedAction]) -> Result<(Act, Also), KeywordError> {
     if matches!(first.action, ParsedRuleAction::Alert | ParsedRuleAction::Pass) {
         return Err(KeywordError::context(format!(
-            "`{}` is no first action of a firewall rule",
+            "a firewall rule cannot begin with `{}`",
             first.action.name()
         ))
         .help("write accept, drop, reject or config with a scope first: `accept:hook,alert`"));
     }
     let Some(scope) = first.scope else {
-        return Err(KeywordError::context(format!("`{}` names no scope", first.action.name()))
-            .help(format!("firewall rules say how far an action reaches: `{}:flow`", first.action.name())));
+        return Err(KeywordError::context(format!("`{}` has no scope", first.action.name()))
+            .help(format!("an action of a firewall rule needs a scope: `{}:flow`", first.action.name())));
     };
     let (mut pass, mut alert) = (false, false);
     for more in also {
@@ -65,7 +65,7 @@ pub(super) fn actions(first: ScopedAction, also: &[ScopedAction]) -> Result<(Act
                     return Err(KeywordError::context("`pass` goes with `accept` only"));
                 }
                 if more.scope.is_some_and(|own| own != scope) {
-                    return Err(KeywordError::context("the actions of a rule have one scope"));
+                    return Err(KeywordError::context("all actions of a rule must have the same scope"));
                 }
                 if !matches!(scope, ActionScope::Packet | ActionScope::Flow) {
                     return Err(KeywordError::context(format!("`pass` has no scope `{}`", scope.name()))
@@ -125,10 +125,12 @@ pub(crate) fn check_firewall(
     let first = ScopedAction { action: rule.action, scope: rule.scope };
     let (act, also) = actions(first, &rule.also)?;
     if rule.direction == RuleDirection::Transaction {
-        return Err(KeywordError::context("firewall rules are about one direction: `=>` is not for them"));
+        return Err(KeywordError::context(
+            "`=>` is not possible in firewall rules, which are about one direction",
+        ));
     }
     let Some(name) = rule.hook() else {
-        return Err(KeywordError::context("the rule names no hook, and firewall rules have one each")
+        return Err(KeywordError::context("the rule has no hook, and a firewall rule needs one")
             .help("write it after the protocol: `tcp:all`, `http1:request_line`"));
     };
     let covers_earlier = rule.covers_earlier_hooks();
@@ -156,7 +158,7 @@ pub(crate) fn check_firewall(
             };
             if hook == PacketHook::PreFlow && rule.scope == Some(ActionScope::Flow) {
                 return Err(KeywordError::context(
-                    "before the flow is looked up the scope `flow` means nothing",
+                    "the scope `flow` is not possible at a hook before the flow lookup",
                 )
                 .help("its scopes are packet and hook"));
             }

@@ -45,8 +45,8 @@ fn apps(signature: &Signature) -> Vec<&'static str> {
     names.map(|spec| spec.name).collect()
 }
 
-/// The rules whose head packets of a flow can meet, whatever they carry: their number by direction and kind,
-/// and their sids when they are few.
+/// The rules with a head that packets of a flow can match, independent of their payload: their number by
+/// direction and kind, and their sids when they are few.
 #[must_use]
 pub fn groups_of(seen: &VisibleRules, flow: &FlowView<'_>) -> Value {
     let rules = &seen.rules;

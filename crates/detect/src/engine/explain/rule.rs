@@ -275,9 +275,8 @@ fn prefilter(rules: &RuleSet, signature: &Signature) -> Prefilter {
         out.nocase = Some(fast.nocase);
         out.why = match (named, usable) {
             (true, _) => "the rule names it with `fast_pattern`".to_owned(),
-            (false, 1) => "the only literal that has to occur".to_owned(),
-            (false, _) => "the longest and most varied literal that has to occur; literals in buffers of \
-                           transactions come before those in payload"
+            (false, 1) => "the only literal that must occur".to_owned(),
+            (false, _) => "the longest and most varied literal that must occur; literals in buffers of transactions are preferred to those in payload"
                 .to_owned(),
         };
         for (value, item, literal) in &all {
@@ -291,9 +290,9 @@ fn prefilter(rules: &RuleSet, signature: &Signature) -> Prefilter {
     } else if let Some(key) = signature.packet.iter().find_map(|c| c.prefilter()) {
         out.engine = "key";
         out.why = match key {
-            PrefilterKey::DecodeEvent(_) => "only packets with this decode event are looked at",
-            PrefilterKey::StreamEvent(_) => "only packets with this stream event are looked at",
-            PrefilterKey::IcmpType(_) => "only packets of this ICMP type are looked at",
+            PrefilterKey::DecodeEvent(_) => "the rule is evaluated on packets with this decode event only",
+            PrefilterKey::StreamEvent(_) => "the rule is evaluated on packets with this stream event only",
+            PrefilterKey::IcmpType(_) => "the rule is evaluated on packets of this ICMP type only",
         }
         .to_owned();
     } else {
@@ -401,7 +400,7 @@ fn buffers(explanation: &mut RuleExplanation, rules: &RuleSet, signature: &Signa
         explanation.effects.push(Condition {
             kind: "effect",
             name: "bypass".to_owned(),
-            text: "ids is done with the flow and leaves its path".to_owned(),
+            text: "ids has finished with the flow and leaves its path".to_owned(),
             transforms: Vec::new(),
         });
     }
@@ -412,7 +411,7 @@ fn warnings(rules: &RuleSet, signature: &Member, explanation: &RuleExplanation) 
     if explanation.prefilter.engine == "none" && !signature.is_ip_only() && !signature.is_detection_only() {
         let on = explanation.evaluated_on.join(" and ");
         warnings.push(format!(
-            "no fast pattern: {}; the rule is evaluated on {on} that its head fits. Add a `content` that has to occur",
+            "no fast pattern: {}; the rule is evaluated on {on} that match its head. Add a `content` that must occur",
             explanation.prefilter.why
         ));
     }
@@ -420,8 +419,7 @@ fn warnings(rules: &RuleSet, signature: &Member, explanation: &RuleExplanation) 
         && fast.bytes.len() < 4
     {
         warnings.push(format!(
-            "a short fast pattern ({} bytes) occurs often, and the rule is evaluated each time; a longer `content` \
-             would be found less often",
+            "a short fast pattern ({} bytes) occurs often, and the rule is evaluated each time; use a longer `content`",
             fast.bytes.len()
         ));
     }
@@ -429,23 +427,23 @@ fn warnings(rules: &RuleSet, signature: &Member, explanation: &RuleExplanation) 
         && rules.heads.get(TenantId::default(), signature.head).is_some_and(|head| head.is_any());
     if anywhere && explanation.prefilter.engine == "none" {
         warnings
-            .push("the head fits everything: name addresses, ports or an application protocol".to_owned());
+            .push("the head matches all traffic: add addresses, ports or an application protocol".to_owned());
     }
     let stream = !signature.values.is_empty() && !signature.inspects_tx() && Basis::of(signature).stream;
     if stream && !signature.flow.intersects(FlowNeeds::TO_SERVER | FlowNeeds::TO_CLIENT) {
         warnings.push(
-            "both directions of streams are looked at; `flow:to_server` or `flow:to_client` halves the work"
+            "the rule is evaluated on both directions of streams; `flow:to_server` or `flow:to_client` halves the work"
                 .to_owned(),
         );
     }
     if !signature.reports() && signature.action == RuleAction::Alert && explanation.effects.is_empty() {
-        warnings.push("`noalert` without an effect: the rule does nothing when it matches".to_owned());
+        warnings.push("`noalert` in a rule without another effect: a match does nothing".to_owned());
     }
     let slow = |item: &Item| matches!(item, Item::Regex(_));
     if explanation.prefilter.engine == "none"
         && signature.values.iter().any(|v| v.program.items.iter().any(slow))
     {
-        warnings.push("`pcre` without a literal in front of it runs on every value".to_owned());
+        warnings.push("a `pcre` without a literal `content` runs on every value".to_owned());
     }
     warnings
 }

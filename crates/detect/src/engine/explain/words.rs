@@ -108,13 +108,18 @@ pub fn item(of: &Item) -> String {
             test.operator,
             number(test.value)
         ),
-        Item::Jump(jump) => format!("continues at the distance that {} gives", field(&jump.field)),
+        Item::Jump(jump) => format!("moves forward by {}", field(&jump.field)),
         Item::Extract(extract) => {
-            format!("{} goes into variable {}", field(&extract.field), extract.variable)
+            format!("{} is stored in variable {}", field(&extract.field), extract.variable)
         }
         Item::Math(math) => {
             let value = number(math.value);
-            format!("{} {:?} {value} goes into variable {}", field(&math.field), math.operator, math.variable)
+            format!(
+                "{} {:?} {value} is stored in variable {}",
+                field(&math.field),
+                math.operator,
+                math.variable
+            )
         }
         Item::Size { check, .. } => format!("has a length {}", comparison(check)),
         Item::Base64 { offset, inner, .. } => {

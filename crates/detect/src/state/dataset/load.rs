@@ -51,7 +51,7 @@ pub(super) fn load(
         Format::Json { path: keys, value, remove } => {
             let tree: Value = serde_json::from_slice(bytes).map_err(|e| at(e.line(), "this is not JSON"))?;
             let list = follow(&tree, keys).and_then(Value::as_array);
-            let list = list.ok_or_else(|| at(1, "there is no array where `array_key` says"))?;
+            let list = list.ok_or_else(|| at(1, "there is no array at the place of `array_key`"))?;
             let mut found = list.is_empty();
             for (number, entry) in list.iter().enumerate() {
                 match object(set, entry, value, *remove) {
@@ -85,10 +85,10 @@ pub(super) fn load(
 }
 
 /// The error about a file in which no object has the rule's key.
-const NO_KEY: &str = "no object has the key that `value_key` names";
+const NO_KEY: &str = "no object has the key of `value_key`";
 
 /// The error about a value that does not have the set's type.
-const OTHER_TYPE: &str = "the value is not of the set's type";
+const OTHER_TYPE: &str = "the value does not have the set's type";
 
 fn follow<'v>(tree: &'v Value, keys: &str) -> Option<&'v Value> {
     keys.split('.').filter(|key| !key.is_empty()).try_fold(tree, |value, key| value.get(key))
@@ -97,7 +97,7 @@ fn follow<'v>(tree: &'v Value, keys: &str) -> Option<&'v Value> {
 /// Adds the value of an object. Returns whether the object has the key.
 fn object(set: &Dataset, object: &Value, key: &str, remove: bool) -> Result<bool, &'static str> {
     let Some(value) = follow(object, key) else { return Ok(false) };
-    let text = value.as_str().ok_or("the value is no string")?;
+    let text = value.as_str().ok_or("the value is not a string")?;
     let bytes = set.kind.parse(text).ok_or(OTHER_TYPE)?;
     if set.kind.key(&bytes).is_none() {
         return Err(OTHER_TYPE);
@@ -139,11 +139,11 @@ fn line(set: &Dataset, text: &[u8], with_reputation: &mut Option<bool>) -> Resul
         None => (text, None),
     };
     if with_reputation.is_some_and(|rated| rated != reputation.is_some()) {
-        return Err("either all lines have a reputation or none");
+        return Err("some lines have a reputation and some do not; give one on all lines or on none");
     }
     let rated = reputation.is_some();
     let reputation = match reputation {
-        Some(text) => text.parse().map_err(|_| "the reputation is no number from 0 to 65535")?,
+        Some(text) => text.parse().map_err(|_| "the reputation is not a number from 0 to 65535")?,
         None => 0,
     };
     let bytes = if set.kind == DatasetType::String {

@@ -85,9 +85,9 @@ impl DatasetType {
     /// The text is no such value; the error names the expected form.
     pub fn read(self, text: &str) -> Result<Vec<u8>, &'static str> {
         let wanted = match self {
-            DatasetType::String => "text in base64",
-            DatasetType::Md5 => "MD5 digest in hex",
-            DatasetType::Sha256 => "SHA-256 digest in hex",
+            DatasetType::String => "base64",
+            DatasetType::Md5 => "an MD5 digest in hex",
+            DatasetType::Sha256 => "a SHA-256 digest in hex",
             DatasetType::Ipv4 => "IPv4 address",
             DatasetType::Ip => "IP address",
         };
@@ -608,7 +608,7 @@ mod tests {
         ] {
             assert_eq!(kind.read(text).ok().as_deref(), bytes, "{kind:?} {text}");
         }
-        assert_eq!(DatasetType::Sha256.read("x"), Err("SHA-256 digest in hex"));
+        assert_eq!(DatasetType::Sha256.read("x"), Err("a SHA-256 digest in hex"));
         let sets = Datasets::default();
         let set = sets.get(&SettingsMap::new(), &request("seen", DatasetType::String)).unwrap();
         assert!(set.add(b"a") && set.add(b"b") && set.kind() == DatasetType::String);

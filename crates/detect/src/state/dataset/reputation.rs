@@ -134,14 +134,14 @@ impl Reputation {
         let score = score.parse().ok().filter(|s| *s <= SCORE_MAX).ok_or("a score is at most 127")?;
         let scores = match address.split_once('/') {
             None => {
-                let address = address.parse().map_err(|_| "this is no address")?;
+                let address = address.parse().map_err(|_| "this is not an address")?;
                 self.hosts.entry(address).or_default()
             }
             Some((address, length)) => {
-                let address: IpAddr = address.parse().map_err(|_| "this is no address")?;
+                let address: IpAddr = address.parse().map_err(|_| "this is not an address")?;
                 let most = if address.is_ipv4() { 32 } else { 128 };
                 let length: u8 =
-                    length.parse().ok().filter(|l| *l <= most).ok_or("this is no prefix length")?;
+                    length.parse().ok().filter(|l| *l <= most).ok_or("this is not a prefix length")?;
                 let length = length.saturating_add(128 - most);
                 self.networks.entry(length).or_default().entry(masked(bits(address), length)).or_default()
             }

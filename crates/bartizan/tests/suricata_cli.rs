@@ -445,7 +445,7 @@ fn findings_mark_what_they_name() {
         .collect()
     };
     for (line, marked, message) in [
-        (1, "a", "`a` is no number"),
+        (1, "a", "`a` is not a number"),
         (2, "nxdomian", "did you mean `nxdomain`?"),
         (3, "establish", "unknown option `establish` of `flow`"),
         // Once for both rules.

@@ -3,7 +3,7 @@
 //! updates statistics and outputs between them. A thread of its own watches links and the level below.
 //!
 //! This thread builds reloads: commands and signals that arrive meanwhile wait. Workers, queries
-//! ([`crate::view`]) and links do not: the state of a killed run is taken over, a changed MTU is followed,
+//! ([`crate::queries`]) and links do not: the state of a killed run is taken over, a changed MTU is followed,
 //! and a program that was detached is attached again, however long a build takes.
 
 use crate::channel::{Asked, COMMANDS_WAITING, CommandOutcome, ControlCommand, Inbox, RunningGeneration};
@@ -17,13 +17,13 @@ use crate::metrics::MetricsSource;
 use crate::notify::Notifier;
 use crate::offload::Below;
 use crate::plan::{self, RunOptions};
+use crate::queries;
 use crate::reload::Inventory;
 use crate::sets;
 use crate::southbound::InForce;
 use crate::southbound::device::refused;
 use crate::stats::{self, Statistics};
 use crate::traces::Traces;
-use crate::view;
 use bartizan_agent::joined::JoinedPolicy;
 use bartizan_base::Generation;
 use bartizan_dataplane::driver::Control;
@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 /// Interval in which links, statistics and outputs are checked while no command arrives.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval in which counters that workers do not have are read, for queries.
 const BESIDE: Duration = Duration::from_secs(1);
 
@@ -125,9 +125,9 @@ impl Steering<'_> {
 
     /// Updates statistics when it is time.
     fn look_at_statistics(&self, read_beside: &mut Instant, below: &Mutex<Below>) {
-        let mut statistics = view::lock(self.statistics);
+        let mut statistics = queries::lock(self.statistics);
         if statistics.is_due() || read_beside.elapsed() > BESIDE {
-            statistics.counted_beside(view::lock(below).beside());
+            statistics.counted_beside(queries::lock(below).beside());
             *read_beside = Instant::now();
         }
         statistics.look();
@@ -135,7 +135,7 @@ impl Steering<'_> {
 
     /// Carries out arriving commands until the next check.
     fn obey(&self, inbox: &mut Inbox, course: &mut SteeringState<'_>) {
-        let end = Instant::now() + LOOK;
+        let end = Instant::now() + POLL_INTERVAL;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -175,7 +175,7 @@ impl Steering<'_> {
                 // Before the socket closes with the end of the workers.
                 asked.answer_early(CommandOutcome::Done);
                 self.notifier.stopping();
-                view::lock(course.below).end_watch();
+                queries::lock(course.below).end_watch();
                 self.control.stop();
                 return;
             }
@@ -240,13 +240,13 @@ impl Steering<'_> {
         *number += 1;
         // The level has room for the lists of two generations: while it still uses the one before the last,
         // its table must not be overwritten.
-        let is_read = || view::lock(below).is_behind(before);
+        let is_read = || queries::lock(below).is_behind(before);
         let begun = Instant::now();
         while is_read() && begun.elapsed() < ENTERED && !self.control.stopping() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let free = !is_read();
-        let said = view::lock(below).prepare(&built.chains, &built.function_names, free);
+        let said = queries::lock(below).prepare(&built.chains, &built.function_names, free);
         if let Some(said) = said {
             warn!("{said}");
         }
@@ -263,7 +263,7 @@ impl Steering<'_> {
         self.traces.enter(&built.chains, builder.tenants());
         self.control.swap(built.chains);
         self.source.loaded(&built.report, builder.cache());
-        view::lock(self.statistics).loaded(stats::rules_of(&built.report));
+        queries::lock(self.statistics).loaded(stats::rules_of(&built.report));
         let (loaded, refused) = (built.report.loaded, built.report.refused_total());
         for left_out in running.left_out(&built.inventory) {
             warn!("{left_out}");
@@ -323,12 +323,12 @@ impl Steering<'_> {
     fn keep(&self, links: &mut Links, below: &Mutex<Below>, ends: &AtomicBool) {
         while !ends.load(Ordering::Acquire) {
             let mut said = links.look(self.control);
-            said.extend(view::lock(below).look(links));
+            said.extend(queries::lock(below).look(links));
             said.iter().for_each(|said| log::line(said));
             if self.notifier.sign_of_life(|| self.source.have_workers_shown()) {
                 self.source.ask_workers();
             }
-            std::thread::park_timeout(LOOK);
+            std::thread::park_timeout(POLL_INTERVAL);
         }
     }
 

@@ -9,7 +9,7 @@
 
 use super::check;
 use crate::arguments::{CacheArgs, FirewallArgs};
-use crate::say;
+use crate::console;
 use bartizan_applayer::protocols;
 use bartizan_base::SettingsMap;
 use bartizan_detect::reference::{self, Listed};
@@ -139,7 +139,7 @@ fn test(args: &Args) -> Result<Exit, Failure> {
         cache: args.cache.cache.clone(),
         firewall: args.firewall.options(),
         strict: args.strict,
-        report: Report::to(say::notes),
+        report: Report::to(console::notes),
         ..BuildOptions::default()
     };
     let options = CheckOptions::of_configuration(args.config.as_deref(), build, &args.only, &args.more)?;

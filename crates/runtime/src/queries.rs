@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Interval in which the arrival of the workers' counters is checked.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A query.
+/// A query of the command socket.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ControlQuery {
     /// All counters.
@@ -78,7 +78,7 @@ impl View {
         View { guests, ..self }
     }
 
-    /// Answers a query.
+    /// Answers a query of the command socket.
     pub fn tell(&self, question: &ControlQuery) -> CommandOutcome {
         match question {
             ControlQuery::Counters => {
@@ -151,7 +151,7 @@ impl View {
         self.source.ask_workers();
         let asked = Instant::now();
         while !self.source.have_workers_shown() && asked.elapsed() < ANSWER {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 

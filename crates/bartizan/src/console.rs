@@ -18,18 +18,18 @@ use std::sync::OnceLock;
 
 /// The standard library's macro, with harmless output.
 macro_rules! println {
-    () => { $crate::say::line(&mut $crate::say::out(), format_args!("")) };
-    ($($text:tt)*) => { $crate::say::line(&mut $crate::say::out(), format_args!($($text)*)) };
+    () => { $crate::console::line(&mut $crate::console::out(), format_args!("")) };
+    ($($text:tt)*) => { $crate::console::line(&mut $crate::console::out(), format_args!($($text)*)) };
 }
 
 /// The standard library's macro, with harmless output.
 macro_rules! print {
-    ($($text:tt)*) => { $crate::say::text(&mut $crate::say::out(), format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::console::text(&mut $crate::console::out(), format_args!($($text)*)) };
 }
 
 /// The standard library's macro, with harmless output.
 macro_rules! eprintln {
-    ($($text:tt)*) => { $crate::say::line(&mut std::io::stderr().lock(), format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::console::line(&mut std::io::stderr().lock(), format_args!($($text)*)) };
 }
 
 /// The first error of writing to standard output.
