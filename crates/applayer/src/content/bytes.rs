@@ -81,17 +81,17 @@ pub(crate) fn find_nocase(text: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 /// Whether both are equal, ignoring letter case, and NUL bytes in `text`: some browsers drop them from names
-/// and values.
+/// and values. `what` has none.
 pub(crate) fn equals_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
-    let mut left = text.iter().filter(|b| **b != 0);
-    let mut right = what.iter();
-    loop {
-        match (left.next(), right.next()) {
-            (None, None) => return true,
-            (Some(l), Some(r)) if l.eq_ignore_ascii_case(r) => {}
-            _ => return false,
-        }
+    if text.len() <= what.len() {
+        return text.eq_ignore_ascii_case(what);
     }
+    memchr::memchr(0, text).is_some()
+        && text
+            .iter()
+            .filter(|b| **b != 0)
+            .map(u8::to_ascii_lowercase)
+            .eq(what.iter().map(u8::to_ascii_lowercase))
 }
 
 /// Whether `what` occurs, ignoring letter case, and NUL bytes in `text`.
