@@ -300,7 +300,7 @@ pub struct AttachedPort {
 pub struct LeftOn {
     /// Number of the interface.
     pub ifindex: u32,
-    /// Its name.
+    /// The interface's name.
     pub name: String,
     /// The number of the program that was left; interfaces with the same number belonged to one process.
     pub program: u32,
@@ -483,7 +483,7 @@ const fn casts(frames: u64, multicast: u64, broadcast: u64) -> Casts {
 pub struct FrameTotals {
     /// Frames.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub bytes: u64,
 }
 

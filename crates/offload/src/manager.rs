@@ -195,7 +195,7 @@ impl FlowManager {
         Ok(self)
     }
 
-    /// Its levels, the nearest to the wire first.
+    /// The manager's levels, the nearest to the wire first.
     pub fn levels(&self) -> impl Iterator<Item = LevelFacts<'_>> {
         self.levels.iter().map(Backend::facts)
     }

@@ -39,7 +39,7 @@ pub enum Hold {
 pub struct Holder {
     /// The number of the process.
     pub process: u32,
-    /// Its name.
+    /// The process's name.
     pub name: String,
     /// The object that it has open.
     pub hold: Hold,

@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(super) struct NotedLevel {
     /// Name of the level.
     pub level: &'static str,
-    /// Its generation and signs of life.
+    /// The level's generation and signs of life.
     pub view: Arc<dyn LevelView>,
     /// The watch on the link's workers.
     pub watch: Watch,
