@@ -41,7 +41,7 @@ pub struct Holder {
     pub process: u32,
     /// The process's name.
     pub name: String,
-    /// The object that it has open.
+    /// The object that the process has open.
     pub hold: Hold,
 }
 

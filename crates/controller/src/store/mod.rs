@@ -107,7 +107,7 @@ pub struct AuditRow {
     pub action: String,
     /// The kind of resource.
     pub kind: String,
-    /// The document's name.
+    /// The resource's name.
     pub id: String,
     /// SHA-256 of the body before.
     pub before: Option<String>,
@@ -140,9 +140,9 @@ pub struct KeptAlert {
     pub tenant: Option<String>,
     /// Number of equal alerts.
     pub count: u64,
-    /// Time of the first of them, in microseconds since 1970.
+    /// Time of the first of the equal alerts, in microseconds since 1970.
     pub first: u64,
-    /// Time of the last of them, in microseconds since 1970.
+    /// Time of the last of the equal alerts, in microseconds since 1970.
     pub last: u64,
     /// The newest event, as EVE JSON.
     pub event: Value,

@@ -25,7 +25,7 @@ pub(super) struct NotedLevel {
     pub view: Arc<dyn LevelView>,
     /// The watch on the link's workers.
     pub watch: Watch,
-    /// Number of these.
+    /// Number of the workers of the link.
     pub workers: u32,
     /// The link, and whether the level evaluates rules only while it is open; `None`: it evaluates none.
     pub early: Option<(LinkId, bool)>,
