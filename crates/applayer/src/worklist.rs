@@ -31,6 +31,8 @@ struct WorklistIds {
     ids: TxIds,
     /// Length at which duplicates are removed next.
     limit: usize,
+    /// Some transaction of the list was begun or changed, not only parsed on.
+    news: bool,
 }
 
 impl WorklistIds {
@@ -80,9 +82,19 @@ impl Worklist {
         // A direction without packets has no visits.
         for direction in Direction::BOTH.into_iter().filter(|direction| !self.unseen[*direction]) {
             self.inspect[direction].add(id);
+            self.inspect[direction].news = true;
             self.record[direction].add(id);
         }
         self.unmeasured.add(id);
+    }
+
+    /// Records that data of a transaction was parsed which changed nothing that a reader sees: no state,
+    /// value, event, file or length. Payload functions get it, since conditions outside of the transaction
+    /// may hold now; there is nothing to record.
+    pub fn parsed_on(&mut self, id: TxId) {
+        for direction in Direction::BOTH.into_iter().filter(|direction| !self.unseen[*direction]) {
+            self.inspect[direction].add(id);
+        }
     }
 
     /// Records that payload functions saw a transaction in a direction: it may be finished now, and
@@ -103,6 +115,7 @@ impl Worklist {
     pub(crate) fn show(&mut self, id: TxId, direction: Direction) {
         if !self.unseen[direction] {
             self.inspect[direction].add(id);
+            self.inspect[direction].news = true;
         }
     }
 
@@ -116,12 +129,19 @@ impl Worklist {
         !notes.ids.is_empty()
     }
 
+    /// Whether some of the transactions to inspect were begun or changed; see [`Worklist::parsed_on`].
+    #[must_use]
+    pub fn has_news(&self, direction: Direction) -> bool {
+        self.inspect[direction].news
+    }
+
     /// Takes the ids for a reader, lowest first, each once; some may be freed by now. Return the list with
     /// [`Worklist::give_back`], so that its memory is reused.
     #[must_use]
     pub fn take(&mut self, look: Look, direction: Direction) -> TxIds {
         let notes = self.notes(look, direction);
         notes.order();
+        notes.news = false;
         core::mem::take(&mut notes.ids)
     }
 
@@ -139,6 +159,7 @@ impl Worklist {
         let notes = self.notes(look, direction);
         ids.append(&mut notes.ids);
         notes.ids = ids;
+        notes.news = true;
     }
 
     /// Takes the transactions to measure, to be returned with [`Worklist::measured`].
@@ -218,6 +239,24 @@ mod tests {
         list.give_back(Look::Inspect, ToServer, ids);
         assert!(!list.waits(Look::Inspect, ToServer) && list.waits(Look::Inspect, ToClient));
         assert_eq!(list.take(Look::Record, ToClient).as_slice(), [3, 7, 9]);
+    }
+
+    #[test]
+    fn data_that_changes_nothing_is_inspected_and_not_recorded() {
+        let mut list = Worklist::default();
+        list.parsed_on(3);
+        for direction in [ToServer, ToClient] {
+            assert!(list.waits(Look::Inspect, direction) && !list.has_news(direction));
+            assert!(!list.waits(Look::Record, direction));
+        }
+        list.changed(3);
+        assert!(list.has_news(ToServer) && list.has_news(ToClient));
+        let ids = list.take(Look::Inspect, ToServer);
+        assert_eq!(ids.as_slice(), [3]);
+        assert!(!list.has_news(ToServer) && list.has_news(ToClient));
+        // A function that has not inspected it gets it as new.
+        list.put_back(Look::Inspect, ToServer, ids);
+        assert!(list.has_news(ToServer));
     }
 
     #[test]

@@ -498,6 +498,43 @@ fn a_pattern_in_the_stream_is_found_again_beside_what_holds_of_the_transaction_t
     assert_eq!(after(3), [3, 4, 1, 2, 1, 2]);
 }
 
+/// Records of an encrypted session change nothing in its transaction: rules whose other conditions hold with
+/// a later packet match with it all the same, on the first look and on a later one.
+#[test]
+fn rules_beside_an_encrypted_session_match_when_their_other_conditions_hold() {
+    let (client, server) = (named_hello(), hello(2, 9, &[0, 0xc0, 0x2f, 0]));
+    let (change, data): (&[u8], &[u8]) = (&[20, 3, 3, 0, 1, 1], &[23, 3, 3, 0, 3, 1, 2, 3]);
+    let mark: &[u8] = &[23, 3, 3, 0, 3, b'x', b'y', b'z'];
+    let opening: [(Direction, &[u8]); 4] = [
+        (Direction::ToServer, &client),
+        (Direction::ToClient, &server),
+        (Direction::ToServer, change),
+        (Direction::ToClient, change),
+    ];
+    let sent = 1 + client.len() + change.len();
+    for more in [&[data][..], &[data, data, data], &[data, mark, data, data], &[mark, mark, data]] {
+        let size = sent + more.iter().map(|piece| piece.len()).sum::<usize>();
+        let rules = [
+            format!("alert tls any any -> any any (flow:to_server; tls.version:1.2; stream_size:client,=,{size}; pkt_data; content:\"|17 03|\"; sid:1;)\n"),
+            "alert tls any any -> any any (content:\"xyz\"; flowbits:set,seen; noalert; sid:2;)\n".to_owned(),
+            "alert tls any any -> any any (flow:to_server; tls.version:1.2; flowbits:isset,seen; sid:3;)\n".to_owned(),
+            "alert tls any any -> any any (flow:to_server; tls.version:1.2; pkt_data; content:\"xyz\"; sid:4;)\n".to_owned(),
+            "alert tls any any -> any any (flow:to_server; ssl_version:tls1.2; sid:5;)\n".to_owned(),
+        ];
+        let pieces: Vec<_> =
+            opening.into_iter().chain(more.iter().map(|piece| (Direction::ToServer, *piece))).collect();
+        for prevention in [false, true] {
+            let sids = alerts_beside(&rules.concat(), Transport::Tcp, &pieces, &[], prevention);
+            let times = |sid: u32| sids.iter().filter(|other| **other == sid).count();
+            let marks = more.iter().filter(|piece| **piece == mark).count();
+            assert!(times(1) > 0, "{sids:?} {more:?}");
+            assert_eq!(times(3), usize::from(marks > 0), "{sids:?} {more:?}");
+            assert_eq!(times(4) > 0, marks > 0, "{sids:?} {more:?}");
+            assert_eq!(times(5), 1, "{sids:?} {more:?}");
+        }
+    }
+}
+
 #[test]
 fn what_must_not_occur_is_asked_where_there_are_bytes_only() {
     let rules =

@@ -23,6 +23,7 @@ pub struct AppView<'a> {
     /// Transactions that were changed when they came with an earlier piece of the stream.
     again: &'a [TxId],
     parsed: bool,
+    news: bool,
     direction: Direction,
     function: FunctionId,
     marks: &'a mut Marks,
@@ -57,6 +58,14 @@ impl<'a> AppView<'a> {
     #[must_use]
     pub const fn is_parsed(&self) -> bool {
         self.parsed
+    }
+
+    /// Whether some of [`AppView::changed`] were begun or changed in what a reader sees; else the data that
+    /// was parsed changed none of them (records of an encrypted session).
+    #[inline]
+    #[must_use]
+    pub const fn has_news(&self) -> bool {
+        self.news
     }
 
     /// The changed transactions that exist and with which the function is not done.
@@ -123,6 +132,7 @@ impl<'a> AppView<'a> {
             changed: self.changed,
             again: self.again,
             parsed: self.parsed,
+            news: self.news,
             direction: self.direction,
             function: self.function,
             marks: self.marks,
@@ -216,6 +226,8 @@ impl Marks {
 pub struct TransactionRound {
     direction: Direction,
     parsed: bool,
+    /// Some of the transactions were begun or changed.
+    news: bool,
     changed: TxIds,
 }
 
@@ -225,18 +237,21 @@ impl TransactionRound {
     #[must_use]
     pub fn begin(app: &mut AppLayer, direction: Direction) -> Self {
         let parsed = app.is_parsed(direction);
-        let changed = match app.parser_mut().map(|parser| parser.worklist_mut()) {
-            Some(list) if list.waits(Look::Inspect, direction) => list.take(Look::Inspect, direction),
-            _ => TxIds::new(),
+        let (changed, news) = match app.parser_mut().map(|parser| parser.worklist_mut()) {
+            Some(list) if list.waits(Look::Inspect, direction) => {
+                let news = list.has_news(direction);
+                (list.take(Look::Inspect, direction), news)
+            }
+            _ => (TxIds::new(), false),
         };
-        TransactionRound { direction, parsed, changed }
+        TransactionRound { direction, parsed, news, changed }
     }
 
     /// An empty one: the transactions came with the same packet before.
     #[inline]
     #[must_use]
     pub fn nothing(direction: Direction) -> Self {
-        TransactionRound { direction, parsed: false, changed: TxIds::new() }
+        TransactionRound { direction, parsed: false, news: false, changed: TxIds::new() }
     }
 
     /// The view of a function.
@@ -248,8 +263,17 @@ impl TransactionRound {
         function: FunctionId,
         marks: &'a mut Marks,
     ) -> AppView<'a> {
-        let TransactionRound { direction, parsed, changed } = self;
-        AppView { layer, changed, again: &[], parsed: *parsed, direction: *direction, function, marks }
+        let TransactionRound { direction, parsed, news, changed } = self;
+        AppView {
+            layer,
+            changed,
+            again: &[],
+            parsed: *parsed,
+            news: *news,
+            direction: *direction,
+            function,
+            marks,
+        }
     }
 
     /// The view of a function at a further piece of the stream of the same packet: nothing in it is new.
@@ -266,6 +290,7 @@ impl TransactionRound {
             changed: &[],
             again: &self.changed,
             parsed: false,
+            news: false,
             direction: self.direction,
             function,
             marks,
@@ -282,14 +307,15 @@ impl TransactionRound {
         }
         let mut refused = 0;
         let mut certificates = PerDirection::default();
-        if !marks.said.is_empty() || marks.refused > 0 {
+        let said = !marks.said.is_empty() || marks.refused > 0;
+        if said {
             (refused, certificates) = note_said(app, self.direction, marks);
         }
         if self.changed.is_empty() && certificates == PerDirection::default() {
             return refused;
         }
         let direction = self.direction;
-        self.note_done(app, functions, later);
+        self.note_done(app, functions, later, said);
         if certificates != PerDirection::default() {
             ask_for_certificates(app, certificates, direction);
         }
@@ -299,8 +325,9 @@ impl TransactionRound {
         refused
     }
 
-    fn note_done(self, app: &mut AppLayer, functions: Path, later: Path) {
-        let TransactionRound { direction, parsed, changed } = self;
+    /// `said`: a function has reported something about a transaction.
+    fn note_done(self, app: &mut AppLayer, functions: Path, later: Path, said: bool) {
+        let TransactionRound { direction, parsed, news, changed } = self;
         if changed.is_empty() {
             return;
         }
@@ -322,7 +349,8 @@ impl TransactionRound {
             if parsed && later.is_empty() {
                 common.looked[direction] = progress;
             }
-            if progress >= complete || common.ended[direction] {
+            let ends = progress >= complete || common.ended[direction];
+            if ends {
                 common.done[direction] = common.done[direction].or(looked);
                 ended = true;
             }
@@ -330,7 +358,9 @@ impl TransactionRound {
             if silent {
                 parser.silence(id);
             }
-            parser.worklist_mut().inspected(id, direction);
+            if news || said || ends {
+                parser.worklist_mut().inspected(id, direction);
+            }
         }
         if later.is_empty() {
             parser.worklist_mut().give_back(Look::Inspect, direction, changed);

@@ -3,6 +3,7 @@
 
 use crate::model::condition::{Answer, BufferCondition, ConditionContext, Measure};
 use crate::model::content::{Capture, Item, Literal, Number, Program, RegexItem, VARIABLES_MAX};
+use crate::state::FlowRuleState;
 use bartizan_pattern::{MatchOptions, Scratch};
 use bartizan_rules::UintMatch;
 
@@ -27,7 +28,9 @@ pub enum ProgramOutcome {
 /// State of a run beside program and value; the worker owns and reuses it.
 pub struct Evaluation<'e> {
     /// Data that conditions may inspect.
-    pub scene: ConditionContext<'e>,
+    pub scene: &'e ConditionContext<'e>,
+    /// Variables of the flow, in place of those of `scene`.
+    pub state: Option<&'e FlowRuleState>,
     /// Scratch memory of the pattern engines.
     pub scratch: &'e mut Scratch,
     /// Values of `byte_extract` and `byte_math`, kept across the buffers of one rule.
@@ -139,7 +142,8 @@ fn items(list: &[Item], value: &[u8], cursor: MatchCursor, run: &mut Evaluation<
 /// Evaluates a condition on the whole value and keeps the number that it computed, whatever the answer.
 fn custom(condition: &dyn BufferCondition, value: &[u8], run: &mut Evaluation<'_>) -> Answer {
     let Some(measure) = condition.measure(value) else {
-        return condition.matches(value, run.complete, &run.scene);
+        let scene = ConditionContext { state: run.state, ..*run.scene };
+        return condition.matches(value, run.complete, &scene);
     };
     run.measured.push(measure);
     match (measure.holds, run.complete) {

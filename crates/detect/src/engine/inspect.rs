@@ -216,6 +216,7 @@ pub fn inspect(
         group,
         visible: work.visible,
         fresh: false,
+        varying: false,
         prevention: facts.prevention,
         guess,
         stream: stream.map(|w| w.data),
@@ -278,6 +279,9 @@ struct InspectionRun<'p, 'a> {
     visible: Option<&'a Visibility>,
     /// Something of the packet's direction was parsed since its last inspection.
     fresh: bool,
+    /// Some rule gives another answer for the transactions as they are when packets, the stream or state
+    /// beside them change.
+    varying: bool,
     /// No inspected byte has left yet.
     prevention: bool,
     /// The transaction that a match on a packet or the stream probably belongs to.
@@ -566,21 +570,27 @@ impl InspectionRun<'_, '_> {
 
     /// Transforms a value and runs the program on it.
     fn run(&mut self, check: &ValueCheck, data: &[u8], complete: bool) -> ProgramOutcome {
+        if check.transforms.is_empty() {
+            return self.run_program(check, data, complete);
+        }
         let [mut value, mut next] = core::mem::take(&mut self.worker.transformed);
-        let data = if check.transforms.is_empty() {
-            data
-        } else {
-            value.clear();
-            value.extend_from_slice(data);
-            for transform in &check.transforms {
-                next.clear();
-                transform.apply(&value, &mut next);
-                core::mem::swap(&mut value, &mut next);
-            }
-            &value
-        };
+        value.clear();
+        value.extend_from_slice(data);
+        for transform in &check.transforms {
+            next.clear();
+            transform.apply(&value, &mut next);
+            core::mem::swap(&mut value, &mut next);
+        }
+        let outcome = self.run_program(check, &value, complete);
+        self.worker.transformed = [value, next];
+        outcome
+    }
+
+    /// Runs the program on a transformed value.
+    fn run_program(&mut self, check: &ValueCheck, data: &[u8], complete: bool) -> ProgramOutcome {
         let mut run = Evaluation {
-            scene: ConditionContext { state: Some(&self.flow.state), ..*self.scene },
+            scene: self.scene,
+            state: Some(&self.flow.state),
             scratch: &mut self.worker.scratch,
             variables: &mut self.worker.variables,
             decoded: &mut self.worker.decoded,
@@ -594,10 +604,11 @@ impl InspectionRun<'_, '_> {
         let outcome = evaluate(&check.program, data, &mut run);
         let limit_hit = run.limit_hit;
         self.worker.limits_hit += u64::from(limit_hit);
-        for measure in self.worker.measured.drain(..) {
-            self.flow.state.set_measure(measure.name, measure.value);
+        if !self.worker.measured.is_empty() {
+            for measure in self.worker.measured.drain(..) {
+                self.flow.state.set_measure(measure.name, measure.value);
+            }
         }
-        self.worker.transformed = [value, next];
         outcome
     }
 

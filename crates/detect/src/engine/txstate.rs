@@ -159,6 +159,18 @@ pub(crate) const TRANSACTIONS_MAX: usize = 512;
 /// Capacity, in transactions, that an empty list keeps.
 const ROOM_KEPT: usize = 16;
 
+/// Whether a further look at a direction's transactions can give another answer while they stay as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Settled {
+    /// It can.
+    #[default]
+    No,
+    /// Not beside a packet without a piece of the stream.
+    WithoutStream,
+    /// It cannot.
+    Always,
+}
+
 /// Detection state of one flow; see the module.
 #[derive(Debug, Default)]
 pub struct FlowDetect {
@@ -183,6 +195,8 @@ pub struct FlowDetect {
     /// By direction: the firewall refused a packet with payload, and its transaction data is not judged yet.
     withheld: PerDirection<bool>,
     turned: bool,
+    /// By direction: whether its transactions, as they are, can still give another answer.
+    settled: PerDirection<Settled>,
     /// By direction: the stream was inspected including the bytes from which on the session is encrypted.
     veiled: PerDirection<bool>,
     /// Stream bytes that rules refused with their packets, by direction. Few flows have such bytes.
@@ -205,6 +219,7 @@ impl FlowDetect {
         if self.inspected_with != now {
             self.inspected_with = now;
             self.forget_all_tx();
+            self.settled = PerDirection::default();
             self.ip_only_done = [false; 2];
             self.unnamed = PerDirection::default();
             self.windows = None;
@@ -267,10 +282,21 @@ impl FlowDetect {
         self.veiled[direction]
     }
 
+    /// Notes the outcome of a look at a direction's transactions, for the next packets.
+    pub(crate) fn settle(&mut self, direction: Direction, settled: Settled) {
+        self.settled[direction] = settled;
+    }
+
+    /// What the last look at a direction's transactions has left to the next packets.
+    pub(crate) fn settled(&self, direction: Direction) -> Settled {
+        self.settled[direction]
+    }
+
     /// Drops the state of the streams when the flow's directions are exchanged.
     pub(crate) fn turn(&mut self, turned: bool) {
         if self.turned != turned {
             self.turned = turned;
+            self.settled = PerDirection::default();
             self.unnamed = PerDirection::default();
             self.windows = None;
             self.veiled = PerDirection::default();

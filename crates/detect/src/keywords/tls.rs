@@ -354,6 +354,10 @@ impl TxCondition for Date {
         });
         if holds { Answer::Yes } else { self.number.later(tx, direction, scene) }
     }
+
+    fn varies(&self) -> bool {
+        matches!(self.when, When::Over | When::NotOver)
+    }
 }
 
 fn on_date(

@@ -147,6 +147,11 @@ pub trait TxCondition: Send + Sync {
     /// Whether the condition holds; [`Answer::NotYet`] while more data may change the answer.
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &ConditionContext<'_>) -> Answer;
 
+    /// Whether the answer for a transaction that stays as it is can change (with the time).
+    fn varies(&self) -> bool {
+        false
+    }
+
     /// Whether the condition holds for one file, if it concerns files.
     fn holds_for(&self, file: &FileTrack) -> Option<bool> {
         let _ = file;

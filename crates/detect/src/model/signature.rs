@@ -168,6 +168,9 @@ pub struct Signature {
     pub repeats: bool,
     /// No single direction has all that the values and conditions on transactions need.
     pub spans_directions: bool,
+    /// The answer for a transaction that stays as it is can change: the rule has conditions on packets, the
+    /// stream, bits, sets of values or the time.
+    pub varies: bool,
     /// Effects in order; applied when all conditions hold.
     pub effects: Vec<Box<dyn Effect>>,
     /// Requests about records and files when all conditions hold.
@@ -294,6 +297,23 @@ impl Signature {
             RuleAction::Config | RuleAction::Accept => false,
             RuleAction::Alert | RuleAction::Drop | RuleAction::Reject(_) => !(self.noalert || suppressed),
         }
+    }
+
+    /// Whether the rule's answer depends only on its transaction, and on properties that all packets of an
+    /// established flow's direction share; the opposite of [`Signature::varies`].
+    fn depends_on_transaction_alone(&self) -> bool {
+        let shared =
+            FlowNeeds::TO_SERVER | FlowNeeds::TO_CLIENT | FlowNeeds::ESTABLISHED | FlowNeeds::STATELESS;
+        self.packet.is_empty()
+            && shared.contains(self.flow)
+            && !self.repeats
+            && self.values.iter().all(|v| matches!(v.buffer, BufferRef::Tx(_)) && !v.program.has_custom())
+            && !self.tx.iter().any(|check| check.condition.varies())
+    }
+
+    /// Sets [`Signature::varies`].
+    pub(crate) fn note_whether_it_varies(&mut self) {
+        self.varies = !self.depends_on_transaction_alone();
     }
 
     /// Whether the rule reads flowbits.

@@ -310,6 +310,7 @@ fn finish(
         hooked: builder.hooked || builder.hook.is_some(),
         repeats: false,
         spans_directions: false,
+        varies: true,
         effects: builder.effects,
         requests: builder.requests,
         thresholds: builder.thresholds,
@@ -361,6 +362,7 @@ fn plan_inspection(rule: &Rule, buffers: &Buffers, signature: &mut Signature) ->
     conflicts::check_direction(signature, rule.direction, |d| has_all(signature, buffers, d))
         .map_err(refused)?;
     signature.fast_pattern = fast_pattern::choose(signature, buffers);
+    signature.note_whether_it_varies();
     Ok(())
 }
 

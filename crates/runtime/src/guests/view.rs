@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Streams and refusals of guests, for queries (`bartizan guest list`, `bartizan guest status`).
 
-use crate::view::lock;
+use crate::queries::lock;
 use bartizan_base::{Decision, FunctionId, Timestamp};
 use bartizan_events::metrics as m;
 use bartizan_events::metrics::Exposition;

@@ -85,8 +85,14 @@ impl Parser for SshParser {
     fn parse(&mut self, direction: Direction, input: Input<'_>, _context: &mut ParseContext<'_>) -> Progress {
         let Some(tx) = self.tx.as_mut() else { return Progress::Done };
         let reader = &mut self.readers[direction];
-        self.work.changed(0);
+        // Behind the keys of both sides nothing is read any more but the lengths of packets.
+        let was_silent = tx.encrypted_seen;
         tx.encrypted_seen |= tx.is_encrypted() && !input.data.is_empty();
+        if was_silent {
+            self.work.parsed_on(0);
+        } else {
+            self.work.changed(0);
+        }
         let mut rest = input.data;
         while !rest.is_empty() {
             let consumed = input.data.len().saturating_sub(rest.len());

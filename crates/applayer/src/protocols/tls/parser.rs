@@ -52,6 +52,8 @@ struct Records {
     bytes: u64,
     /// Number of empty records since the last one with content.
     empty: u32,
+    /// Number of records so far that are no application data.
+    messages: u64,
 }
 
 /// The parser of a TLS flow.
@@ -80,19 +82,18 @@ impl TlsParser {
             frames: Notes::default(),
         }
     }
-}
 
-impl Parser for TlsParser {
-    fn is_encrypted(&self) -> bool {
-        self.tx.as_ref().is_some_and(|tx| tx.encrypted)
-    }
-
-    fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
+    /// Parses the records of the input.
+    fn records(
+        &mut self,
+        direction: Direction,
+        input: Input<'_>,
+        context: &mut ParseContext<'_>,
+    ) -> Progress {
         let Some(tx) = self.tx.as_mut() else { return Progress::Done };
         let client_begins =
             context.prevents && direction == Direction::ToServer && self.records.to_client.bytes == 0;
         let records = &mut self.records[direction];
-        self.work.changed(0);
         // The end brings no record: the flags of the last one remain.
         if records.skip == 0 && !records.partial && !input.data.is_empty() {
             tx.current = TlsFlags::empty();
@@ -141,6 +142,25 @@ impl Parser for TlsParser {
             return Progress::Stop { bypass: true };
         }
         Progress::Done
+    }
+}
+
+impl Parser for TlsParser {
+    fn is_encrypted(&self) -> bool {
+        self.tx.as_ref().is_some_and(|tx| tx.encrypted)
+    }
+
+    fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
+        let before = self.tx.as_ref().map(TlsTx::visible_state);
+        let messages = self.records[direction].messages;
+        let progress = self.records(direction, input, context);
+        let same = self.tx.as_ref().map(TlsTx::visible_state) == before;
+        if same && self.is_encrypted() && self.records[direction].messages == messages {
+            self.work.parsed_on(0);
+        } else {
+            self.work.changed(0);
+        }
+        progress
     }
 
     fn gap(&mut self, _direction: Direction, _missing: u64, _context: &mut ParseContext<'_>) -> bool {
@@ -223,6 +243,7 @@ fn old_record(
 ) -> Result<TlsParseStep, u8> {
     let Some((head, length)) = sslv2::lengths(data) else { return Ok(TlsParseStep::Needs(3)) };
     tx.sides[direction].version = version::SSL2;
+    records.messages = records.messages.wrapping_add(1);
     let whole = head.saturating_add(length);
     let Some(body) = data.get(head..whole) else { return Ok(TlsParseStep::Needs(whole)) };
     sslv2::record(tx, direction, body)?;
@@ -307,6 +328,7 @@ fn record(
     }
     let whole = HEAD.saturating_add(length);
     let Some(body) = rest.get(..length) else { return Ok(TlsParseStep::Needs(whole)) };
+    records.messages = records.messages.wrapping_add(1);
     content(tx, records, direction, *kind, body, before_hello)?;
     count(tx, records, whole)?;
     Ok(TlsParseStep::Taken(whole))

@@ -134,7 +134,34 @@ pub struct TlsTx {
     pub(super) worth: Option<bool>,
 }
 
+/// What rules and records see of a session besides the contents of its messages: equal before and after data
+/// without such a message, if the data changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct VisibleState {
+    versions: (u16, u16),
+    flags: TlsFlags,
+    current: TlsFlags,
+    states: (ClientState, ServerState, bool),
+    encrypted: bool,
+    worth: Option<bool>,
+    events: usize,
+    ended: PerDirection<bool>,
+}
+
 impl TlsTx {
+    pub(super) fn visible_state(&self) -> VisibleState {
+        VisibleState {
+            versions: (self.sides.to_server.version, self.sides.to_client.version),
+            flags: self.flags,
+            current: self.current,
+            states: (self.client, self.server, self.unheard),
+            encrypted: self.encrypted,
+            worth: self.worth,
+            events: self.common.events.as_slice().len(),
+            ended: self.common.ended,
+        }
+    }
+
     pub(super) fn new(config: Arc<TlsParserConfig>) -> Self {
         TlsTx {
             common: TxCommon::default(),

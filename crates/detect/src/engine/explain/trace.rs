@@ -625,7 +625,8 @@ impl TraceEvaluation<'_, '_> {
     fn outcome(&mut self, items: &[Item], data: &[u8], complete: bool) -> ProgramOutcome {
         let program = Program { items: items.to_vec() };
         let mut run = Evaluation {
-            scene: *self.scene,
+            scene: self.scene,
+            state: self.scene.state,
             scratch: &mut self.tracer.scratch,
             variables: &mut self.variables,
             decoded: &mut Vec::new(),

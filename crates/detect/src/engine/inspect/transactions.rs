@@ -5,7 +5,7 @@ use super::{InspectionRun, WHOLE};
 use crate::engine::candidates::Candidates;
 use crate::engine::evaluate::ProgramOutcome;
 use crate::engine::guards::Guards;
-use crate::engine::txstate::{RuleProgress, RuleTxStatus, ScannedValue, Side};
+use crate::engine::txstate::{RuleProgress, RuleTxStatus, ScannedValue, Settled, Side};
 use crate::model::buffers::{BufferRef, packet_buffer};
 use crate::model::condition::{Answer, ConditionContext};
 use crate::model::content::VARIABLES_MAX;
@@ -73,8 +73,29 @@ impl InspectionRun<'_, '_> {
 
     /// Inspects the transactions; without `inspect` they are only marked as seen.
     pub(super) fn transactions(&mut self, app: &mut AppView<'_>, inspect: bool) {
-        self.flow.hand_out(self.scene.facts.direction);
+        let direction = self.scene.facts.direction;
+        self.flow.hand_out(direction);
+        if !app.has_news() && self.is_settled() {
+            return;
+        }
+        self.varying = self.scene.facts.flow.is_none_or(|flow| !flow.established);
         self.judge_transactions(app, inspect, true);
+        let settled = match self.stream {
+            _ if self.varying || !inspect || self.rules.firewall.is_some() => Settled::No,
+            Some(_) => Settled::Always,
+            None => Settled::WithoutStream,
+        };
+        self.flow.settle(direction, settled);
+    }
+
+    /// Whether the last look at the direction's transactions found no rule whose answer can change while they
+    /// stay as they are.
+    fn is_settled(&self) -> bool {
+        match self.flow.settled(self.scene.facts.direction) {
+            Settled::No => false,
+            Settled::WithoutStream => self.stream.is_none(),
+            Settled::Always => true,
+        }
     }
 
     /// Inspects the transactions as [`InspectionRun::transactions`] does; `gate`: the firewall judges them
@@ -195,12 +216,20 @@ impl InspectionRun<'_, '_> {
         let (due, rules, fresh) = (self.due(), self.rules, self.fresh);
         // Checked for all candidates together: most of these rules are in no cache, and their loads overlap
         // this way.
-        let waits = |rule: u32| rules.signatures.get(rule as usize).is_none_or(|s| s.hooked) && !fresh;
+        let skipped = core::cell::Cell::new(false);
+        let waits = |rule: u32| {
+            let waits = !fresh && rules.signatures.get(rule as usize).is_none_or(|s| s.hooked);
+            skipped.set(skipped.get() || waits);
+            waits
+        };
         for rule in candidates.sorted(|rule| due.has(rule) && !waits(rule)) {
             self.tx_rule(rule, protocol, tx, id);
         }
         candidates.clear();
         self.worker.candidates = candidates;
+        // Fresh data brings the rules that wait for it, and in prevention those of sets that are searched
+        // again.
+        self.varying |= skipped.get() || !fresh && self.prevention;
     }
 
     /// Adds the rules without a literal, except those that cannot match now because a guard is missing.
@@ -294,6 +323,8 @@ impl InspectionRun<'_, '_> {
         let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.facts.direction) };
         let mut entry = self.flow.entry(id, index, side);
         let again = entry.status == RuleTxStatus::Repeats && self.fresh;
+        self.varying |=
+            signature.varies && !matches!(entry.status, RuleTxStatus::Matched | RuleTxStatus::Failed);
         if entry.status != RuleTxStatus::Pending && !again {
             return;
         }

@@ -137,6 +137,17 @@ impl Program {
         self.items.is_empty()
     }
 
+    /// Whether a keyword's own condition is part of the program, whose answer may depend on more than the
+    /// value (a set that other flows change).
+    #[must_use]
+    pub fn has_custom(&self) -> bool {
+        self.items.iter().any(|item| match item {
+            Item::Custom(_) => true,
+            Item::Base64 { inner, .. } => inner.has_custom(),
+            _ => false,
+        })
+    }
+
     /// Marks each literal and expression from whose end a later item starts.
     ///
     /// Such an item belongs to the last literal or expression before it, whatever lies between. A literal
