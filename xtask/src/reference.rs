@@ -35,6 +35,9 @@ errors with their place; `bartizan check policy.yaml` reports them without a run
   other side opens flows only by a rule that names it.
 * `sfw` with `initiate: from` (its default) admits only flows that the `from` side opens; `initiate: both` leaves this to the rules of `pfw`.
 * The chain names the functions in their order: `portscan`, `pfw`, `sfw`, `ids`. `chain: []` forwards without inspection.
+* A section has the name of its function (`pfw: {...}`) and belongs to the policy that contains it. `ids: {level: NAME}` takes the rules of a rule group.
+* `default: {action: drop}` also drops IPv6 neighbour discovery and DHCP unless a policy admits them: `neighbours` below, and
+  [the policy `dhcp`](../nftables.md#a-policy-to-begin-with).
 
 A site with a LAN, guests, servers and a DMZ; all other traffic is the internet:
 

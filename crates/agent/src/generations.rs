@@ -90,7 +90,7 @@ impl PolicySource {
 pub struct BuiltPolicy {
     /// The file.
     pub file: Arc<PolicyFile>,
-    /// Its classes, by fid.
+    /// The policy's classes, by fid.
     pub classes: Vec<Arc<ClassInfo>>,
     /// Assigns packets to tenants.
     pub tenants: TenantSelector,

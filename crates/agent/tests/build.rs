@@ -398,7 +398,7 @@ fn errors_say_where_and_what_to_do() {
         ),
         (
             "{name: a, chain: [pfw], pfw: {default: drop, rules: [{allow: tcp, from: lan}]}}",
-            "3:77: pfw: there is no group `lan`; none is known here",
+            "3:77: pfw: there is no group `lan`; none exists",
         ),
         (
             "{name: a, chain: [sfw], sfw: {max-connection: 3}}",
@@ -570,9 +570,13 @@ fn settings_by_order_are_those_that_the_function_names_and_accepts() {
     let settings = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text).unwrap();
     for (function, given, says) in [
         ("brittel", r#"{"level": 2}"#, "there is no function `brittel`; did you mean `brittle`"),
-        ("brittle", r#"{"lever": 2}"#, "no setting `lever` that can be changed so; there are breaks, level"),
-        ("brittle", "{}", "say which settings of `brittle`: breaks, level"),
-        ("pfw", r#"{"default": "drop"}"#, "`pfw` has no settings that can be changed so"),
+        (
+            "brittle",
+            r#"{"lever": 2}"#,
+            "no setting `lever` that can change while it runs; settings: breaks, level",
+        ),
+        ("brittle", "{}", "no setting is given; settings of `brittle`: breaks, level"),
+        ("pfw", r#"{"default": "drop"}"#, "`pfw` has no settings that can change"),
         ("gate", r#"{"refuse": false}"#, "there is no function `gate`"),
     ] {
         let why = agent.configure(function, &settings(given)).unwrap_err();

@@ -159,5 +159,8 @@ fn a_file_with_more_rules_than_a_tenant_may_have_is_refused_with_its_place() {
     let mut agent = agent();
     assert!(agent.prepare(&read(&agent, &text(3)), &[]).is_ok());
     let said = agent.prepare(&read(&agent, &text(2)), &[]).expect_err("too many").to_string();
-    assert!(said.starts_with("policy.yaml:2:") && said.contains("have 3 rules, and it may have 2"), "{said}");
+    assert!(
+        said.starts_with("policy.yaml:2:") && said.contains("have 3 rules, more than its quota of 2"),
+        "{said}"
+    );
 }

@@ -80,7 +80,7 @@ pub struct ProtocolFrame {
     pub start: u64,
     /// Length, once it is known.
     pub len: Option<u64>,
-    /// Its transaction.
+    /// The frame's transaction.
     pub tx: Option<TxId>,
     /// Rules that have matched this protocol frame.
     pub matched: SmallVec<[u32; 2]>,

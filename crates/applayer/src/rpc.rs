@@ -51,7 +51,7 @@ impl core::str::FromStr for RpcUuid {
 pub struct RpcInterface {
     /// The number with which requests name the interface.
     pub context: u16,
-    /// Its UUID.
+    /// The interface's UUID.
     pub uuid: RpcUuid,
     /// Major version.
     pub version: u16,

@@ -40,11 +40,11 @@ const MAX_VALUES: u32 = 100_000;
 pub(crate) struct Shape {
     /// The protocol's events.
     pub events: Vec<EventCode>,
-    /// Its progress by direction.
+    /// The transaction's progress by direction.
     pub progress: [u8; 2],
     /// Values of buffers: name, direction, offset, bytes.
     pub buffers: Vec<(&'static str, Direction, u64, Vec<u8>)>,
-    /// Its files: name, size, state.
+    /// The transaction's files: name, size, state.
     pub files: Vec<(Direction, Vec<u8>, u64, String)>,
     /// Records in EVE and in an alert.
     pub records: [String; 2],
@@ -53,7 +53,7 @@ pub(crate) struct Shape {
 /// All visible results of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ConversationResult {
-    /// Its transactions.
+    /// The conversation's transactions.
     pub transactions: Vec<Shape>,
     /// Events that belong to no transaction.
     pub events: Vec<EventCode>,

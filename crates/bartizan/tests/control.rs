@@ -220,7 +220,7 @@ fn functions_are_configured_by_order_and_what_they_refuse_changes_nothing() {
         refused(json!({"ports": 1}), "generation 2 keeps running");
         refused(
             json!({"port": 9}),
-            "has no setting `port` that can be changed so; there are ports, hosts, window",
+            "has no setting `port` that can change while it runs; settings: ports, hosts, window",
         );
         refused(json!("ports"), "write NAME=VALUE");
         // Refused settings are not kept; settings given before are.
@@ -297,8 +297,8 @@ fn clients_that_do_not_behave_keep_nobody_waiting() {
                 "a message is one JSON object, and this one begins with the byte 0x47",
             ),
             (b"\x00\xff", "begins with the byte 0x00"),
-            (b"{\"version\": \"0.9\"}", "there is no version `0.9`"),
-            (b"{\"command\": \"shutdown\"}", "the first message says the version"),
+            (b"{\"version\": \"0.9\"}", "version `0.9` of the protocol is not supported"),
+            (b"{\"command\": \"shutdown\"}", "the first message must have the version"),
             (b"{,}", "the message is not JSON"),
         ] {
             let mut client = Client::connect(&path);

@@ -231,7 +231,7 @@ fn mistakes_are_told_with_file_and_line() {
     world.secret("config/bartizan/ctl.yaml", 0o600);
     world.write("wrong", "btz_wrong");
     world.secret("wrong", 0o600);
-    world.refused(&["tenants", "list", "--token-file", "wrong"], 1, "this token is not known here");
+    world.refused(&["tenants", "list", "--token-file", "wrong"], 1, "the token is unknown or has expired");
     world.write("config/bartizan/ctl.yaml", "controler: https://localhost\n");
     world.refused(&["tenants", "list"], 1, "ctl.yaml:1: ");
 }

@@ -340,7 +340,7 @@ fn taps_that_cannot_be_are_named() {
             ("interface: []", "bartizan.yaml:1:25: link `m`: a tap has 1 to 8 interfaces, and this one 0"),
             (
                 "interface: t1, merge-wait: 5",
-                "bartizan.yaml:1:52: link `m`: packets of one interface wait for none",
+                "bartizan.yaml:1:52: link `m`: `merge-wait` needs several interfaces",
             ),
             (
                 "interface: [t1, t0], merge-wait: 0",

@@ -11,11 +11,11 @@ const SITE: &str = "%YAML 1.1\n---\numask: 022\npfring:\n  - interface: eth0\n  
 const PART: &str = "multi-detect:\n  enabled: yes\n  selector: vlan\napp-layer:\n  protocols:\n    http:\n      libhtp:\n        server-config:\n          - iis: {address: [10.0.0.0/8], double-decode-path: yes}\n";
 /// The messages about it.
 const SAID: [&str; 5] = [
-    "s.yaml:3:8: `umask: 022` has no effect: files are made with the umask",
-    "s.yaml:6:17: `pfring.0.bpf-filter: not port 22` has no effect: packets that the filter leaves out",
+    "s.yaml:3:8: `umask: 022` has no effect: files are created with the umask",
+    "s.yaml:6:17: `pfring.0.bpf-filter: not port 22` has no effect: packets that the filter would leave out",
     "s.yaml:8:26: `security.limit-noproc: yes` has no effect: the program may start other processes",
     "part.yaml:2:12: `multi-detect` has no effect: tenants and the rules of their files are not loaded",
-    "server-config.0.iis` has no effect: requests to these servers are read by `default-config`",
+    "server-config.0.iis` has no effect: requests to these servers are parsed by `default-config`",
 ];
 
 fn folder() -> Folder {
@@ -72,7 +72,7 @@ fn settings_whose_loss_weakens_have_a_message_of_their_own() {
     }
     assert!(
         said.contains(
-            "note: the setting `pfring.0.threads` has no effect: this way of capture does not exist"
+            "note: the setting `pfring.0.threads` has no effect: this capture method is not supported"
         ),
         "{said}"
     );

@@ -170,7 +170,7 @@ fn a_test_says_what_a_run_would_say() {
     says(
         &ended,
         &[
-            "an earlier rule has gid 1 and sid 1",
+            "an earlier rule has the same gid 1 and sid 1",
             "p.yaml: 1 malformed line is in the rule files of this policy",
             "not valid",
         ],

@@ -156,7 +156,7 @@ impl Chosen {
         }
     }
 
-    /// Its tables, if others may share them.
+    /// The tables of the rule set, if other sets may share them.
     #[must_use]
     pub fn layered(&self) -> Option<&Arc<Layered>> {
         match &self.structure {

@@ -144,7 +144,7 @@ impl Lease {
         self.ids.get(name).copied()
     }
 
-    /// Its names and their numbers, in no order.
+    /// The lease's names and their numbers, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, NameId)> {
         self.ids.iter().map(|(name, id)| (name.as_ref(), *id))
     }

@@ -132,7 +132,7 @@ pub struct Inline {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[schemars(rename = "Offload")]
 pub struct OffloadSection {
-    /// Its name, for example `xdp` (the kernel's XDP hook).
+    /// The level's name, for example `xdp` (the kernel's XDP hook).
     pub level: String,
     /// Attachment to the interfaces: `native` (by the driver), `generic` (by the kernel, for drivers that
     /// cannot), `auto` (native if the driver can); `auto` unless given.
@@ -400,10 +400,11 @@ pub struct Reload {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[schemars(rename = "Control")]
 pub struct ControlSection {
-    /// Its path, beside this file or absolute; `none` for no socket. Unless given: that of `unix-command` in
-    /// a suricata.yaml, else control.socket in /run/bartizan, or for other users in their own folder.
+    /// The socket's path, beside this file or absolute; `none` for no socket. Unless given: that of
+    /// `unix-command` in a suricata.yaml, else control.socket in /run/bartizan, or for other users in their
+    /// own folder.
     pub socket: Option<PathBuf>,
-    /// Its group: a name or a number.
+    /// The socket's group: a name or a number.
     pub group: Option<String>,
 }
 

@@ -103,7 +103,7 @@ impl Draft {
 pub struct Difference {
     /// The kind of resource.
     pub kind: String,
-    /// Its name.
+    /// The document's name.
     pub id: String,
     /// The body before; null if the document did not exist.
     pub before: Option<Value>,

@@ -97,9 +97,9 @@ pub struct RuleReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LeftOutReport {
-    /// Number of such rules.
+    /// Number of the rules that are left out.
     pub count: u64,
-    /// The first of them, at most eight.
+    /// The first of the rules that are left out, at most eight.
     pub first: Vec<RuleReport>,
 }
 
@@ -107,7 +107,8 @@ pub struct LeftOutReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LevelRules {
-    /// Whether the level does so only while it is open; if true, such packets otherwise go up to the host.
+    /// Whether the level drops packets without a flow only while it is open; if true, such packets otherwise
+    /// go up to the host.
     pub while_open: bool,
     /// Number of rules that the level evaluates itself, by function; a policy's default counts as one.
     pub evaluates: BTreeMap<String, u64>,

@@ -50,7 +50,7 @@ pub trait Fleet: Send + Sync {
 /// An order to a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Its number.
+    /// The order's number.
     pub request: u32,
     /// The kind of order.
     pub order: FunctionOrder,

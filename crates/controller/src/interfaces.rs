@@ -49,9 +49,9 @@ impl InterfaceKind {
 pub struct NamedInterface {
     /// The kind of the name.
     pub kind: InterfaceKind,
-    /// Its name.
+    /// The link or port's name.
     pub name: String,
-    /// Its place in the document, as a JSON pointer.
+    /// The link or port's place in the document, as a JSON pointer.
     pub pointer: String,
 }
 

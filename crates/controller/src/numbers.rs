@@ -73,7 +73,7 @@ pub fn give(model: &Model, names: &[(&str, &str)]) -> Result<Vec<Status>, Refusa
     Ok(lines)
 }
 
-/// Gives numbers to documents that an older program stored without.
+/// Gives numbers to documents that an older program stored without a number.
 ///
 /// # Errors
 /// All numbers are used up.

@@ -29,11 +29,11 @@ pub const LIBRARY: &str = "@library/";
 /// An object with its key, hash and dependencies.
 #[derive(Debug)]
 pub struct DocumentPart {
-    /// Its key.
+    /// The object's key.
     pub key: ObjectKey,
     /// The object.
     pub object: Arc<Object>,
-    /// Its hash.
+    /// The object's hash.
     pub hash: Hash,
     /// The library that a policy names, or the rule files of a library.
     pub needs: Vec<String>,

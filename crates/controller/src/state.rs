@@ -38,7 +38,7 @@ impl StateError {
 pub struct Identity {
     /// The certificate.
     pub certificate: CertificateDer<'static>,
-    /// Its key.
+    /// The certificate's key.
     pub key: PrivateKeyDer<'static>,
 }
 

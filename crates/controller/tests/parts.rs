@@ -187,7 +187,7 @@ fn what_no_message_holds_is_refused_where_it_is_written() {
     let policy = json!({ "policy": { "chain": [], "from": named } });
     let answer = world.ask("PUT", "/v1/tenants/acme/policies/a", &policy);
     let message = answer.value()["errors"][0]["message"].clone();
-    assert!(answer.status == 422 && message.as_str().unwrap().contains("too long to be sent"), "{message}");
+    assert!(answer.status == 422 && message.as_str().unwrap().contains("too long for devices"), "{message}");
     world.do_it("PUT", "/v1/tenants/acme/groups/many", &json!({ "members": many }));
     let long = format!("# {}\n", "x".repeat(200_000));
     let hash = {

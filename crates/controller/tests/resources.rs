@@ -51,7 +51,7 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
         (
             policy,
             json!({ "policy": { "name": "x", "chain": [] } }),
-            vec!["/policy/name: the path says it; leave `name` out"],
+            vec!["/policy/name: the path gives it; remove `name`"],
         ),
         (
             policy,
@@ -102,14 +102,14 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
             "/v1/tenants/b",
             json!({ "select": { "vni": 1 }, "order": 2000 }),
             vec![
-                "/select/vni: VNI 1 of tenant `b` never matches: its traffic is that of tenant `acme`, which is tried first; remove it from one \
+                "/select/vni: VNI 1 of tenant `b` never matches: its traffic belongs to tenant `acme`, which is tried first; remove it from one \
                  of them",
             ],
         ),
         (
             "/v1/tenants/b",
             json!({ "select": { "vlan": [1, 5000] } }),
-            vec!["/select/vlan/1: VLAN 5000: an id is 1 to 4094"],
+            vec!["/select/vlan/1: VLAN 5000 does not exist; give an id from 1 to 4094"],
         ),
         (
             "/v1/tenants/b",
@@ -150,7 +150,7 @@ fn what_is_wrong_has_its_pointer_and_says_what_to_do() {
         (
             "/v1/settings/default",
             json!({ "action": "allow", "chain": ["pfw"], "pfw": { "default": "drop", "rules": [{ "allow": "tcp", "from": "lan@acme" }] } }),
-            vec!["/pfw/rules/0/from: there is no group `lan@acme`; none is known here"],
+            vec!["/pfw/rules/0/from: there is no group `lan@acme`; none exists"],
         ),
         (
             "/v1/settings/default",
@@ -257,7 +257,7 @@ fn groups_in_groups_are_bounded_where_they_are_written() {
     let deep = put("g64", json!(["g63"]));
     assert_eq!(deep.status, 422);
     let said = pointers(&deep.value()).concat();
-    assert!(said.contains("more than 64 groups lie in each other"), "{said}");
+    assert!(said.contains("groups nest deeper than 64"), "{said}");
 }
 
 #[test]
@@ -453,13 +453,10 @@ fn policies_ask_for_groups_of_their_tenant_by_label() {
             "rules": [{ "allow": "tcp", "to": [{ "label": { "role": role } }] }] } } })
     };
     let none = world.refused("PUT", path, &policy("web"), 422);
-    assert!(pointers(&none).concat().contains("/policy/from: no group carries the label"), "{none}");
+    assert!(pointers(&none).concat().contains("/policy/from: no group has the label"), "{none}");
     world.do_it("PUT", web, &group(json!({ "role": "web", "zone": "a" })));
     let other = world.refused("PUT", path, &policy("webb"), 422);
-    assert!(
-        pointers(&other)[0].starts_with("/policy/pfw/rules/0/to/0: no group carries the label"),
-        "{other}"
-    );
+    assert!(pointers(&other)[0].starts_with("/policy/pfw/rules/0/to/0: no group has the label"), "{other}");
     let outcome = world.do_it("PUT", path, &policy("web"));
     assert_eq!(outcome["devices"], json!(["edge"]));
     // Another tenant's labels are another's.
@@ -476,7 +473,7 @@ fn policies_ask_for_groups_of_their_tenant_by_label() {
     assert!(pointers(&stolen).iter().any(|said| said.starts_with("/labels/@tenant: ")), "{stolen}");
     world.refused("DELETE", web, &Value::Null, 409);
     let without = world.refused("PUT", web, &group(json!({})), 422);
-    assert!(pointers(&without).concat().contains("policy `web`: no group carries the label"), "{without}");
+    assert!(pointers(&without).concat().contains("policy `web`: no group has the label"), "{without}");
     // As for every document: dry run, differences, roll-back.
     let before = world.generation();
     let dry =

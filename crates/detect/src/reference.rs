@@ -27,7 +27,7 @@ pub fn pages() -> Vec<(&'static str, String)> {
 
 /// A keyword in the output of `--list-keywords`.
 pub struct Listed {
-    /// Its name.
+    /// The keyword's name.
     pub name: &'static str,
     /// One sentence about the keyword.
     pub summary: String,

@@ -119,7 +119,7 @@ fn rules_that_ask_for_what_no_rule_sets_are_told_of_and_run() {
             "alert udp any any -> any any ({asks}; sid:2;)\nalert udp any any -> any any ({asks}; sid:3;)\nalert udp any any -> any any ({asks_not}; sid:4;)\n"
         );
         let (said, sids) = findings(&reader);
-        let message = format!("no rule sets the {kind} `x`: what 2 rules ask of it never holds");
+        let message = format!("no rule sets the {kind} `x`: 2 rules test it, and the test is never true");
         assert_eq!((said, sids), (vec![("D120", 1, message)], vec![2, 3, 4]), "{kind}");
         let setter = format!("alert udp any any -> any any (content:\"x\"; {sets}; sid:1;)\n");
         let (said, sids) = findings(&format!("{setter}{reader}"));
@@ -152,7 +152,7 @@ fn rules_that_ask_whether_something_is_not_set_whose_setter_was_left_out_are_ski
                 "the rule is skipped: it tests that the {kind} `x` is not set, and the rule at test.rules:1, which sets it, was left out"
             );
             let vain = format!(
-                "the rule at test.rules:1, which sets the {kind} `x`, was left out: what 1 rule tests it of it never holds"
+                "the rule at test.rules:1, which sets the {kind} `x`, was left out: 1 rule tests it, and the test is never true"
             );
             assert_eq!(said, [&("D116", 3, skipped), &("D120", 2, vain)], "{text}");
         }
@@ -195,7 +195,7 @@ alert udp any any -> any any (content:\"x\"; flowbits:isnotset,e; sid:7;)
     assert_eq!(
         vain,
         [
-            "the rule at test.rules:3, which sets the flowbit `d`, was left out: what 1 rule tests it of it holds less often"
+            "the rule at test.rules:3, which sets the flowbit `d`, was left out: 1 rule tests it, and the test is true less often"
         ]
     );
 }

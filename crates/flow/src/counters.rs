@@ -60,7 +60,7 @@ pub struct FlowTableCounters {
     pub memcap: u64,
     /// Flows that made room for another.
     pub get_used: u64,
-    /// Entries visited in search of such a flow.
+    /// Entries visited in search of a flow to evict.
     pub get_used_eval: u64,
     /// Visited entries that had not been silent for long enough.
     pub get_used_eval_reject: u64,

@@ -171,9 +171,9 @@ pub struct FlowLevelCounts {
 /// A flow's stay at a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stay {
-    /// Its name.
+    /// The name of the stay.
     pub sunk: SunkId,
-    /// Its step.
+    /// The step of the removal.
     pub step: Step,
     /// The generation that allowed the offload.
     pub generation: Generation,

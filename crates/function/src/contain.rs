@@ -12,9 +12,9 @@ use std::sync::Once;
 /// A contained panic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Panicked {
-    /// Its message.
+    /// The panic's message.
     pub message: String,
-    /// Its place: `file:line:column`. Empty unless [`note_places`] was called.
+    /// The panic's place: `file:line:column`. Empty unless [`note_places`] was called.
     pub place: String,
 }
 

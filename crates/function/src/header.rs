@@ -29,7 +29,7 @@ pub fn names_among(matches: &[(FunctionId, u32)]) -> HeaderNames {
 /// all classes is best: the rules of several have to be kept apart.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderRules {
-    /// The term for one of them in explanations: `rule`.
+    /// The term for a rule in explanations: `rule`.
     pub called: &'static str,
     /// The classes; empty for all.
     pub fids: Arc<[Fid]>,

@@ -16,7 +16,7 @@ pub struct RuleName {
 /// The packets that a worker counted for a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleCount<'c> {
-    /// Its name, shared with the generation.
+    /// The rule's name, shared with the generation.
     pub name: &'c Arc<RuleName>,
     /// The rule's position in the policy, from 1; 0 for the default.
     pub place: u32,

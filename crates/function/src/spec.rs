@@ -94,11 +94,11 @@ pub struct FunctionSpec {
     pub runs_after: &'static [&'static str],
     /// Functions before which it runs.
     pub runs_before: &'static [&'static str],
-    /// Its header half, if part of it can run at a lower level.
+    /// The function's header half, if part of it can run at a lower level.
     pub header_half: Option<HeaderHalf>,
-    /// Its state per host, beyond flows and generations, if it has any.
+    /// The function's state per host, beyond flows and generations, if it has any.
     pub host_slot: Option<HostSlot>,
-    /// Its counters.
+    /// The function's counters.
     pub counters: &'static [FunctionCounter],
 }
 

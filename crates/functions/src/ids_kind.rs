@@ -291,7 +291,7 @@ pub struct SetsInUse {
 
 /// A rule set as policies use it.
 pub struct SetInUse {
-    /// Its rules.
+    /// The rule set's rules.
     pub seen: VisibleRules,
     /// Whether its refusals are only reported.
     pub detect_only: bool,

@@ -45,7 +45,7 @@ impl SfwMessageKind {
     ];
 }
 
-/// The state of the flow of such a packet.
+/// The state of the flow of a packet that is no TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SfwAdmission {

@@ -56,7 +56,7 @@ pub struct Transition {
 pub const NONE: u8 = 0xff;
 
 impl Transition {
-    /// Its numbers: next state, action, reason, timeout; [`NONE`] for a missing one.
+    /// The numbers of next state, action, reason and timeout; [`NONE`] for a missing one.
     #[must_use]
     pub fn bytes(&self) -> [u8; 4] {
         [
@@ -138,7 +138,7 @@ impl SegmentClass {
     pub const NO_CONNECTION: SegmentClass = SegmentClass(2);
     /// A segment of a one-sided connection, which the policy only inspects.
     pub const ONE_SIDED: SegmentClass = SegmentClass(3);
-    /// Its numbers are outside of the window.
+    /// The sequence or acknowledgement number is outside of the window.
     pub const OUT_OF_WINDOW: SegmentClass = SegmentClass(4);
     /// Tracking rejects its numbers, which the policy does not check.
     pub const UNCHECKED: SegmentClass = SegmentClass(5);

@@ -71,7 +71,7 @@ pub(crate) struct SegmentInputs {
     pub previous: TcpState,
     /// The sender.
     pub direction: Direction,
-    /// Its properties.
+    /// The segment's properties.
     pub facts: Facts,
 }
 

@@ -87,7 +87,7 @@ impl Fields {
         Fields(self.0 & !(1 << field as u8))
     }
 
-    /// Whether a field is among them.
+    /// Whether the set contains a field.
     #[must_use]
     pub const fn contains(self, field: KeyField) -> bool {
         self.0 >> field as u8 & 1 == 1

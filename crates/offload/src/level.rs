@@ -300,7 +300,7 @@ pub struct AttachedPort {
 pub struct LeftOn {
     /// Number of the interface.
     pub ifindex: u32,
-    /// Its name.
+    /// The interface's name.
     pub name: String,
     /// The number of the program that was left; interfaces with the same number belonged to one process.
     pub program: u32,
@@ -338,11 +338,11 @@ pub enum Fail {
 pub struct Watch {
     /// The handling of their frames then.
     pub fail: Fail,
-    /// That time. Zero watches no worker.
+    /// The time without a heartbeat after which workers have failed. Zero watches no worker.
     pub stale: Duration,
     /// The distribution of frames among the link's workers.
     pub spread: Spread,
-    /// Number of the first of them among the workers of all links.
+    /// Number of the first of the port's workers among the workers of all links.
     pub first: u32,
 }
 
@@ -398,7 +398,8 @@ pub struct PortCounters {
     pub frames: u64,
     /// Frames that went up.
     pub up: u64,
-    /// Bytes of those, without the checksum of a frame; so are those below.
+    /// Bytes of the frames that went up, without the checksum of a frame; the byte counts below do not
+    /// include it either.
     pub up_bytes: u64,
     /// Frames that left by another port, or were lost there.
     pub forwarded: u64,
@@ -433,9 +434,9 @@ pub struct PortCounters {
     pub out: u64,
     /// Bytes of these frames.
     pub out_bytes: u64,
-    /// Frames among these with a multicast destination.
+    /// Frames sent or lost by this port with a multicast destination.
     pub out_multicast: u64,
-    /// Frames among these with a broadcast destination.
+    /// Frames sent or lost by this port with a broadcast destination.
     pub out_broadcast: u64,
 }
 
@@ -483,7 +484,7 @@ const fn casts(frames: u64, multicast: u64, broadcast: u64) -> Casts {
 pub struct FrameTotals {
     /// Frames.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub bytes: u64,
 }
 
@@ -501,13 +502,13 @@ impl FrameTotals {
 pub struct StalePrograms {
     /// Programs found.
     pub programs: u64,
-    /// Programs of another build among these. Their tables are not read, and not in the other numbers.
+    /// Programs of another build. Their tables are not read, and not in the other numbers.
     pub unread: u64,
     /// Entries of flows in their tables.
     pub entries: u64,
-    /// The packets that they had forwarded.
+    /// The packets that the left programs had forwarded.
     pub forwarded: FrameTotals,
-    /// The packets that they had dropped.
+    /// The packets that the left programs had dropped.
     pub dropped: FrameTotals,
     /// Frames that passed uninspected because their worker had failed.
     pub open: FrameTotals,

@@ -132,7 +132,7 @@ pub struct Ended {
     pub reason: EndReason,
 }
 
-/// There is a device at this level already, or it is the host's: a manager has one device at each other
+/// The error that a level already has a device, or is the host's: a manager has one device at each other
 /// level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelTaken(pub Level);
@@ -195,7 +195,7 @@ impl FlowManager {
         Ok(self)
     }
 
-    /// Its levels, the nearest to the wire first.
+    /// The manager's levels, the nearest to the wire first.
     pub fn levels(&self) -> impl Iterator<Item = LevelFacts<'_>> {
         self.levels.iter().map(Backend::facts)
     }

@@ -14,13 +14,13 @@ macro_rules! stays {
             /// All reasons, by number.
             pub const ALL: &'static [OffloadDenied] = &[$(OffloadDenied::$name),*];
 
-            /// Its name in events and counters.
+            /// The reason's name in events and counters.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(OffloadDenied::$name => $text,)* }
             }
 
-            /// Its meaning, and what to do about it, for people.
+            /// The meaning of the reason, and the remedy, for people.
             #[must_use]
             pub const fn explained(self) -> &'static str {
                 match self { $(OffloadDenied::$name => $why,)* }

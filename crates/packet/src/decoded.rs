@@ -162,7 +162,7 @@ impl TunnelKind {
 pub struct TunnelTag {
     /// The tunnel protocol.
     pub kind: TunnelKind,
-    /// Its identifier (VNI, key, ...), 0 where the protocol has none.
+    /// The tunnel's identifier (VNI, key, ...), 0 where the protocol has none.
     pub id: u32,
 }
 

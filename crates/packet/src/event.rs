@@ -29,7 +29,7 @@ macro_rules! decode_events {
                 match self { $(DecodeEvent::$variant => concat!("decoder.", $name),)+ }
             }
 
-            /// Its meaning, in one sentence.
+            /// The event's meaning, in one sentence.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $(DecodeEvent::$variant => $doc,)+ }

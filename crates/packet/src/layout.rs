@@ -14,7 +14,7 @@ pub struct Field {
     pub offset: usize,
     /// Length, in bytes.
     pub len: usize,
-    /// Its content.
+    /// The field's content.
     pub what: &'static str,
 }
 
@@ -23,7 +23,7 @@ pub struct Field {
 pub struct Layout {
     /// Name, in every language.
     pub name: &'static str,
-    /// Its meaning, one sentence.
+    /// The block's meaning, one sentence.
     pub what: &'static str,
     /// Length, in bytes.
     pub len: usize,

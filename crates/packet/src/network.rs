@@ -225,7 +225,7 @@ pub struct Ipv6 {
     pub payload_len: u16,
     /// The extension headers present.
     pub ext_headers: Ipv6ExtHeaders,
-    /// Their length in bytes.
+    /// Length of the extension headers in bytes.
     pub ext_len: u16,
     /// Type of the (first) routing header.
     pub routing_type: Option<u8>,

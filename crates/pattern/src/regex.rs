@@ -284,7 +284,7 @@ impl Regex {
         &self.pattern
     }
 
-    /// Its flags.
+    /// The expression's flags.
     #[must_use]
     pub fn flags(&self) -> RegexFlags {
         self.flags

@@ -28,7 +28,7 @@ pub struct RegexPattern<'a> {
     pub id: u32,
     /// The text of the expression.
     pub pattern: &'a [u8],
-    /// Its flags.
+    /// The expression's flags.
     pub flags: RegexFlags,
 }
 

@@ -72,9 +72,9 @@ pub struct PendingChecksum {
 pub struct FrameInfo {
     /// The time of arrival, on the port's clock.
     pub timestamp: Timestamp,
-    /// Its length on the wire in bytes, outer VLAN tag included, frame check sequence not.
+    /// The frame's length on the wire in bytes, outer VLAN tag included, frame check sequence not.
     pub wire_length: u32,
-    /// Its flags.
+    /// The frame's flags.
     pub flags: FrameFlags,
     /// The segmentation that the frame needs.
     pub segmentation: Segmentation,

@@ -110,8 +110,8 @@ impl InlinePort {
         Self::prepare(name, options, false)
     }
 
-    /// Opens one for each worker on interface `name`: a frame reaches one of them, all frames of a flow the
-    /// same one, as [`Spread::worker`] selects. Option `fanout` is ignored.
+    /// Opens a port for each worker on interface `name`: a frame reaches one of them, all frames of a flow
+    /// the same one, as [`Spread::worker`] selects. Option `fanout` is ignored.
     ///
     /// # Errors
     /// As [`InlinePort::open`], and a kernel without such groups (before 4.12).

@@ -9,13 +9,13 @@ use std::os::fd::AsFd;
 /// A network interface at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// The interface's name.
     pub name: String,
-    /// Its index.
+    /// The interface's index.
     pub index: u32,
-    /// Its MTU in bytes.
+    /// The interface's MTU in bytes.
     pub mtu: u32,
-    /// Its link-layer address.
+    /// The interface's link-layer address.
     pub mac: [u8; 6],
     /// The first header of its frames.
     pub link_layer: LinkLayer,

@@ -43,7 +43,7 @@ pub struct MergedTap {
 pub struct MergeFrame {
     /// The number of its interface.
     pub source: usize,
-    /// Its number in [`MergedTap::batch`] of the interface.
+    /// The frame's number in [`MergedTap::batch`] of the interface.
     pub index: usize,
     /// Whether it is the second of a pair of equal frames, of the same or different interfaces; ignored then.
     pub duplicate: bool,

@@ -12,11 +12,11 @@ use std::os::fd::AsFd;
 /// A process, as the kernel recorded it at the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerProcess {
-    /// Its number; `None` if it has none in this process namespace.
+    /// The process's number; `None` if it has none in this process namespace.
     pub process: Option<u32>,
-    /// Its user.
+    /// The process's user.
     pub user: u32,
-    /// Its group.
+    /// The process's group.
     pub group: u32,
 }
 

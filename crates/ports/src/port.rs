@@ -19,10 +19,10 @@ pub struct PortStats {
     pub received: u64,
     /// Bytes of these frames on the wire, also of cut ones, without the frame checksum.
     pub received_bytes: u64,
-    /// These frames by the kind of their destination ([`bartizan_packet::casts`]). Without a link layer all
-    /// are unicast.
+    /// Received frames by the kind of their destination ([`bartizan_packet::casts`]). Without a link layer
+    /// all are unicast.
     pub received_casts: Casts,
-    /// These frames by their size.
+    /// Received frames by their size.
     pub received_sizes: Sizes,
     /// Frames that arrived while the receive ring was full: lost (the kernel's counter).
     pub ring_dropped: u64,
@@ -44,7 +44,7 @@ pub struct PortStats {
     pub sent: u64,
     /// Bytes of these frames.
     pub sent_bytes: u64,
-    /// These frames by the kind of their destination.
+    /// Sent frames by the kind of their destination.
     pub sent_casts: Casts,
     /// Frames not sent, by reason. `sent` + this + those that wait for a flush = frames given to the port.
     pub send_failures: SendFailures,

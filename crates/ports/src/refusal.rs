@@ -41,7 +41,7 @@ impl SendRefusal {
         SendRefusal::ReceiveOnly,
     ];
 
-    /// Its name in counters.
+    /// The refusal's name in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -15,7 +15,7 @@ pub struct DeviceRegister {
     pub name: &'static str,
     /// Byte address.
     pub address: u32,
-    /// Its content.
+    /// The register's content.
     pub what: &'static str,
 }
 

@@ -16,7 +16,7 @@ const ANSWER_CYCLES: u32 = 10_000;
 pub struct FrameIn {
     /// The ingress port.
     pub ingress: u8,
-    /// Its bytes.
+    /// The frame's bytes.
     pub bytes: Vec<u8>,
 }
 

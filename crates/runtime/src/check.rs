@@ -51,7 +51,7 @@ pub struct Checked {
     pub missing: Option<String>,
     /// Hashes of the content that a start would use; `None` if there are errors.
     pub content: Option<ContentHashes>,
-    /// There is no error.
+    /// Whether there is no error.
     pub is_valid: bool,
 }
 

@@ -39,7 +39,7 @@ pub struct Stack {
 
 /// One link with its workers' sources.
 pub struct OfLink {
-    /// Its name.
+    /// The link's name.
     pub name: String,
     /// Parts of its workers.
     pub stack: Stack,
@@ -85,7 +85,7 @@ pub struct WorkerPoolReport {
 /// Result of a link.
 #[derive(Default)]
 pub struct LinkEnded {
-    /// Its name.
+    /// The link's name.
     pub name: String,
     /// Counters of all workers together.
     counters: WorkerCounters,

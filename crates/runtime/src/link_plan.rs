@@ -97,7 +97,7 @@ pub struct FilterExpression {
 }
 
 impl LinkPlan {
-    /// Its settings for a level of this name, if it has that level.
+    /// The link's settings for a level of this name, if it has that level.
     pub fn level(&self, name: &str) -> Option<&OffloadSection> {
         self.levels.iter().find(|level| level.level == name)
     }

@@ -89,7 +89,7 @@ pub struct RunOptions {
 pub struct GuestLink {
     /// Name in policies and events.
     pub name: String,
-    /// Its settings.
+    /// The guest's settings.
     pub guest: GuestSection,
 }
 

@@ -385,7 +385,7 @@ mod tests {
         for (line, message) in [
             (rule("contnt:\"x\"; sid:200;"), "contnt"),
             (rule("pcre:\"/(/\"; sid:200;"), "regular expression"),
-            (rule("content:\"x\"; sid:50;"), "an earlier rule has gid 1 and sid 50"),
+            (rule("content:\"x\"; sid:50;"), "an earlier rule has the same gid 1 and sid 50"),
             (rule("content:\"x\"; depth:0; within:nothing; sid:200;"), ""),
             ("alert tcp $NOPE any -> any any (content:\"x\"; sid:200;)\n".to_owned(), "$NOPE"),
             ("alert nosuch any any -> any any (content:\"x\"; sid:200;)\n".to_owned(), "nosuch"),

@@ -50,7 +50,7 @@ pub struct Steering<'r> {
     pub control: &'r Control,
     /// The board of their counters.
     pub source: &'r MetricsSource,
-    /// Their application layers.
+    /// The application layers of the links.
     pub engines: &'r Engines,
     /// The options of the command line.
     pub given: &'r RunOptions,

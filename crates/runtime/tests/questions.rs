@@ -69,7 +69,7 @@ fn a_check_hands_over_what_is_wrong() {
     let checked = check::run(&options).unwrap();
     assert!(!checked.is_valid && checked.content.is_none() && checked.has_rules);
     assert_eq!((checked.rules.loaded, checked.findings.len()), (1, 1));
-    let is_placed = |problem: &String| problem.contains("p.yaml:1:11: `policies` has to be a list");
+    let is_placed = |problem: &String| problem.contains("p.yaml:1:11: `policies` must be a list");
     assert!(checked.problems.iter().any(is_placed), "{:?}", checked.problems);
     assert_eq!(checked.policies[0].problems, checked.problems);
     options.policies.clear();

@@ -51,7 +51,7 @@ pub struct Chains {
 pub struct ClassName {
     /// The policy; `default` for traffic that no policy names.
     pub policy: Arc<str>,
-    /// Its verdicts are only reported.
+    /// The verdicts of the policy are only reported.
     pub staged: bool,
 }
 
@@ -73,11 +73,11 @@ pub enum Enforcement {
 pub struct ClassTraits {
     /// Number of its policy.
     pub policy: u32,
-    /// Its verdicts are only reported.
+    /// The verdicts of the class are only reported.
     pub staged: bool,
-    /// Its chain has no function.
+    /// The chain of the class has no function.
     pub is_empty: bool,
-    /// Its policy allows flows of which only one direction passes this host.
+    /// The class's policy allows flows of which only one direction passes this host.
     pub one_sided: bool,
     /// The rank of its flows when memory for application layers is used up or the load exceeds a worker's
     /// capacity.

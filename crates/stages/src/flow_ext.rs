@@ -28,7 +28,7 @@ pub struct StreamOrigin {
     pub process: i32,
     /// Path of its executable; `None`: the process was gone, or may not be read.
     pub executable: Option<String>,
-    /// Its control group; `None` as above.
+    /// The program's control group; `None` as above.
     pub cgroup: Option<String>,
 }
 

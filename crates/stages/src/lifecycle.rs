@@ -83,7 +83,7 @@ impl RestartBounds {
 pub struct FunctionNow {
     /// The function.
     pub function: &'static str,
-    /// Its bit in paths.
+    /// The function's bit in paths.
     pub id: FunctionId,
     /// Condition.
     pub condition: FunctionCondition,

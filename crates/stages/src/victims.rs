@@ -13,7 +13,7 @@ use bartizan_base::FlowId;
 pub struct Rank {
     /// A function inspects the flow, or closing it gains nothing.
     pub needed: bool,
-    /// Its policy's priority.
+    /// The flow's policy's priority.
     pub priority: u8,
     /// The flow has not been silent for longer than it had lived before (streams).
     pub goes_on: bool,

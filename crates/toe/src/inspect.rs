@@ -22,7 +22,7 @@ pub enum PayloadDirection {
 /// The properties of a stream that do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// Its number.
+    /// The stream's number.
     pub id: StreamId,
     /// The guest's tenant, from the descriptor that the guest was started with.
     pub tenant: TenantId,
@@ -46,7 +46,7 @@ pub struct StreamInfo {
 /// The other end of a stream between guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamPartner {
-    /// Its number.
+    /// The stream's number.
     pub id: StreamId,
     /// Number of its guest.
     pub guest: u16,

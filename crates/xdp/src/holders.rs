@@ -39,9 +39,9 @@ pub enum Hold {
 pub struct Holder {
     /// The number of the process.
     pub process: u32,
-    /// Its name.
+    /// The process's name.
     pub name: String,
-    /// The object that it has open.
+    /// The object that the process has open.
     pub hold: Hold,
 }
 

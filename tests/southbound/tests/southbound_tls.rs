@@ -354,7 +354,7 @@ fn a_token_is_good_once_for_one_device_and_for_an_hour() {
     let site = Site::new("tokens");
     let token = site.token("edge-1");
     let refused = |result: Result<(), EnrolFailure>| result.unwrap_err().to_string();
-    assert!(refused(site.enrol("edge-2", &token)).contains("not good for this device"));
+    assert!(refused(site.enrol("edge-2", &token)).contains("not valid for this device"));
     site.enrol("edge-1", &token).unwrap();
     let facts = DeviceIdentity::load(&site.folder("edge-1")).unwrap().facts().unwrap();
     assert_eq!(facts.device.as_deref(), Some("edge-1"));
@@ -513,7 +513,7 @@ fn a_certificate_that_a_controller_with_a_wrong_clock_gives_is_not_taken() {
     let behind = Arc::new(move || time.load(Ordering::Relaxed) - DAY);
     site.time.store(START + 22 * DAY, Ordering::Relaxed);
     let agent = site.agent_by("edge-1", "edge-1", behind);
-    until("refused", || agent.ended_with("the clock here or that of the controller is wrong"));
+    until("refused", || agent.ended_with("the clock of this host or of the controller is wrong"));
     assert_eq!(DeviceIdentity::load(&folder).unwrap().certificate, before.certificate);
     assert!(agent.handle.status().in_step);
 }

@@ -21,18 +21,18 @@ pub enum Form {
 /// An argument of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandArgument {
-    /// Its name.
+    /// The argument's name.
     pub name: &'static str,
     /// Placeholder for people: `INTERFACE`.
     pub what: &'static str,
-    /// Its form.
+    /// The argument's form.
     pub form: Form,
 }
 
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandSpec {
-    /// Its name.
+    /// The command's name.
     pub name: &'static str,
     /// The arguments, in the order of a command line.
     pub arguments: &'static [CommandArgument],
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(json!(set.arguments), json!({"setname": "d", "settype": "string", "datavalue": "YQ=="}));
         for (name, line, says) in [
             ("iface-stat", "", "INTERFACE is missing; write `iface-stat INTERFACE`"),
-            ("iface-stat", "a b", "`b` is too much"),
+            ("iface-stat", "a b", "`b` is one argument too many"),
             ("get-flow-stats-by-id", "x", "`x` is not a number for FLOW_ID"),
             ("explain-flow", "", "FLOW is missing"),
         ] {

@@ -16,9 +16,9 @@ pub enum Version {
 /// A command with its arguments, unchecked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControlRequest {
-    /// Its name.
+    /// The command's name.
     pub command: String,
-    /// Its arguments by name.
+    /// The command's arguments by name.
     pub arguments: Map<String, Value>,
 }
 

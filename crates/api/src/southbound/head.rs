@@ -76,7 +76,7 @@ impl SubProtocol {
 pub struct MessageHead {
     /// Version of the message.
     pub version: u8,
-    /// Its sub-protocol.
+    /// The message's sub-protocol.
     pub sub: SubProtocol,
     /// Whether the body is compressed.
     pub compressed: bool,

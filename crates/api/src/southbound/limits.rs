@@ -45,7 +45,7 @@ pub const LEFT_OUT_BYTES: usize = 256;
 /// Most links of a device, and most ports.
 pub const INTERFACES: usize = 1_024;
 
-/// Most bytes of such a name.
+/// Most bytes of the name of a link or port.
 pub const INTERFACE_BYTES: usize = 256;
 
 /// Most alerts of a message: with events of the greatest length they fit into it, compressed or not.

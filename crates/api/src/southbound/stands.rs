@@ -39,9 +39,9 @@ pub struct RuleLeftOut {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
-    /// Number of such rules.
+    /// Number of the rules that are left out.
     pub count: u64,
-    /// The first of them, at most [`limits::LEFT_OUT`].
+    /// The first of the rules that are left out, at most [`limits::LEFT_OUT`].
     pub first: Vec<RuleLeftOut>,
 }
 
@@ -73,7 +73,8 @@ fn shortened(mut text: String) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RulesAtLevel {
-    /// Whether the level does so only while it is open; if true, such packets otherwise go up to the host.
+    /// Whether the level drops packets without a flow only while it is open; if true, such packets otherwise
+    /// go up to the host.
     pub while_open: bool,
     /// Number of rules that the level evaluates itself, by function.
     pub evaluates: BTreeMap<String, u64>,

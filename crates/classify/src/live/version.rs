@@ -35,7 +35,7 @@ pub(crate) struct Stored {
 pub(crate) struct Meanings {
     /// Ranks of entries that the list may lack.
     pub gone: Vec<u32>,
-    /// Rank, fid and priority of entries that it has; applied after `gone`.
+    /// Rank, fid and priority of entries that the list has; applied after `gone`.
     pub now: Vec<(u32, u32, u32)>,
 }
 

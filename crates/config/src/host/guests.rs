@@ -146,7 +146,7 @@ mod tests {
                 "{name: a, guest: {}, tap: {interface: e0}}",
                 "needs exactly one of `inline`, `tap`, `capture` and `guest`",
             ),
-            ("{name: a/b, guest: {}}", "has a name that its socket cannot have"),
+            ("{name: a/b, guest: {}}", "has a name that cannot be part of its socket's path"),
             ("{name: a, guest: {streams: 0}}", "guest `a`: 0 streams are out of range; give 1 to 65536"),
             ("{name: a, guest: {memory: 5}}", "5 bytes are too few; give 1MiB or more"),
             ("{name: a, guest: {addresses: ['::']}}", "address :: cannot be a guest's"),
@@ -157,7 +157,7 @@ mod tests {
             ),
             (
                 "{name: a, guest: {socket: s}}, {name: b, guest: {socket: s}}",
-                "has the socket of another guest",
+                "has the same socket as another guest",
             ),
         ] {
             let error = parse("bartizan.yaml", &format!("links: [{links}]")).expect_err(links).to_string();

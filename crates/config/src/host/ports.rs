@@ -12,7 +12,7 @@ use std::collections::HashSet;
 pub struct NamedPort {
     /// Name, in policies and events.
     pub name: String,
-    /// Its interface, which no link may use.
+    /// The port's interface, which no link may use.
     pub interface: String,
 }
 

@@ -87,8 +87,8 @@ fn says_what_is_wrong_and_where() {
         ("links: []\nmemory: {hosts: 0}", "2:17: 0 entries are out of range; give 64 to 16777216"),
         ("links: []\nmemory: {defrag: 1kb}", "2:18: 1024 bytes are too few; give 64KiB or more"),
         ("links: []\nworkers: 0", "2:10: at least one worker is needed"),
-        ("links: []\noutputs: {eve: {dir: d, rotate: {keep: 3}}}", "2:40: nothing is put aside without"),
-        ("links: []\noutputs: {eve: {dir: d, rotate: {size: 0}}}", "2:40: a file of no bytes holds nothing"),
+        ("links: []\noutputs: {eve: {dir: d, rotate: {keep: 3}}}", "2:40: `keep` needs `size` or `every`"),
+        ("links: []\noutputs: {eve: {dir: d, rotate: {size: 0}}}", "2:40: a file cannot have 0 bytes"),
         (
             "links: []\nmetrics: {listen: 9100}",
             "2:19: `9100` is not an address with a port; write it like 127.0.0.1:9100",
@@ -108,7 +108,7 @@ fn says_what_is_wrong_and_where() {
         ),
         (
             "links:\n  - {name: a, inline: {a: e0, b: e1}, filter: port 1}",
-            "2:47: link `a` is inline: a filter sees no ports in fragments",
+            "2:47: link `a` is inline: a filter finds no ports in fragments",
         ),
         (
             "links: [{name: a, inline: {a: e0, b: e1, frames: 3}}]",
@@ -120,7 +120,7 @@ fn says_what_is_wrong_and_where() {
         ),
         (
             "links: [{name: a, tap: {interface: e0, ring: 1MiB}}]",
-            "1:46: link `a`: a ring of 1MiB cannot be; give 2MiB to 4GiB",
+            "1:46: link `a`: a ring of 1MiB is not possible; give 2MiB to 4GiB",
         ),
         (
             "links: [{name: a, tap: {interface: e0}, workers: 2}, {name: b, tap: {interface: e1}}]\nworkers: 2",
@@ -128,7 +128,7 @@ fn says_what_is_wrong_and_where() {
         ),
         (
             "links: [{name: a, tap: {interface: e0}, workers: 200}, {name: b, tap: {interface: e1}, workers: 57}]",
-            "1:1: the links need 257 workers, and more than 256 are not supported",
+            "1:1: the links need 257 workers, and at most 256 are supported",
         ),
         ("links: []\nsettings: [a]", "2:11: expected a mapping"),
         ("links: []\nworkers: 1\nworkers: 2", "3:1: the key `workers` occurs twice; remove one"),
@@ -160,7 +160,7 @@ fn a_controller_has_an_address_with_a_port() {
     for (keys, expected) in [
         ("address: here", "2:23: `here` is not a name or address with a port"),
         ("address: 'h:0'", "2:23: `h:0` is not a name"),
-        ("statistics-every: 1s", "2:1: where is it? give `address`"),
+        ("statistics-every: 1s", "2:1: the controller has no place: give `address`"),
         ("address: 'h:1', here: {state: c}", "2:1: `address` and `here` are given"),
         ("here: {state: c, listen: nowhere}", "2:39: `nowhere` is not an address with a port"),
         ("address: 'h:1', statistics-every: 2h", "2:48: 7200 seconds are out of range"),
@@ -187,7 +187,7 @@ fn a_level_fails_closed_unless_it_is_told() {
         (", stale: 0", "1:71: link `a`: 0 seconds are out of range"),
         (
             ", drop-samples: 1000",
-            "1:78: link `a`: one of 1000 packets cannot be; give a power of two up to 1048576, for instance 1024",
+            "1:78: link `a`: one of 1000 packets is not a possible sample; give a power of two up to 1048576, for instance 1024",
         ),
         (", drop-samples: 2097152", "1:78: link `a`: one of 2097152 packets cannot be"),
     ] {

@@ -183,7 +183,7 @@ pub struct PolicyHeaders<'p> {
 }
 
 impl<'p> PolicyHeaders<'p> {
-    /// Those of a policy.
+    /// The headers of a policy.
     #[must_use]
     pub fn of(policy: &'p PolicyDefinition) -> Self {
         let PolicyDefinition { from, to, tenant, link, .. } = policy;

@@ -179,7 +179,7 @@ fn every_error_has_its_place_and_says_what_to_do() {
         ),
         (
             "default: {action: drop}\npolicies: {}",
-            "2:11: `policies` has to be a list: lines that begin with `- `",
+            "2:11: `policies` must be a list: lines that begin with `- `",
         ),
         ("default: {action: drop}\npolicies: [{name: a}]", "2:12: the key `chain` is missing; add it"),
         (
@@ -204,11 +204,11 @@ fn every_error_has_its_place_and_says_what_to_do() {
         ),
         (
             "default: {action: drop}\npolicies: [{name: a, chain: [], from: 10.0.0.1/8}]",
-            "2:39: `10.0.0.1/8` has bits set after the prefix; write `10.0.0.0/8` for the network",
+            "2:39: `10.0.0.1/8` has host bits set; write `10.0.0.0/8` for the network",
         ),
         (
             "default: {action: drop}\npolicies: [{name: a, chain: [], to: [10.0.0.0/8, 10.0.0.0/40]}]",
-            "2:50: `10.0.0.0/40`: the length has to be 0 to 32; write it like 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32",
+            "2:50: `10.0.0.0/40`: the prefix length must be 0 to 32; write it like 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32",
         ),
         (
             "default: {action: drop}\npolicies: [{name: a, chain: [], to: 2001:db8::/129}]",
@@ -240,11 +240,11 @@ fn every_error_has_its_place_and_says_what_to_do() {
         ),
         (
             "default: {action: drop}\ntenants: [{name: a, select: {vlan: 5000}}]",
-            "2:36: VLAN 5000: an id is 1 to 4094",
+            "2:36: VLAN 5000 does not exist; give an id from 1 to 4094",
         ),
         (
             "default: {action: drop}\ntenants: [{name: a, select: {vlan: [10, 20]}}, {name: b, select: {vlan: [30, 20], link: wan}}]",
-            "2:78: VLAN 20 of tenant `b` never matches: its traffic is that of tenant `a`, which is tried first; remove it from one of them",
+            "2:78: VLAN 20 of tenant `b` never matches: its traffic belongs to tenant `a`, which is tried first; remove it from one of them",
         ),
         (
             "default: {action: drop}\ntenants: [{name: default, select: {vni: 1}}]",
@@ -374,7 +374,7 @@ fn what_cannot_be_read_is_not_said_again_where_its_names_are_used() {
     let rest =
         "policies: [{name: p, from: [g, h], to: {label: {role: web}}, chain: []}]\ndefault: {action: drop}\n";
     for (text, column, words) in [
-        ("groups: {g: ['::ffff:192.0.2.1'], h: []}\nlabels: {g: {role: web}}", 14, "in the form of IPv6"),
+        ("groups: {g: ['::ffff:192.0.2.1'], h: []}\nlabels: {g: {role: web}}", 14, "in IPv6 notation"),
         ("groups: {g: [192.0.2.1/8], h: []}\nlabels: {g: {role: web}}", 14, "bits set after the prefix"),
         ("labels: {g: web}\ngroups: {g: [192.0.2.1], h: []}", 13, "expected a mapping"),
     ] {
@@ -575,11 +575,11 @@ fn labels_mean_all_groups_that_carry_them() {
     );
     assert!(
         wrong(&text("{label: {role: wob}}"))
-            .contains("no group carries the label role=wob; did you mean `role=web`")
+            .contains("no group has the label role=wob; did you mean `role=web`")
     );
     assert!(wrong(&text("{lable: {role: web}}")).contains("`lable` is not known here"));
     assert!(
-        wrong(&text("a").replace("c: {role: db}", "d: {role: db}")).contains("no group `d` to carry labels")
+        wrong(&text("a").replace("c: {role: db}", "d: {role: db}")).contains("no group `d` for these labels")
     );
     assert!(
         wrong(&text("a").replace("c: 10.0.3.0/24", "c: {label: {role: web}}")).contains("not made of them")
@@ -599,7 +599,8 @@ fn groups_by_name_stand_where_addresses_may_and_nowhere_else() {
         parse("p.yaml", &text, &[]).expect_err(&text).to_string()
     };
     assert!(
-        wrong("resolvers: 10.0.0.53", "resolvers: all").contains("DNS names cannot say whose answers count")
+        wrong("resolvers: 10.0.0.53", "resolvers: all")
+            .contains("DNS names cannot determine whose answers count")
     );
     assert!(wrong("10.0.0.53}", "10.0.0.53, ttl-min: 2h, ttl-max: 1h}").contains("longer than `ttl-max`"));
     assert!(wrong("10.0.0.53}", "10.0.0.53, addresses: 0}").contains("1 to 1048576"));
@@ -621,7 +622,7 @@ fn groups_in_groups_are_bounded() {
     assert!(parse(&from_the_top(60)).is_ok());
     for text in [from_the_top(2_000), from_the_top(64), chain(65)] {
         let wrong = parse(&text).expect_err("too deep").to_string();
-        assert!(wrong.contains("more than 64 groups lie in each other"), "{wrong}");
+        assert!(wrong.contains("groups nest deeper than 64"), "{wrong}");
     }
     assert!(parse(&chain(64)).is_ok());
     // Each group has all members of the one before, and 10,000 of its own.

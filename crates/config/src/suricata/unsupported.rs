@@ -317,12 +317,12 @@ mod tests {
         const HTTP: &str = "app-layer.protocols.http.libhtp.server-config.0.iis7";
         for (pairs, says) in [
             (&[("af-packet.0.bpf-filter", "not port 22")][..], "`af-packet.0.bpf-filter: not port 22`"),
-            (&[("pcap.1.bpf-filter", "tcp")], "the filter leaves out"),
+            (&[("pcap.1.bpf-filter", "tcp")], "the filter would leave out"),
             (&[("af-packet.0.copy-mode", "ips")], "--inline A B"),
             (&[("dpdk.interfaces.1.copy-mode", "tap")], "nothing is forwarded"),
-            (&[("nfq.fail-open", "yes"), ("nfq.mode", "repeat")], "`nfq` has no effect: no packet is taken"),
+            (&[("nfq.fail-open", "yes"), ("nfq.mode", "repeat")], "`nfq` has no effect: no packet is read"),
             (&[("af-packet.0.checksum-checks", "no")], "capture.checksum-validation"),
-            (&[("security.landlock.directories.read.0", "/")], "a confined run may read"),
+            (&[("security.landlock.directories.read.0", "/")], "a confined run can read"),
             (&[("security.limit-noproc", "true")], "set `run-as`"),
             (&[("multi-detect.enabled", "yes"), ("multi-detect.loaders", "2")], "tenants"),
             (

@@ -113,7 +113,7 @@ pub struct NoStatus {}
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "{S}Item")]
 pub struct DocumentItem<S, T> {
-    /// Its name.
+    /// The document's name.
     pub name: String,
     /// The generation that wrote it.
     pub generation: u64,

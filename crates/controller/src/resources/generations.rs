@@ -30,7 +30,7 @@ const RESTORED: &[&str] = &[
 /// The newest generation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Newest {
-    /// Its number.
+    /// The generation's number.
     pub generation: u64,
 }
 

@@ -126,11 +126,11 @@ pub struct RuleFileItem {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct ChosenRule {
-    /// Its id.
+    /// The rule's id.
     pub sid: u32,
-    /// Its message.
+    /// The rule's message.
     pub msg: String,
-    /// Its category.
+    /// The rule's category.
     pub category: Option<String>,
 }
 

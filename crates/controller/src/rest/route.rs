@@ -38,7 +38,7 @@ pub fn schema<T: JsonSchema>() -> SchemaOf {
 /// A query parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name.
+    /// The parameter's name.
     pub name: &'static str,
     /// The description.
     pub about: &'static str,
@@ -107,7 +107,7 @@ pub fn is_cursor(text: &str, of_numbers: bool) -> bool {
 /// The body that a route accepts.
 #[derive(Clone, Copy)]
 pub struct Body {
-    /// Its schema; `None` for plain text.
+    /// The body's schema; `None` for plain text.
     pub schema: Option<SchemaOf>,
     /// Most bytes.
     pub max: usize,

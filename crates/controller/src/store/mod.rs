@@ -37,7 +37,7 @@ pub struct Document {
 pub struct Write {
     /// The kind of resource.
     pub kind: String,
-    /// Its name.
+    /// The document's name.
     pub id: String,
     /// The body before.
     pub before: Option<Value>,
@@ -50,7 +50,7 @@ pub struct Write {
 pub struct Status {
     /// The kind of status.
     pub kind: String,
-    /// Its name.
+    /// The line's name.
     pub id: String,
     /// The body; `None` removes the line.
     pub body: Option<Value>,
@@ -107,7 +107,7 @@ pub struct AuditRow {
     pub action: String,
     /// The kind of resource.
     pub kind: String,
-    /// Its name.
+    /// The resource's name.
     pub id: String,
     /// SHA-256 of the body before.
     pub before: Option<String>,
@@ -134,15 +134,15 @@ pub struct Alert {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct KeptAlert {
-    /// Its number; newer alerts have higher ones.
+    /// The alert's number; newer alerts have higher ones.
     pub number: u64,
     /// The tenant of the traffic; null: no tenant, visible to administrators and to readers without a tenant.
     pub tenant: Option<String>,
     /// Number of equal alerts.
     pub count: u64,
-    /// Time of the first of them, in microseconds since 1970.
+    /// Time of the first of the equal alerts, in microseconds since 1970.
     pub first: u64,
-    /// Time of the last of them, in microseconds since 1970.
+    /// Time of the last of the equal alerts, in microseconds since 1970.
     pub last: u64,
     /// The newest event, as EVE JSON.
     pub event: Value,

@@ -34,7 +34,7 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T> Slot<T> {
-    /// Requests that the worker release its source. It does so between two batches, or within a tenth of a
+    /// Requests that the worker release its source, which happens between two batches, or within a tenth of a
     /// second if nothing arrives.
     pub fn clear(&self) {
         self.leave.store(true, Ordering::Release);

@@ -28,11 +28,11 @@ pub struct DatagramArrival<'b> {
     pub now: Timestamp,
     /// The link that it enters by.
     pub link: LinkId,
-    /// Its sender.
+    /// The datagram's sender.
     pub from: SocketAddr,
-    /// Its destination, of the same family.
+    /// The datagram's destination, of the same family.
     pub to: SocketAddr,
-    /// Its payload.
+    /// The datagram's payload.
     pub bytes: &'b [u8],
     /// The program that sent or receives it, on the stream path.
     pub origin: &'b Arc<StreamOrigin>,

@@ -75,13 +75,13 @@ impl Always {
         self.finish();
     }
 
-    /// Whether there are no such rules.
+    /// Whether the set has no rules.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.by_address.is_empty()
     }
 
-    /// Whether a rule is one of these.
+    /// Whether the set has a rule.
     #[must_use]
     pub fn contains(&self, rule: u32) -> bool {
         self.rules.iter().chain(&self.by_address).any(|(_, r)| *r == rule)

@@ -41,7 +41,7 @@ pub struct FrameRecord<'a> {
     pub direction: Direction,
     /// Offset of the first byte in the stream; `None` for UDP.
     pub stream_offset: Option<u64>,
-    /// Its length; `None` while unknown.
+    /// The frame's length; `None` while unknown.
     pub length: Option<u64>,
     /// The bytes that are held, and whether these are all.
     pub payload: Option<(&'a [u8], bool)>,

@@ -98,7 +98,7 @@ pub struct Counter<'a> {
 pub struct ThreadCounters<'a> {
     /// Name of the thread.
     pub name: &'a str,
-    /// Its counters.
+    /// The worker's counters.
     pub counters: &'a [Counter<'a>],
 }
 

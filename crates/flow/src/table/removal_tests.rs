@@ -348,7 +348,7 @@ fn a_stay_goes_with_its_flow_to_another_table() {
     // Without an answer so far: the flow is to leave once the level answers.
     let (mut new, to) = moved(&t, id);
     assert_eq!((step(&new, to), new.level_counters().sunk), (Step::Withdrawing, 1));
-    assert!(!new.answered(old, LevelReply::Installed, at(6)), "the old name is not a name here");
+    assert!(!new.answered(old, LevelReply::Installed, at(6)), "the old name is no name here");
     let sunk = new.stay(to).unwrap().sunk;
     assert!(new.answered(sunk, LevelReply::Installed, at(6)));
     assert_eq!(tasks(&mut new, 6), tell(sunk, Command::Mark));

@@ -22,9 +22,9 @@ const FIN_ACK: TcpFlags = TcpFlags::FIN.union(TcpFlags::ACK);
 pub struct TcpProgress {
     /// The sequence number after the last byte that the side has sent.
     pub sent: Seq,
-    /// Its latest acknowledgement.
+    /// The side's latest acknowledgement.
     pub acknowledged: Seq,
-    /// Its FIN, if it has sent one.
+    /// The side's FIN, if it has sent one.
     pub fin: Option<Fin>,
 }
 

@@ -107,7 +107,7 @@ impl ManagerCounters {
 /// One level: its device's capabilities, and the outcomes of the flows offered to it.
 #[derive(Clone, Copy, Debug)]
 pub struct LevelFacts<'m> {
-    /// Its capabilities.
+    /// The level's capabilities.
     pub capabilities: &'m Capabilities,
     /// Entries in use.
     pub entries: u64,

@@ -48,9 +48,9 @@ impl Default for DefragConfig {
 /// The assumed behaviour of the receiving host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostSettings {
-    /// Its treatment of overlaps.
+    /// The host's treatment of overlaps.
     pub policy: OverlapPolicy,
-    /// Its reassembly timeout, where one is configured for it (`defrag.host-config`).
+    /// The host's reassembly timeout, where one is configured for it (`defrag.host-config`).
     pub timeout: Option<PacketDuration>,
 }
 

@@ -52,7 +52,7 @@ impl DefragEvents {
         self.0 |= 1 << event as u8;
     }
 
-    /// Whether `event` is among them.
+    /// Whether the set contains `event`.
     #[must_use]
     pub const fn contains(self, event: DefragEvent) -> bool {
         self.0 & 1 << event as u8 != 0
@@ -89,7 +89,7 @@ macro_rules! drops {
                 match self { $(DropReason::$variant => $name,)+ }
             }
 
-            /// The verdict's reason for such a fragment.
+            /// The verdict's reason for a fragment that raises the event.
             #[must_use]
             pub const fn reason(self) -> Reason {
                 match self { $(DropReason::$variant => Reason::$reason,)+ }

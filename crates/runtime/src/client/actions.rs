@@ -29,9 +29,9 @@ pub struct ResourceAction {
 pub struct Flag {
     /// The key.
     pub key: String,
-    /// Its description.
+    /// The key's description.
     pub about: String,
-    /// Its kind of value.
+    /// The key's kind of value.
     pub kind: FlagKind,
 }
 
@@ -94,7 +94,7 @@ impl ResourceAction {
         self.direct && self.resource == "alerts"
     }
 
-    /// Its description.
+    /// The operation's description.
     pub fn about(&self) -> String {
         let about = self.routes.first().map_or("", |route| route.about.as_str());
         about.trim_end_matches('.').to_owned()

@@ -33,13 +33,13 @@ pub struct DesiredDocument {
     document: LocalDocument,
     order: usize,
     path: String,
-    /// Its tenant, if its kind has one.
+    /// The document's tenant, if its kind has one.
     pub tenant: Option<String>,
-    /// Its kind.
+    /// The document's kind.
     pub kind: &'static str,
-    /// Its name.
+    /// The document's name.
     pub name: String,
-    /// Its content.
+    /// The document's content.
     pub spec: Value,
     /// Rule files that the document names by path, by their hashes.
     rule_files: BTreeMap<String, PathBuf>,

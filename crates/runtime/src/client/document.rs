@@ -17,7 +17,7 @@ pub struct LocalDocument {
     /// Lines of the file before the document.
     before: usize,
     node: Node,
-    /// Its content.
+    /// The document's content.
     pub body: Value,
 }
 

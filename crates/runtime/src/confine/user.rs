@@ -9,11 +9,11 @@ use std::os::unix::fs::MetadataExt as _;
 pub struct RunUser {
     /// Name or number, as it was given.
     pub name: String,
-    /// Its number.
+    /// The user's number.
     pub uid: u32,
-    /// Its group.
+    /// The user's group.
     pub gid: u32,
-    /// Its further groups.
+    /// The user's further groups.
     pub groups: Vec<u32>,
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Frames at a level below, by outcome.
 #[derive(Debug, Serialize)]
 pub struct LevelSummary {
-    /// Its name.
+    /// The level's name.
     pub level: String,
     /// Frames that it saw.
     pub frames: u64,
@@ -29,7 +29,7 @@ pub struct LevelSummary {
     pub forwarded: u64,
     /// Frames that it dropped.
     pub dropped: u64,
-    /// Its further counters that are not zero.
+    /// The level's further counters that are not zero.
     pub counters: BTreeMap<&'static str, u64>,
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// A port of a link that has a level.
 #[derive(Clone, Debug)]
 pub struct LevelPort {
-    /// Its interface.
+    /// The port's interface.
     pub interface: String,
     /// The link's name.
     pub link: String,
@@ -18,7 +18,7 @@ pub struct LevelPort {
     pub is_nearest: bool,
     /// The link's number.
     pub(super) number: LinkId,
-    /// Its number in the level's tables.
+    /// The port's number in the level's tables.
     pub index: u8,
 }
 

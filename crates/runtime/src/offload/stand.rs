@@ -21,11 +21,11 @@ use std::time::Duration;
 pub(super) struct NotedLevel {
     /// Name of the level.
     pub level: &'static str,
-    /// Its generation and signs of life.
+    /// The level's generation and signs of life.
     pub view: Arc<dyn LevelView>,
     /// The watch on the link's workers.
     pub watch: Watch,
-    /// Number of these.
+    /// Number of the workers of the link.
     pub workers: u32,
     /// The link, and whether the level evaluates rules only while it is open; `None`: it evaluates none.
     pub early: Option<(LinkId, bool)>,

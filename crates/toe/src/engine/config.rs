@@ -59,16 +59,16 @@ impl Default for GuestLimits {
 /// The declaration of a guest: its owner and its rights.
 #[derive(Clone, Debug, Default)]
 pub struct GuestSpec {
-    /// Its tenant.
+    /// The guest's tenant.
     pub tenant: TenantId,
-    /// Its addresses in the engine's namespace; empty: every address there.
+    /// The guest's addresses in the engine's namespace; empty: every address there.
     pub addresses: Vec<IpAddr>,
     /// Loopback addresses are those of the engine's namespace; else they are the guest's own, and only
     /// streams to its own listeners go through the engine.
     pub shares_loopback: bool,
     /// Connections to other guests of this engine go by TCP as well.
     pub always_tcp: bool,
-    /// Its limits.
+    /// The guest's limits.
     pub limits: GuestLimits,
 }
 
@@ -86,7 +86,7 @@ impl GuestSpec {
 pub struct GuestReport {
     /// Number of the guest.
     pub guest: u16,
-    /// Its tenant.
+    /// The guest's tenant.
     pub tenant: TenantId,
     /// Streams now.
     pub streams: usize,
@@ -109,7 +109,7 @@ pub struct GuestReport {
 /// State of one stream that is, or was, connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamReport {
-    /// Its properties.
+    /// The stream's properties.
     pub info: StreamInfo,
     /// Why it was blocked, if it was.
     pub refused: Option<StreamRefusal>,

@@ -22,7 +22,7 @@ pub struct ReceivedDatagram {
     pub copied: usize,
     /// Bytes of the datagram.
     pub length: usize,
-    /// Its sender.
+    /// The datagram's sender.
     pub from: Option<SocketAddr>,
 }
 

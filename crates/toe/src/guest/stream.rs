@@ -48,7 +48,7 @@ impl<'p> GuestStream<'p> {
         self.slot
     }
 
-    /// Its name in the guest's table.
+    /// The stream's name in the guest's table.
     #[must_use]
     pub const fn handle(&self) -> StreamHandle {
         self.handle

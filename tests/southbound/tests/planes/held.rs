@@ -277,7 +277,7 @@ fn a_library_that_only_the_default_names_comes_to_devices() {
     let refused = site.ask(Method::Delete, "/v1/libraries/web", &Value::Null);
     assert_eq!(
         (refused.status, &refused.body["detail"]),
-        (409, &json!("the setting `default` names it; change that first"))
+        (409, &json!("the setting `default` uses it; change that first"))
     );
 }
 

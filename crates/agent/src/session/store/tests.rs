@@ -421,7 +421,7 @@ fn what_is_broken_is_said_with_the_file_and_what_to_do() {
     let good = std::fs::read(&path).unwrap();
     let other = String::from_utf8(good.clone()).unwrap().replace(r#":"text""#, r#":"txet""#);
     for (bytes, expected) in [
-        (other.into_bytes(), "differs from what was stored under the name"),
+        (other.into_bytes(), "differs from the stored object"),
         (good[..good.len() / 2].to_vec(), "EOF"),
         (vec![0xff; 9], "line 1"),
     ] {

@@ -60,9 +60,9 @@ fn take(files: &mut FileList, found: MultipartFinding<'_>, context: &mut FileCon
 /// The settings that bound a body.
 #[derive(Clone, Copy)]
 pub(super) struct BodyLimits<'s> {
-    /// Those of bodies of its direction.
+    /// Settings of bodies of this direction.
     pub body: &'s BodySettings,
-    /// Those of the protocol.
+    /// Settings of the protocol.
     pub http: &'s HttpSettings,
 }
 

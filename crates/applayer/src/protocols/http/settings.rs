@@ -84,7 +84,7 @@ pub(super) struct HttpSettings {
     pub headers_limit: usize,
     /// Limit of content encodings that are removed; `None`: no limit.
     pub layer_limit: Option<u32>,
-    /// Limit of LZMA encodings among them; `None`: no limit.
+    /// Limit of LZMA encodings among the removed content encodings; `None`: no limit.
     pub lzma_layers: Option<u32>,
     /// Decompressed bytes from which the ratio is checked.
     pub bomb_limit: u64,

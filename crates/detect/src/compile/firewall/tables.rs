@@ -25,7 +25,7 @@ pub struct FirewallPolicy {
 pub struct Table {
     /// The table's hook.
     pub hook: PacketHook,
-    /// Its rules, by position in the rule set, in the order of evaluation.
+    /// The table's rules, by position in the rule set, in the order of evaluation.
     pub rules: Vec<u32>,
     /// IP protocols of the table's rules; empty: all.
     protocols: Vec<u8>,

@@ -43,8 +43,8 @@ pub struct Literal {
     pub fast_pattern_chop: Option<(u16, u16)>,
     /// A later item starts from the end of this one (set by [`super::Program::link`]).
     pub anchors: bool,
-    /// That item can fail at one occurrence and hold at a later one: it is negated, or has more than a
-    /// `distance`.
+    /// The item after this one can fail at one occurrence of the literal and match at a later one: it is
+    /// negated, or has more than a `distance`.
     pub retried: bool,
     /// `replace`: bytes of the same length that replace the literal, inline.
     pub replace: Option<Arc<[u8]>>,
