@@ -110,7 +110,17 @@ impl DatagramRelay {
         }
         let (associations, clients, buffer) = (HashMap::new(), HashMap::new(), vec![0; BUFFER]);
         let next = FIRST;
-        Ok(DatagramRelay { sockets, process, destinations, counts, events, associations, clients, next, buffer })
+        Ok(DatagramRelay {
+            sockets,
+            process,
+            destinations,
+            counts,
+            events,
+            associations,
+            clients,
+            next,
+            buffer,
+        })
     }
 
     /// Relays until the process ends.

@@ -112,8 +112,7 @@ fn number(address: IpAddr) -> Option<u32> {
 }
 
 /// The loopback addresses of IPv6 that stand for destinations of datagrams: this prefix of 112 bits.
-pub(crate) const DATAGRAMS_V6: Ipv6Addr =
-    Ipv6Addr::new(0xFD62, 0x6172, 0x7469, 0x7A61, 0x6E00, 0, 0, 0);
+pub(crate) const DATAGRAMS_V6: Ipv6Addr = Ipv6Addr::new(0xFD62, 0x6172, 0x7469, 0x7A61, 0x6E00, 0, 0, 0);
 
 /// A destination as the programs write it: address and port in network order, then family and process.
 fn destination(words: &[u8; DESTINATION_BYTES]) -> Option<Destination> {

@@ -15,9 +15,9 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 // The system call that closes descriptors; the argument is beside it.
+pub mod datagrams;
 #[allow(unsafe_code)]
 mod descriptors;
-pub mod datagrams;
 mod error;
 mod hooks;
 pub mod limits;

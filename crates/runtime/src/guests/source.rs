@@ -8,7 +8,7 @@
 //! which enters by the client's link. Guests of two tenants have a flow each, since tenants never meet: the
 //! server's policy sees what the client's has passed. Datagrams are packets of their guest's link.
 
-use super::origin;
+use super::origin::KnownPrograms;
 use super::view::{BlockedStream, GuestView};
 use bartizan_base::{Decision, Direction, LinkId, Timestamp, Verdict};
 use bartizan_dataplane::source::{Arrivals, Source, Taken};
@@ -57,6 +57,7 @@ pub(super) struct GuestSource {
     /// The link of each guest, by the guest's number.
     links: Vec<LinkId>,
     flows: StreamFlows,
+    programs: KnownPrograms,
     view: Arc<GuestView>,
     stats: PortStats,
     /// The engine's waits end with the worker's waker.
@@ -73,7 +74,8 @@ fn failed(what: &'static str) -> impl FnOnce(EngineError) -> PortError {
 impl GuestSource {
     pub(super) fn new(engine: Engine, links: Vec<LinkId>, view: Arc<GuestView>) -> Self {
         let (flows, stats) = (StreamFlows::default(), PortStats::default());
-        GuestSource { engine, links, flows, view, stats, watches_waker: false }
+        let programs = KnownPrograms::default();
+        GuestSource { engine, links, flows, programs, view, stats, watches_waker: false }
     }
 }
 
@@ -89,6 +91,7 @@ impl Source for GuestSource {
             arrivals: &mut *arrivals,
             links: &self.links,
             flows: &mut self.flows,
+            programs: &mut self.programs,
             view: &self.view,
             now: packet_clock(),
         };
@@ -135,6 +138,7 @@ struct ChainInspector<'i, 'd> {
     arrivals: &'i mut Arrivals<'d>,
     links: &'i [LinkId],
     flows: &'i mut StreamFlows,
+    programs: &'i mut KnownPrograms,
     view: &'i GuestView,
     now: Timestamp,
 }
@@ -156,13 +160,14 @@ impl ChainInspector<'_, '_> {
         worker.tenant_of_bytes(&theirs.flow) == worker.tenant_of_bytes(own)
     }
 
-    fn origin(&self, stream: &StreamInfo) -> StreamOrigin {
+    fn origin(&mut self, stream: &StreamInfo) -> StreamOrigin {
+        let program = self.programs.of(stream, self.now);
         StreamOrigin {
             guest: self.view.name(stream.guest),
             peer_guest: stream.partner.map(|partner| self.view.name(partner.guest)),
             process: stream.process,
-            executable: origin::executable(stream.process),
-            cgroup: origin::cgroup(stream.process),
+            executable: program.executable,
+            cgroup: program.cgroup,
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::config::STARTS;
 use super::guest::Member;
+use super::stream::StreamProgram;
 use super::{EngineTurn, EventSource, MemberKey};
 use crate::descriptor::{
     DESCRIPTOR_BYTES, DescriptorError, Message, Reply, StreamHandle, Transport, from_bytes, to_bytes,
@@ -169,7 +170,9 @@ impl EngineTurn<'_> {
         let level = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         self.watch(&bell, EventSource::Bell(key), edge).map_err(|_| StreamRefusal::Resources)?;
         self.watch(&channel, EventSource::Channel(key), level).map_err(|_| StreamRefusal::Resources)?;
-        let member = Member { channel, bell, ring, is_active: false, process };
+        let joined = self.next_joining();
+        let program = StreamProgram { process, joined: Some(joined) };
+        let member = Member { channel, bell, ring, is_active: false, program };
         if let Some(place) = self.guest(number).and_then(|guest| guest.members.get_mut(index)) {
             *place = Some(member);
         }
@@ -242,14 +245,15 @@ impl EngineTurn<'_> {
         let member = self
             .guest(key.guest)
             .and_then(|guest| guest.members.get(usize::from(key.ring))?.as_ref())
-            .map_or(0, |member| member.process);
-        let process = i32::try_from(claimed).ok().filter(|claimed| *claimed != 0);
-        let process = process.filter(|process| share_group(member, *process)).unwrap_or(member);
+            .map_or(StreamProgram::default(), |member| member.program);
+        let named = i32::try_from(claimed).ok().filter(|claimed| *claimed != 0);
+        let named = named.filter(|named| share_group(member.process, *named));
+        let program = named.map_or(member, |process| StreamProgram { process, joined: None });
         let socket = match transport {
             Transport::Tcp => super::calls::tcp_socket(v6)?,
             Transport::Udp => super::calls::udp_socket(v6)?,
         };
-        let stream = self.make_stream(key.guest, process, v6, socket)?;
+        let stream = self.make_stream(key.guest, program, v6, socket)?;
         if transport == Transport::Udp
             && let Err(error) = self.open_datagrams(stream)
         {

@@ -140,6 +140,8 @@ pub struct Engine {
     /// Buffer that pipes without bytes work with.
     spare: Vec<u8>,
     next_id: u64,
+    /// Number of the next process that joins.
+    next_joining: u64,
     stops: bool,
 }
 
@@ -163,6 +165,7 @@ impl Engine {
             arrived: Vec::with_capacity(EVENTS),
             spare: Vec::with_capacity(PENDING_MOST),
             next_id: 1,
+            next_joining: 1,
             stops: false,
         };
         let bell = engine.commands.bell();
@@ -267,6 +270,12 @@ impl Engine {
         let id = StreamId(self.next_id);
         self.next_id += 1;
         id
+    }
+
+    fn next_joining(&mut self) -> u64 {
+        let number = self.next_joining;
+        self.next_joining += 1;
+        number
     }
 
     /// Looks at a ring from now on.
