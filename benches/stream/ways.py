@@ -249,12 +249,27 @@ class Guests(Way):
             raise SystemExit(f"{self.name}: functions have read {read} bytes of {wanted}")
 
 
+class WakeUps(Way):
+    """The wake-ups of an exchange between two guests without any payload."""
+
+    def measure(self, places, tools, count):
+        process = places.start("c", 0, [tools["floor"], count])
+        out, error = process.communicate(timeout=60)
+        places.processes.remove(process)
+        if process.returncode:
+            raise SystemExit(f"floor: {error}")
+        each = int(out.split()[1])
+        return each, each, each * count, each
+
+
 def numbers_of(way):
     return way.numbers() if way.middle else []
 
 
 def attempt(way, places, tools, mode, size, count, streams=1, http=False):
     """A client and a server by a way. Returns p50, p99 and the whole time in ns, and the processor's in ns for each thing that is counted."""
+    if isinstance(way, WakeUps):
+        return way.measure(places, tools, count)
     env = {**os.environ, "HTTP": "1"} if http else None
     exchange = tools["exchange"]
     serving = {"client": "server" if streams == 1 else "serve", "connect": "serve", "bulk": "sink"}[mode]
