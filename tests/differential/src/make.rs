@@ -26,6 +26,8 @@ struct Draft {
     v6: bool,
     setting: usize,
     twist: Option<(crate::twist::Twist, u64)>,
+    /// Small segments end after a few of each message.
+    has_long_messages: bool,
 }
 
 /// The pair with this number.
@@ -49,7 +51,7 @@ pub(crate) fn application(seed: u64, words: &[u64; 2], number: u32, family: &Fam
     let draft = rules(&mut random, family, scene);
     let variant = u64::from(number % GROUP);
     let random = Random::of(seed, &[words[0], words[1], variant + 1]);
-    let pair = finish(random, number, family, Draft { v6, ..draft });
+    let pair = finish(random, number, family, Draft { v6, has_long_messages: true, ..draft });
     Pair { is_application: true, ..pair }
 }
 
@@ -61,6 +63,9 @@ fn finish(mut random: Random, number: u32, family: &Family, mut draft: Draft) ->
         7 => bond(&mut random, &mut draft),
         _ => other_way(&mut random, &mut draft),
     };
+    if draft.has_long_messages && !draft.scene.way.udp {
+        limit_segments(&mut draft.scene.way.sizes);
+    }
     let mut made = packets(&draft.scene.messages, &draft.scene.way);
     spread(&mut made, &draft.scene.beside);
     if let Some((twist, seed)) = draft.twist
@@ -76,6 +81,16 @@ fn finish(mut random: Random, number: u32, family: &Family, mut draft: Draft) ->
         rules: draft.rules,
         packets: made,
         is_application: false,
+    }
+}
+
+/// Bounds the number of segments of a long message.
+fn limit_segments(sizes: &mut Vec<usize>) {
+    const SMALL: usize = 24;
+    let last = sizes.last().copied().unwrap_or(1_460);
+    if last < 200 {
+        sizes.resize(SMALL.max(sizes.len()), last);
+        sizes.push(300);
     }
 }
 
@@ -110,7 +125,7 @@ fn rules(random: &mut Random, family: &Family, scene: Scene) -> Draft {
         2 => 3,
         _ => 0,
     };
-    Draft { scene, rules, v6: false, setting, twist: None }
+    Draft { scene, rules, v6: false, setting, twist: None, has_long_messages: false }
 }
 
 fn other_rule(random: &mut Random, draft: &mut Draft, family: &Family) -> String {

@@ -55,7 +55,7 @@ const PROTOCOLS: &[&str] = &[
 /// A rule on a target, and the name of its way to match.
 pub(crate) fn by_application(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     let target = order.target;
-    match random.below(20) {
+    match random.below(30) {
         0 => of_state(random, order),
         1 => {
             let mut options = Vec::new();

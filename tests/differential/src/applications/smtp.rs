@@ -212,7 +212,7 @@ fn beside(random: &mut Random, talk: &mut Talk, end: &str) {
         5 => (format!("{word}{end}"), "500 unknown\r\n"),
         6 => (format!("EHLO {word}{end}"), "250 again\r\n"),
         7 => (format!("NOOP {}{end}", "x".repeat(random.within(505, 520))), "250 long\r\n"),
-        8 => (format!("NOOP {}{end}", "y".repeat(random.within(4_085, 4_100))), "500 too long\r\n"),
+        8 if random.percent(20) => (format!("NOOP {}{end}", "y".repeat(random.within(4_085, 4_100))), "500 too long\r\n"),
         9 => (end.to_string(), "500 empty\r\n"),
         10 => (format!("ETRN {word}{end}"), "999 code\r\n"),
         11 => (format!("DATA{end}"), "503 no mail\r\n"),
