@@ -6,6 +6,7 @@
 //! its reason, `refused:1` a rule that was not loaded; all other findings are names of records, with their
 //! flow (`http~3.1`) where the pair has several.
 
+use crate::applications::Grammar;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -84,9 +85,14 @@ impl std::fmt::Display for Answer {
 pub struct File {
     /// The seed.
     pub seed: u64,
+    /// The grammar that made the pairs.
+    pub grammar: Grammar,
     /// By the pair's number: its digest, and the answers passive and in prevention.
     pub answers: BTreeMap<u32, (u64, [Answer; 2])>,
 }
+
+/// Mark before the protocols of the grammar of application protocols.
+const PROTOCOLS: &str = " protocols: ";
 
 const HEAD: &str = "# Answers of Suricata 8.0.8; docs/differential.md says how they are made. Seed: ";
 
@@ -95,7 +101,11 @@ impl File {
     /// one.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = format!("{HEAD}{}\n", self.seed);
+        let protocols = match self.grammar.names() {
+            names if names.is_empty() => names,
+            names => format!("{PROTOCOLS}{names}"),
+        };
+        let mut text = format!("{HEAD}{}{protocols}\n", self.seed);
         for (number, (digest, [passive, inline])) in &self.answers {
             let inline = if inline == passive { "=".to_string() } else { inline.to_string() };
             let _ = writeln!(text, "{number} {digest:016x} | {passive} | {inline}");
@@ -110,8 +120,11 @@ impl File {
     /// The first line that is not an answer.
     pub fn read(text: &str) -> Result<Self, String> {
         let mut lines = text.lines();
-        let seed = lines.next().and_then(|line| line.strip_prefix(HEAD)).and_then(|seed| seed.parse().ok());
-        let mut file = File { seed: seed.ok_or("line 1: the seed is missing")?, ..File::default() };
+        let head = lines.next().and_then(|line| line.strip_prefix(HEAD)).unwrap_or_default();
+        let (seed, protocols) = head.split_once(PROTOCOLS).unwrap_or((head, ""));
+        let seed = seed.parse().map_err(|_| "line 1: the seed is missing")?;
+        let grammar = Grammar::read(protocols).map_err(|problem| format!("line 1: {problem}"))?;
+        let mut file = File { seed, grammar, ..File::default() };
         for (at, line) in lines.enumerate() {
             let (number, entry) =
                 entry(line).ok_or_else(|| format!("line {}: not an answer: {line}", at + 2))?;
