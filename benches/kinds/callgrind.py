@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instructions by stage, from what callgrind writes.
 
-A stage has root functions. All that a root calls belongs to its stage, down to the next root. A function that several
-stages call (memcpy, malloc, hs_scan) is divided between them as its calls cost. So each instruction is in one stage, and
-the stages add up to the whole. What no root calls is `start`: the start, the load of the rules, the program's end.
+A stage has root functions. All that a root calls belongs to its stage, down to the next root. A function that
+several stages call (memcpy, malloc, hs_scan) is divided between them as its calls cost. So each instruction is in
+one stage, and the stages add up to the whole. Instructions that no root calls are `start`: the start, the load of
+the rules, the program's end.
 """
 
 import re
@@ -53,7 +54,11 @@ ROOTS = {
         r"stages::checksums::",
     ),
 }
-STAGES = ("intake", "flow", "session", "stream", "parser", "chain", "prefilter", "evaluation", "end", "account", START)
+# In the order of a packet's way.
+STAGES = (
+    *("intake", "flow", "session", "stream", "parser", "chain", "prefilter", "evaluation", "end", "account"),
+    START,
+)
 
 
 @dataclass
@@ -150,7 +155,8 @@ def largest(functions, count):
     for name, part in shares(functions).items():
         for stage, share in part.items():
             found[stage].append((functions[name].own * share, name))
-    return {stage: [(name, own) for own, name in sorted(of, reverse=True)[:count]] for stage, of in found.items()}
+    most = {stage: sorted(of, reverse=True)[:count] for stage, of in found.items()}
+    return {stage: [(name, own) for own, name in of] for stage, of in most.items()}
 
 
 def less(whole, part):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the flows of the bench of kinds say: HTTP, DNS, SMTP, SMB and SSH, as bytes that follow from a seed."""
+"""Messages of the flows of the bench of kinds: HTTP, DNS, SMTP, SMB and SSH. They follow from a seed."""
 
 import random
 import struct
@@ -8,14 +8,16 @@ import zlib
 from tls import CLIENT, SERVER, vector
 
 WORDS = (
-    "account album basket blog board book card chart chat city client code count data detail draft event feed file form "
-    "gallery group guide help home image index item label list login mail map media member menu news note order page panel "
-    "photo plan post price profile query report review search section shop sign site start stock store style table team "
-    "ticket topic tour track travel user video view week wiki"
+    "account album basket blog board book card chart chat city client code count data detail draft event "
+    "feed file form gallery group guide help home image index item label list login mail map media member menu "
+    "news note order page panel photo plan post price profile query report review search section shop sign site "
+    "start stock store style table team ticket topic tour track travel user video view week wiki"
 ).split()
 AGENTS = (
-    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
-    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.1 Safari/605.1.15",
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "
+    "Chrome/142.0.0.0 Safari/537.36",
+    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) "
+    "Version/18.1 Safari/605.1.15",
     "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
 )
 # In one of a hundred: published rules have names for them, so that the programs' alerts can be compared.
@@ -125,9 +127,9 @@ def mail(rnd):
     return [*wire(lines), (CLIENT, message), *wire(ends)]
 
 
-# Commands of SMB 2.
+# Commands of SMB 2, a status, and a time as Windows counts it.
 NEGOTIATE, SETUP, LOGOFF, TREE, TREE_END, CREATE, CLOSE, READ, WRITE = 0, 1, 2, 3, 4, 5, 6, 8, 9
-MORE_PROCESSING = 0xC0000016
+MORE_PROCESSING, TIME = 0xC0000016, bytes.fromhex("00e0e8a0a45ddc01")
 
 
 class Smb:
@@ -151,30 +153,28 @@ class Smb:
     def open(self):
         """Negotiation, NTLM authentication and the connection to a share."""
         rnd = self.rnd
-        dialects = struct.pack("<HHHHI", 36, 2, 1, 0, 0x7F) + rnd.randbytes(16) + bytes(8) + b"\x02\x02\x10\x02"
-        sizes = struct.pack("<III", 0x800000, 0x800000, 0x800000)
-        times = bytes.fromhex("00e0e8a0a45ddc01") + bytes(8)
-        self.exchange(
-            NEGOTIATE,
-            dialects,
-            struct.pack("<HHHH", 65, 1, 0x0210, 0) + rnd.randbytes(16) + struct.pack("<I", 7) + sizes + times
-            + struct.pack("<HHI", 128, 0, 0),
-        )
+        query = struct.pack("<HHHHI", 36, 2, 1, 0, 0x7F) + rnd.randbytes(16) + bytes(8) + b"\x02\x02\x10\x02"
+        reply = struct.pack("<HHHH", 65, 1, 0x0210, 0) + rnd.randbytes(16)
+        reply += struct.pack("<IIII", 7, 0x800000, 0x800000, 0x800000) + TIME + bytes(8)
+        self.exchange(NEGOTIATE, query, reply + struct.pack("<HHI", 128, 0, 0))
         self.session = rnd.getrandbits(40)
-        negotiate = b"NTLMSSP\0" + struct.pack("<II", 1, 0xE2088297) + bytes(16) + b"\x0a\0\x63\x45\0\0\0\x0f"
-        target = "EXAMPLE".encode("utf-16-le")
-        challenge = b"NTLMSSP\0" + struct.pack("<IHHII", 2, len(target), len(target), 56, 0xE2898215)
-        challenge += rnd.randbytes(8) + bytes(8) + struct.pack("<HHI", 0, 0, 56 + len(target)) + b"\x0a\0\x63\x45\0\0\0\x0f"
+        release, domain = b"\x0a\0\x63\x45\0\0\0\x0f", "EXAMPLE".encode("utf-16-le")
+        negotiate = b"NTLMSSP\0" + struct.pack("<II", 1, 0xE2088297) + bytes(16) + release
+        # Attributes: the domain's name, and the end.
+        known = struct.pack("<HH", 2, len(domain)) + domain + bytes(4)
+        challenge = b"NTLMSSP\0" + struct.pack("<IHHII", 2, len(domain), len(domain), 56, 0xE2898215)
+        challenge += rnd.randbytes(8) + bytes(8)
+        challenge += struct.pack("<HHI", len(known), len(known), 56 + len(domain)) + release + domain + known
         setup = lambda blob: struct.pack("<HBBIIHHQ", 25, 0, 1, 1, 0, 88, len(blob), 0) + blob
         granted = lambda blob: struct.pack("<HHHH", 9, 0, 72, len(blob)) + blob
-        self.exchange(SETUP, setup(negotiate), granted(challenge + target), MORE_PROCESSING)
-        user, domain = f"{rnd.choice(WORDS)}{rnd.randrange(99)}".encode("utf-16-le"), target
-        station, proof = "DESK7".encode("utf-16-le"), rnd.randbytes(24 + 200)
-        parts, at, fields = (proof[:24], proof[24:], domain, user, station, b""), 72, b""
+        self.exchange(SETUP, setup(negotiate), granted(challenge), MORE_PROCESSING)
+        user, station = (f"{rnd.choice(WORDS)}{rnd.randrange(99)}".encode("utf-16-le") for _ in range(2))
+        proof = rnd.randbytes(16) + b"\1\1" + bytes(6) + TIME + rnd.randbytes(8) + bytes(4) + known + bytes(4)
+        parts, at, fields = (bytes(24), proof, domain, user, station, b""), 72, b""
         for part in parts:
             fields += struct.pack("<HHI", len(part), len(part), at)
             at += len(part)
-        blob = b"NTLMSSP\0" + struct.pack("<I", 3) + fields + struct.pack("<I", 0xE2888215) + b"\x0a\0\x63\x45\0\0\0\x0f"
+        blob = b"NTLMSSP\0" + struct.pack("<I", 3) + fields + struct.pack("<I", 0xE2888215) + release
         self.exchange(SETUP, setup(blob + b"".join(parts)), granted(b""))
         share = f"\\\\files.example.com\\{rnd.choice(WORDS)}".encode("utf-16-le")
         self.tree = rnd.randrange(1, 1 << 16)
@@ -185,18 +185,21 @@ class Smb:
         """A file is opened, read or written in pieces, and closed."""
         rnd = self.rnd
         label = f"{rnd.choice(WORDS)}\\{rnd.choice(WORDS)}{rnd.randrange(999)}.dat".encode("utf-16-le")
-        query = struct.pack("<HBBIQQIIIIIHHII", 57, 0, 0, 2, 0, 0, 0x12019F, 0, 7, 1, 0x40, 120, len(label), 0, 0)
-        times, pieces = bytes.fromhex("00e0e8a0a45ddc01") * 4, [rnd.randrange(500, 16384) for _ in range(3)]
-        made = struct.pack("<HBBI", 89, 0, 0, 1) + times + struct.pack("<QQII", sum(pieces), sum(pieces), 0x20, 0)
+        query = struct.pack("<HBBIQQIII", 57, 0, 0, 2, 0, 0, 0x12019F, 0, 7)
+        query += struct.pack("<IIHHII", 1, 0x40, 120, len(label), 0, 0)
+        pieces = [rnd.randrange(500, 16384) for _ in range(3)]
+        made = struct.pack("<HBBI", 89, 0, 0, 1) + TIME * 4
+        made += struct.pack("<QQII", sum(pieces), sum(pieces), 0x20, 0)
         self.exchange(CREATE, query + label, made + self.file + bytes(8))
         offset, writes = 0, rnd.random() < 0.5
         for piece in pieces:
             data = rnd.randbytes(piece)
             if writes:
-                query = struct.pack("<HHIQ", 49, 112, piece, offset) + self.file + struct.pack("<IIHHI", 0, 0, 0, 0, 0)
+                query = struct.pack("<HHIQ", 49, 112, piece, offset) + self.file + bytes(16)
                 self.exchange(WRITE, query + data, struct.pack("<HHIIHH", 17, 0, piece, 0, 0, 0))
             else:
-                query = struct.pack("<HBBIQ", 49, 80, 0, piece, offset) + self.file + struct.pack("<IIIHHB", 1, 0, 0, 0, 0, 0)
+                query = struct.pack("<HBBIQ", 49, 80, 0, piece, offset) + self.file
+                query += struct.pack("<IIIHHB", 1, 0, 0, 0, 0, 0)
                 self.exchange(READ, query, struct.pack("<HBBIII", 17, 80, 0, piece, 0, 0) + data)
             offset += piece
         closed = struct.pack("<HHI", 60, 0, 0) + bytes(52)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames and capture files for the bench of kinds: Ethernet, IPv4, TCP, UDP, ICMP with true checksums, fragments, VLAN tags
-and tunnels.
+"""Frames and capture files for the bench of kinds: Ethernet, VLAN tags, IPv4, TCP, UDP, ICMP and tunnels.
 
-A flow is a generator of frames. `interleave` plays many of them beside each other.
+All checksums are true. A flow is a generator of frames. `interleave` plays many of them beside each other.
 """
 
 import struct
@@ -32,7 +31,8 @@ def ethernet(side, payload, kind=b"\x08\0"):
 
 def ipv4(source, target, protocol, payload, ident=0, fragment=0x4000):
     """A packet; `fragment` is the word with flags and offset."""
-    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), ident, fragment, 64, protocol, 0) + source + target
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), ident, fragment, 64, protocol, 0)
+    head += source + target
     return head[:10] + checksum(head).to_bytes(2, "big") + head[12:] + payload
 
 
@@ -99,7 +99,8 @@ class Connection(Peers):
         options = b"\1\1\x08\x0a" + struct.pack("!II", self.clock, self.received[side])
         self.received[1 - side] = self.clock
         self.sequence[side] = (self.sequence[side] + len(data) + (flags & (SYN | FIN) != 0)) & 0xFFFFFFFF
-        return ethernet(side, self.packet(side, TCP, transport(source, target, TCP, head + options + data, 16)))
+        whole = transport(source, target, TCP, head + options + data, 16)
+        return ethernet(side, self.packet(side, TCP, whole))
 
     def open(self):
         yield self.segment(CLIENT, SYN)
@@ -170,7 +171,7 @@ def interleave(flows, beside):
 
 
 def write(path, frames, marks=()):
-    """Writes a capture; returns its packets, bytes, and the size of the file after each number of packets in `marks`."""
+    """Writes a capture; returns its packets, its bytes, and its size after numbers of packets (`marks`)."""
     packets, total, sizes, wanted = 0, 24, {}, set(marks)
     with open(path, "wb", buffering=1 << 20) as out:
         out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QUIC version 1 for the bench of kinds: Initial packets that are encrypted as RFC 9001 has it, so that a program can
-read the hello in them; later packets are random bytes behind true headers. Slow (AES in Python): make few, use them often.
+"""QUIC version 1 for the bench of kinds.
+
+Initial packets are encrypted as RFC 9001 has it, so that a program can read the hello in them. Later packets
+are random bytes after true headers. AES in Python is slow: make few handshakes, and use them often.
 """
 
 import hashlib
@@ -70,7 +72,7 @@ class Aes:
         hidden = bytes(a ^ b for a, b in zip(clear, stream))
         secret, total = int.from_bytes(self.block(bytes(16)), "big"), 0
         padded = b"".join(part + bytes(-len(part) % 16) for part in (head, hidden))
-        for at, block in enumerate([*blocks(padded), struct.pack("!QQ", len(head) * 8, len(hidden) * 8)]):
+        for block in (*blocks(padded), struct.pack("!QQ", len(head) * 8, len(hidden) * 8)):
             total = multiply(total ^ int.from_bytes(block, "big"), secret)
         tag = total ^ int.from_bytes(self.block(nonce + b"\0\0\0\1"), "big")
         return hidden + tag.to_bytes(16, "big")
@@ -97,16 +99,17 @@ def derive(secret, label, size):
 
 
 def initial(connection, side, target, source, frames, size):
-    """An Initial packet, number 0, of `size` bytes with padding; `connection` is the first id that the client chose."""
+    """An Initial packet, number 0, padded to `size`; `connection` is the first id that the client chose."""
     secret = hmac.new(SALT, connection, hashlib.sha256).digest()
     secret = derive(secret, b"client in" if side == CLIENT else b"server in", 32)
-    key, vector_, mask_key = derive(secret, b"quic key", 16), derive(secret, b"quic iv", 12), derive(secret, b"quic hp", 16)
+    key, nonce = derive(secret, b"quic key", 16), derive(secret, b"quic iv", 12)
+    mask_key = derive(secret, b"quic hp", 16)
     head = b"\xc3" + VERSION + vector(target, 1) + vector(source, 1) + b"\0"
     rest = size - len(head) - 2
     clear = frames + bytes(rest - 4 - 16 - len(frames))
     # The length has two bytes, the packet number four.
     head += struct.pack("!H", 0x4000 | rest) + bytes(4)
-    hidden = Aes(key).seal(vector_, clear, head)
+    hidden = Aes(key).seal(nonce, clear, head)
     mask = Aes(mask_key).block(hidden[:16])
     number = bytes(mask[1 + at] for at in range(4))
     return bytes([head[0] ^ mask[0] & 0x0F]) + head[1:-4] + number + hidden
@@ -123,9 +126,11 @@ def handshake(rnd, host):
     parameters = b"\x01\x02\x67\x10" + b"\x04\x04\x80\x10\0\0" + b"\x0f" + vector(client, 1)
     hello = client_hello(rnd, host, 0x0304, extension(57, parameters), (b"h3",))
     answer = b"\2\0\0\0\0" + crypto(server_hello(rnd, 0x0304))
-    hidden = lambda source, target, size: (
-        b"\xe0" + VERSION + vector(target, 1) + vector(source, 1) + struct.pack("!H", 0x4000 | size) + rnd.randbytes(size)
-    )
+
+    def hidden(source, target, size):
+        head = b"\xe0" + VERSION + vector(target, 1) + vector(source, 1)
+        return head + struct.pack("!H", 0x4000 | size) + rnd.randbytes(size)
+
     messages = [
         (CLIENT, initial(first, CLIENT, first, client, crypto(hello), 1200)),
         (SERVER, initial(first, SERVER, client, server, answer, 1200)),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Suricata in socket mode: one process that has loaded its rules and reads a capture when asked to.
 
-Its processor time is read before and after a capture. It is never run in a real-time class: its threads wait by spinning,
-and there each spin lasts a whole time slice.
+Its processor time is read before and after a capture. It is never run in a real-time class: its threads wait by
+spinning, and there each spin lasts a whole time slice.
 """
 
 import json
@@ -24,7 +24,8 @@ class Resident:
         self.path, self.buffer, self.socket = self.folder / "socket", b"", None
         self.path.unlink(missing_ok=True)
         source = ["--runmode", "single", f"--unix-socket={suricata.inside(self.path)}"]
-        command = suricata.start(self.folder / "alerts.yaml", self.folder / rules, self.folder / "resident", source)
+        settings, log = self.folder / "alerts.yaml", self.folder / "resident"
+        command = suricata.start(settings, self.folder / rules, log, source)
         self.said = open(self.folder / "resident.said", "w+b")
         words = ["taskset", "-c", core, *map(str, command)]
         self.process = subprocess.Popen(words, stdout=self.said, stderr=self.said)
@@ -78,7 +79,8 @@ class Resident:
         self.ask({"command": "pcap-file", "arguments": names})
         while True:
             time.sleep(POLL)
-            if self.ask({"command": "pcap-file-number"}) == 0 and self.ask({"command": "pcap-current"}) == "None":
+            waiting, current = (self.ask({"command": name}) for name in ("pcap-file-number", "pcap-current"))
+            if waiting == 0 and current == "None":
                 return self.seconds() - before
             if time.monotonic() > end:
                 sys.exit(f"the peer did not finish {capture.name} in {CAPTURE_SECONDS} s")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS for the bench of kinds: handshakes of versions 1.2 and 1.3 record by record, with a certificate in DER. Keys and
-everything encrypted are random bytes: nobody can read them, and no program under test tries.
+"""TLS for the bench of kinds: handshakes of versions 1.2 and 1.3 record by record, with a certificate in DER.
+
+Keys and everything encrypted are random bytes: nobody can read them, and no program under test tries.
 """
 
 import struct
@@ -31,14 +32,16 @@ def client_hello(rnd, host, newest, more=b"", alpn=(b"h2", b"http/1.1")):
     """The message; `newest` is the highest version, `more` are further extensions."""
     groups = struct.pack("!HHH", 29, 23, 24)
     signatures = struct.pack("!8H", 0x0403, 0x0804, 0x0401, 0x0503, 0x0805, 0x0501, 0x0806, 0x0601)
-    extensions = extension(0, vector(b"\0" + vector(host, 2), 2)) + extension(23, b"") + extension(0xFF01, b"\0")
+    extensions = extension(0, vector(b"\0" + vector(host, 2), 2))
+    extensions += extension(23, b"") + extension(0xFF01, b"\0")
     extensions += extension(10, vector(groups, 2)) + extension(11, b"\1\0") + extension(35, b"")
     extensions += extension(16, vector(b"".join(vector(name, 1) for name in alpn), 2))
     extensions += extension(5, b"\1\0\0\0\0") + extension(13, vector(signatures, 2))
     if newest >= 0x0304:
         share = struct.pack("!H", 29) + vector(rnd.randbytes(32), 2)
         extensions += extension(51, vector(share, 2)) + extension(45, b"\1\1") + extension(43, b"\4\3\4\3\3")
-    suites = b"".join(struct.pack("!H", suite) for suite in SUITES if newest >= 0x0304 or suite > 0x1400 or suite < 0x1000)
+    offered = (suite for suite in SUITES if newest >= 0x0304 or suite >> 8 != 0x13)
+    suites = b"".join(struct.pack("!H", suite) for suite in offered)
     body = b"\3\3" + rnd.randbytes(32) + vector(rnd.randbytes(32), 1) + vector(suites, 2) + b"\1\0"
     return message(1, body + vector(extensions + more, 2))
 
@@ -64,8 +67,10 @@ def der(tag, *parts):
 
 def name(*attributes):
     """A distinguished name: (last byte of the attribute's identifier 2.5.4.x, text)."""
-    sets = (der(0x31, der(0x30, der(6, b"\x55\4" + bytes([kind])), der(12, text))) for kind, text in attributes)
-    return der(0x30, *sets)
+    # A country is a PrintableString, the others are UTF8Strings.
+    tags = {6: 19}
+    values = ((der(6, b"\x55\4" + bytes([kind])), der(tags.get(kind, 12), text)) for kind, text in attributes)
+    return der(0x30, *(der(0x31, der(0x30, *value)) for value in values))
 
 
 def certificate(rnd, host):
@@ -100,9 +105,11 @@ def handshake(rnd, host):
         # What follows the server's hello is encrypted, and looks like application data.
         sizes = (42, 32 + 900 + rnd.randrange(1200), 281, 69)
         hidden = b"".join(record(DATA, rnd.randbytes(size)) for size in sizes)
-        return [(CLIENT, hello), (SERVER, answer + change + hidden), (CLIENT, change + record(DATA, rnd.randbytes(69)))]
+        finished = change + record(DATA, rnd.randbytes(69))
+        return [(CLIENT, hello), (SERVER, answer + change + hidden), (CLIENT, finished)]
     chain = vector(certificate(rnd, host), 3) + vector(certificate(rnd, b"ca.example.com"), 3)
-    exchange = b"\3" + struct.pack("!H", 29) + vector(rnd.randbytes(32), 1) + b"\4\1" + vector(rnd.randbytes(256), 2)
+    exchange = b"\3" + struct.pack("!H", 29) + vector(rnd.randbytes(32), 1)
+    exchange += b"\4\1" + vector(rnd.randbytes(256), 2)
     answer += record(HANDSHAKE, message(11, vector(chain, 3))) + record(HANDSHAKE, message(12, exchange))
     answer += record(HANDSHAKE, message(14, b""))
     done = change + record(HANDSHAKE, rnd.randbytes(40))
