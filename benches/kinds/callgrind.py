@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instructions by stage, from what callgrind writes.
 
-A stage has root functions. All that a root calls belongs to its stage, down to the next root. A function that
-several stages call (memcpy, malloc, hs_scan) is divided between them as its calls cost. So each instruction is in
-one stage, and the stages add up to the whole. Instructions that no root calls are `start`: the start, the load of
-the rules, the program's end.
+A stage has root functions. All that a root calls belongs to its stage, down to the next root. A function
+that several stages call (memcpy, malloc, hs_scan) is divided between them as its calls cost. So each
+instruction is in one stage, and the stages add up to the whole. Instructions that no root calls are
+`start`: the start, the load of the rules, the program's end.
 """
 
 import re

@@ -8,10 +8,11 @@ import zlib
 from tls import CLIENT, SERVER, vector
 
 WORDS = (
-    "account album basket blog board book card chart chat city client code count data detail draft event "
-    "feed file form gallery group guide help home image index item label list login mail map media member menu "
-    "news note order page panel photo plan post price profile query report review search section shop sign site "
-    "start stock store style table team ticket topic tour track travel user video view week wiki"
+    "account album basket blog board book card chart chat city client code count data detail draft "
+    "event feed file form gallery group guide help home image index item label list login mail map "
+    "media member menu news note order page panel photo plan post price profile query report review "
+    "search section shop sign site start stock store style table team ticket topic tour track travel "
+    "user video view week wiki"
 ).split()
 AGENTS = (
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "

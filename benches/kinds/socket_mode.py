@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Suricata in socket mode: one process that has loaded its rules and reads a capture when asked to.
 
-Its processor time is read before and after a capture. It is never run in a real-time class: its threads wait by
-spinning, and there each spin lasts a whole time slice.
+Its processor time is read before and after a capture. It is never run in a real-time class: its threads
+wait by spinning, and there each spin lasts a whole time slice.
 """
 
 import json
