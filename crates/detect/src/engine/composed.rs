@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values of a transaction that its parser composes of several parts (all header fields of a message). Several
-//! rules read such a value: it is composed once while the transaction is inspected.
+//! Values of a transaction that its parser composes of several parts (all header fields of a message).
+//! Several rules read such a value: it is composed once while the transaction is inspected.
 
 use bartizan_applayer::transaction::{BufferQuery, BufferView, Transaction};
 

@@ -159,8 +159,8 @@ impl DetectWorker {
         self.acted
     }
 
-    /// Drops the results of the packet before, and of an earlier inspection of this one. `again`: the same packet comes once more, with its next piece
-    /// of the stream.
+    /// Drops the results of the inspection before. `again`: it was of the same packet, which comes with its
+    /// next piece of the stream.
     fn begin(&mut self, again: bool) {
         self.heads.reset();
         self.hits.clear();

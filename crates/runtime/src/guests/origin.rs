@@ -95,7 +95,7 @@ mod tests {
     fn a_program_is_read_once_a_second_for_each_joining() {
         let me = i32::try_from(std::process::id()).unwrap();
         let mut known = KnownPrograms::default();
-        let at = |seconds| Timestamp::from_nanos(seconds * 1_000_000_000);
+        let at = |seconds: u64| Timestamp::from_nanos(seconds * 1_000_000_000);
         let of = |known: &mut KnownPrograms, process, joined, seconds| {
             known.of(&stream(process, joined), at(seconds)).executable.is_some()
         };

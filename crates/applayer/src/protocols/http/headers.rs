@@ -66,8 +66,8 @@ impl RawField {
     }
 }
 
-/// Length, first and last letter of a field name without NUL bytes and regardless of letter case: different for
-/// nearly all names of a message, so that a search compares few of them.
+/// Length, first and last letter of a field name without NUL bytes and regardless of letter case: different
+/// for nearly all names of a message, so that a search compares few of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NameKey(u32);
 
