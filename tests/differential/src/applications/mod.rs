@@ -46,7 +46,8 @@ impl Grammar {
     ///
     /// A name that is not in [`APPLICATIONS`].
     pub fn read(names: &str) -> Result<Self, String> {
-        let protocols: Vec<String> = names.split(',').filter(|name| !name.is_empty()).map(Into::into).collect();
+        let protocols: Vec<String> =
+            names.split(',').filter(|name| !name.is_empty()).map(Into::into).collect();
         let known: Vec<&str> = APPLICATIONS.iter().map(|family| family.name).collect();
         match protocols.iter().find(|name| !known.contains(&name.as_str())) {
             Some(name) => Err(format!("`{name}` has no grammar; these have one: {}", known.join(", "))),

@@ -67,9 +67,12 @@ impl Service {
             Service::Udp => b"EVIL-UDP",
             Service::Raw | Service::Slow | Service::Answers => b"EVIL-RAW",
             Service::Depth(_) => b"PONG ",
-            Service::Dns | Service::Http | Service::Web | Service::Tls | Service::WebAnswers | Service::Mail => {
-                b"evil"
-            }
+            Service::Dns
+            | Service::Http
+            | Service::Web
+            | Service::Tls
+            | Service::WebAnswers
+            | Service::Mail => b"evil",
         }
     }
 }
