@@ -28,8 +28,8 @@ ROOTS = {
     ),
     "prefilter": (
         r"detect::engine::(prefilter|payloads|guards|candidates)\b",
-        r"prefilter_(tx|stream|packet|payload)",
-        r"pattern::.*(Set|Scanner|Database).*::scan",
+        r"bartizan_pattern::.*::scan",
+        r"\bhs_scan$|_hs_scan$",
     ),
     "evaluation": (r"detect::engine::", r"bartizan_functions::ids"),
     "stream": (r"bartizan_flow::stream::",),
