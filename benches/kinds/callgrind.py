@@ -28,8 +28,8 @@ ROOTS = {
     ),
     "prefilter": (
         r"detect::engine::(prefilter|payloads|guards|candidates)\b",
-        r"prefilter_(tx|stream|packet|payload)",
-        r"pattern::.*(Set|Scanner|Database).*::scan",
+        r"bartizan_pattern::.*::scan",
+        r"\bhs_scan$|_hs_scan$",
     ),
     "evaluation": (r"detect::engine::", r"bartizan_functions::ids"),
     "stream": (r"bartizan_flow::stream::",),
@@ -70,24 +70,32 @@ class Function:
 
 
 def read(path):
-    """The functions of a profile, by name."""
+    """The functions of a profile, by name; an address alone has the name of its library before it."""
     names, functions = {}, defaultdict(Function)
     function, callee = None, None
+    library = callee_library = ""
 
-    def named(text):
+    def named(kind, text):
         number, _, name = text.partition(" ")
         if name:
-            names[number] = name
-        return names.get(number, text)
+            names[kind, number] = name
+        return names.get((kind, number), text)
+
+    def function_of(text, library):
+        name = named("fn", text)
+        return f"{library.rpartition('/')[2]} {name}" if name.startswith("0x") else name
 
     with open(path, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             key, equals, value = line.rstrip("\n").partition("=")
-            if equals and key in ("fn", "cfn"):
-                if key == "fn":
-                    function, callee = functions[named(value)], None
-                else:
-                    callee = named(value)
+            if equals and key == "ob":
+                library = callee_library = named("ob", value)
+            elif equals and key == "cob":
+                callee_library = named("ob", value)
+            elif equals and key == "fn":
+                function, callee = functions[function_of(value, library)], None
+            elif equals and key == "cfn":
+                callee, callee_library = function_of(value, callee_library), library
             elif line[:1] in "0123456789+-*" and function is not None:
                 cost = int(line.split()[1])
                 if callee is None:
