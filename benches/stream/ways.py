@@ -131,9 +131,12 @@ class HaProxies(Middleboxes):
 class Inline(Way):
     """Packets through inspection: one or two hops that forward between their interfaces."""
 
-    def __init__(self, name, count, program, rules, core=0):
-        super().__init__(name, "10.80.5.2" if count == 1 else "10.80.6.2", core)
-        self.hops = ["i"] if count == 1 else ["j", "k"]
+    # The namespaces in a row, and the server's address behind them.
+    ROWS = {"i": "10.80.5.2", "h": "10.80.7.2", "jk": "10.80.6.2"}
+
+    def __init__(self, name, row, program, rules):
+        super().__init__(name, self.ROWS[row])
+        self.hops = list(row)
         self.program, self.rules = program, rules
 
     def numbers(self):
@@ -289,7 +292,7 @@ def attempt(way, places, tools, mode, size, count, streams=1, http=False):
     used = busy(processes) - before
     client.go()
     client.finish()
-    if serving == "serve":
+    if serving != "server":
         places.end(server.process)
     else:
         server.finish()

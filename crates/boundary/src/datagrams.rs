@@ -262,9 +262,11 @@ impl DatagramRelay {
             };
             let behind = association.peers.iter().find(|(peer, _)| *peer == from).map(|(_, behind)| *behind);
             let bytes = self.buffer.get(..length).unwrap_or_default();
-            match behind.map(|behind| socket.send(bytes, client, behind)) {
-                Some(Ok(())) => _ = self.counts.relayed.fetch_add(1, Ordering::Relaxed),
-                _ => self.refuse(),
+            // Counted first: the program may end with this datagram.
+            self.counts.relayed.fetch_add(1, Ordering::Relaxed);
+            if !behind.is_some_and(|behind| socket.send(bytes, client, behind).is_ok()) {
+                self.counts.relayed.fetch_sub(1, Ordering::Relaxed);
+                self.refuse();
             }
         }
     }
