@@ -31,6 +31,8 @@ SETTINGS = """outputs:
     types: [alert]
 stats: {enabled: no}
 """
+# Streams are inspected to their end by all: the shipped depth of 1 MB is less than an attempt sends.
+UNLIMITED = ["--set", "stream.reassembly.depth=0"]
 ONE_RULE = 'drop tcp any any -> any any (msg:"one rule"; flow:established; content:"xq7Zb-bartizan-none"; sid:9000001; rev:1;)\n'
 
 
@@ -163,7 +165,7 @@ def suricata(tools, rules, name):
     settings.write_text(text)
     file = found.folder / f"{rules}.rules"
     file.write_text(rule_text(rules))
-    words = found.start(settings, file, found.folder / f"log-{name}", ["-k", "none", "--af-packet", "--runmode", "workers"])
+    words = found.start(settings, file, found.folder / f"log-{name}", ["-k", "none", "--af-packet", "--runmode", "workers", *UNLIMITED])
     return words
 
 
@@ -184,7 +186,7 @@ def inline(tools, rules, folder):
     if rules != "none":
         (folder / "all.rules").write_text(rule_text(rules))
         words += ["--rules", folder / "all.rules"]
-    return [*words, "--suricata-config", settings, "--out", folder / "out", "--control", "none"]
+    return [*words, "--suricata-config", settings, "--out", folder / "out", "--control", "none", *UNLIMITED]
 
 
 class Guests(Way):
