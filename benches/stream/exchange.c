@@ -3,7 +3,7 @@
 //
 //   exchange server ADDRESS PORT SIZE                 serves one connection, by calls that wait
 //   exchange serve ADDRESS PORT SIZE                  serves any number of connections, by epoll, until SIGTERM
-//   exchange sink ADDRESS PORT SIZE                   reads one connection to its end, then closes it
+//   exchange sink ADDRESS PORT SIZE                   reads one connection to its end, closes it, and waits for SIGTERM
 //   exchange client ADDRESS PORT SIZE COUNT STREAMS   one exchange at a time, over the streams in turn
 //   exchange connect ADDRESS PORT SIZE COUNT          a connection for each exchange
 //   exchange hold ADDRESS PORT SIZE STREAMS           an exchange on each stream, then they are idle
@@ -228,6 +228,9 @@ int main(int count, char **words)
 		int fd = accepted(server(words + 2));
 		while (read(fd, bytes, sizeof bytes) > 0)
 			;
+		close(fd);
+		/* Its time on a processor is read from outside. */
+		pause();
 	} else if (!strcmp(what, "client") && count == 7) {
 		client(words + 2, (size_t)atol(words[5]), (size_t)atol(words[6]));
 	} else if (!strcmp(what, "connect") && count == 6) {

@@ -4,7 +4,7 @@
       c --- s            client and server, 10.80.0.1 and .2; the engine of guests is in c
       c --- m1 --- s     one middlebox that ends TCP, 10.80.1.0/24 and 10.80.2.0/24
       c --- m1 - m2 - s  two of them: 10.80.3.0/24 between both, 10.80.4.0/24 behind the second
-      c ===== i ===== s  one inline, 10.80.5.0/24, on interfaces without offloads
+      c ===== i ===== s  one inline, 10.80.5.0/24, on interfaces without offloads; another in h, 10.80.7.0/24
       c === j === k === s  two inline, 10.80.6.0/24
 
 All processes have one class (SCHED_RR), so that builds beside the bench take no turn between two of them, and are pinned: to core 0 all of them, or
@@ -31,6 +31,8 @@ LINKS = [
     ("m2", "ns0", "10.80.4.1", "s", "ns1", "10.80.4.2", False),
     ("c", "ci0", "10.80.5.1", "i", "btzm0", None, True),
     ("s", "si0", "10.80.5.2", "i", "btzm1", None, True),
+    ("c", "ch0", "10.80.7.1", "h", "btzm0", None, True),
+    ("s", "sh0", "10.80.7.2", "h", "btzm1", None, True),
     ("c", "cj0", "10.80.6.1", "j", "btzm0", None, True),
     ("j", "btzm1", None, "k", "btzm0", None, True),
     ("s", "sk0", "10.80.6.2", "k", "btzm1", None, True),
@@ -67,6 +69,9 @@ class Places:
         for which in self.names:
             run("ip", "netns", "add", self.name(which))
             run("ip", "-n", self.name(which), "link", "set", "lo", "up")
+            # Ports of connections that have just ended: the part with a connection for each exchange needs them.
+            settings = ["net.ipv4.ip_local_port_range=10000 65000", "net.ipv4.tcp_tw_reuse=1"]
+            run("nsenter", f"--net=/run/netns/{self.name(which)}", "sysctl", "-qw", *settings)
         for a, port_a, address_a, b, port_b, address_b, plain in LINKS:
             run(*f"ip link add {port_a} netns {self.name(a)} type veth peer name {port_b} netns {self.name(b)}".split())
             for which, port, address in ((a, port_a, address_a), (b, port_b, address_b)):

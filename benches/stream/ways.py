@@ -31,6 +31,8 @@ SETTINGS = """outputs:
     types: [alert]
 stats: {enabled: no}
 """
+# Streams are inspected to their end by all: the shipped depth of 1 MB is less than an attempt sends.
+UNLIMITED = ["--set", "stream.reassembly.depth=0"]
 ONE_RULE = 'drop tcp any any -> any any (msg:"one rule"; flow:established; content:"xq7Zb-bartizan-none"; sid:9000001; rev:1;)\n'
 
 
@@ -131,9 +133,12 @@ class HaProxies(Middleboxes):
 class Inline(Way):
     """Packets through inspection: one or two hops that forward between their interfaces."""
 
-    def __init__(self, name, count, program, rules, core=0):
-        super().__init__(name, "10.80.5.2" if count == 1 else "10.80.6.2", core)
-        self.hops = ["i"] if count == 1 else ["j", "k"]
+    # The namespaces in a row, and the server's address behind them.
+    ROWS = {"i": "10.80.5.2", "h": "10.80.7.2", "jk": "10.80.6.2"}
+
+    def __init__(self, name, row, program, rules):
+        super().__init__(name, self.ROWS[row])
+        self.hops = list(row)
         self.program, self.rules = program, rules
 
     def numbers(self):
@@ -160,7 +165,7 @@ def suricata(tools, rules, name):
     settings.write_text(text)
     file = found.folder / f"{rules}.rules"
     file.write_text(rule_text(rules))
-    words = found.start(settings, file, found.folder / f"log-{name}", ["-k", "none", "--af-packet", "--runmode", "workers"])
+    words = found.start(settings, file, found.folder / f"log-{name}", ["-k", "none", "--af-packet", "--runmode", "workers", *UNLIMITED])
     return words
 
 
@@ -181,7 +186,7 @@ def inline(tools, rules, folder):
     if rules != "none":
         (folder / "all.rules").write_text(rule_text(rules))
         words += ["--rules", folder / "all.rules"]
-    return [*words, "--suricata-config", settings, "--out", folder / "out", "--control", "none"]
+    return [*words, "--suricata-config", settings, "--out", folder / "out", "--control", "none", *UNLIMITED]
 
 
 class Guests(Way):
@@ -289,7 +294,7 @@ def attempt(way, places, tools, mode, size, count, streams=1, http=False):
     used = busy(processes) - before
     client.go()
     client.finish()
-    if serving == "serve":
+    if serving != "server":
         places.end(server.process)
     else:
         server.finish()

@@ -5,6 +5,7 @@
 //! The hooks have led each datagram to a loopback address that stands for its destination; the answer leaves
 //! from there. An answer from an address to which the program has sent nothing is dropped.
 
+use crate::clock::now;
 use crate::error::BoundaryError;
 use crate::hooks::DatagramDestinations;
 use crate::packet_info::PacketInfoSocket;
@@ -127,7 +128,7 @@ impl DatagramRelay {
     pub(crate) fn serve(mut self) {
         let interval = i64::try_from(SWEEP_INTERVAL.as_secs()).unwrap_or(5);
         let wait = rustix::event::Timespec { tv_sec: interval, tv_nsec: 0 };
-        let mut swept = Instant::now();
+        let mut swept = now();
         loop {
             let mut space = [const { MaybeUninit::uninit() }; EVENTS];
             let numbers: Vec<u64> = match epoll::wait(&self.events, &mut space, Some(&wait)) {
@@ -142,7 +143,7 @@ impl DatagramRelay {
                 }
             }
             if swept.elapsed() >= SWEEP_INTERVAL {
-                swept = Instant::now();
+                swept = now();
                 self.associations.retain(|_, association| association.used.elapsed() < IDLE_MOST);
                 let associations = &self.associations;
                 self.clients.retain(|_, client| associations.contains_key(client));
@@ -206,11 +207,11 @@ impl DatagramRelay {
             self.next += 1;
             self.make_room();
             self.clients.insert(number, client);
-            let association = Association { opened, peers: Vec::new(), used: Instant::now(), number };
+            let association = Association { opened, peers: Vec::new(), used: now(), number };
             self.associations.insert(client, association);
         }
         let association = self.associations.get_mut(&client).ok_or(Errno::NOBUFS)?;
-        association.used = Instant::now();
+        association.used = now();
         if !association.peers.contains(&(to, behind)) {
             association.peers.retain(|(peer, _)| *peer != to);
             if association.peers.len() == PEERS_MOST {
@@ -237,7 +238,7 @@ impl DatagramRelay {
     fn inward(&mut self, number: u64) {
         let Some(client) = self.clients.get(&number).copied() else { return };
         let Some(association) = self.associations.get_mut(&client) else { return };
-        association.used = Instant::now();
+        association.used = now();
         let Some(association) = self.associations.get(&client) else { return };
         let Some(socket) = self.sockets.of(client.is_ipv6()) else { return };
         let Ok(stream) = stream_of(&self.process, &association.opened) else {
@@ -262,9 +263,11 @@ impl DatagramRelay {
             };
             let behind = association.peers.iter().find(|(peer, _)| *peer == from).map(|(_, behind)| *behind);
             let bytes = self.buffer.get(..length).unwrap_or_default();
-            match behind.map(|behind| socket.send(bytes, client, behind)) {
-                Some(Ok(())) => _ = self.counts.relayed.fetch_add(1, Ordering::Relaxed),
-                _ => self.refuse(),
+            // Counted first: the program may end with this datagram.
+            self.counts.relayed.fetch_add(1, Ordering::Relaxed);
+            if !behind.is_some_and(|behind| socket.send(bytes, client, behind).is_ok()) {
+                self.counts.relayed.fetch_sub(1, Ordering::Relaxed);
+                self.refuse();
             }
         }
     }

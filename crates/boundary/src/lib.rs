@@ -14,8 +14,9 @@
 //! Not done: connections from outside to servers that do not use the library.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-// The system call that closes descriptors; the argument is beside it.
+mod clock;
 pub mod datagrams;
+// The system call that closes descriptors; the argument is beside it.
 #[allow(unsafe_code)]
 mod descriptors;
 mod error;

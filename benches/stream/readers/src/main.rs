@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `stream-readers CONFIG`: a run of a host file whose policies may name the functions `reader1` to `reader4`,
-//! for `benches/stream/run`. Each reads every payload byte by the hash of `proxy.c`, and refuses none. The run
-//! ends when standard input does; then the program prints the bytes that each function has read.
+//! `stream-readers CONFIG`: a run of a host file whose policies may name the functions `reader1` to
+//! `reader4`, for `benches/stream/run`. Each reads every payload byte by the hash of `proxy.c`, and refuses
+//! none. The run ends when standard input does; then the program prints the bytes that each has read.
 
 use bartizan_base::{Decision, FunctionId};
 use bartizan_function::classes;

@@ -52,8 +52,7 @@ impl EngineTurn<'_> {
         let (token, programs_end) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .inspect_err(|_| self.count(guest, StreamRefusal::Resources))?;
         sockopt::set_socket_send_buffer_size(&programs_end, 1)?;
-        let bits = if v6 { state::V6 } else { 0 };
-        let allotted = self.guest(guest).and_then(|guest| guest.allot(bits));
+        let allotted = self.guest(guest).and_then(|guest| guest.allot(if v6 { state::V6 } else { 0 }));
         let Some(handle) = allotted else {
             self.count(guest, StreamRefusal::Streams);
             return Err(Errno::NFILE);

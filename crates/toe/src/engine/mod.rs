@@ -215,6 +215,14 @@ impl Engine {
         !self.active.is_empty() || !self.ready.is_empty()
     }
 
+    /// The longest sleep before the next turn; `None`: until there are events.
+    fn longest_sleep(&self) -> Option<Duration> {
+        match self.has_work() {
+            true => Some(Duration::ZERO),
+            false => self.deadlines.first().map(|(first, _)| first.saturating_duration_since(now())),
+        }
+    }
+
     /// Has this descriptor end waits when it is readable.
     ///
     /// # Errors
@@ -229,11 +237,7 @@ impl Engine {
     /// # Errors
     /// The kernel refuses to wait for events.
     pub fn wait(&mut self, limit: Option<Duration>) -> Result<EngineWoke, EngineError> {
-        let own = match self.has_work() {
-            true => Some(Duration::ZERO),
-            false => self.deadlines.first().map(|(first, _)| first.saturating_duration_since(now())),
-        };
-        let wait = own.into_iter().chain(limit).min().map(|wait| rustix::event::Timespec {
+        let wait = self.longest_sleep().into_iter().chain(limit).min().map(|wait| rustix::event::Timespec {
             tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: wait.subsec_nanos().into(),
         });

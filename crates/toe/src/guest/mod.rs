@@ -200,7 +200,7 @@ impl GuestProcess {
         self.open_for(0, v6, transport)
     }
 
-    /// Makes a socket for another process, as which records show it if it is in the control group of this one.
+    /// Makes a socket for another process: records show that one if it is in the control group of this one.
     ///
     /// # Errors
     /// As for [`Self::open`].
