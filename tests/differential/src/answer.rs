@@ -90,7 +90,8 @@ impl Answer {
         let mut items: Vec<(String, String)> = Vec::new();
         for (name, count) in &self.0 {
             let times = if *count == 1 { String::new() } else { format!("*{count}") };
-            let alert = name.split_once('@').filter(|(rule, _)| rule.bytes().all(|byte| byte.is_ascii_digit()));
+            let alert =
+                name.split_once('@').filter(|(rule, _)| rule.bytes().all(|byte| byte.is_ascii_digit()));
             let parts = alert.and_then(|(rule, rest)| {
                 let (frame, rest) = rest.split_at(rest.find(['>', '<'])?);
                 Some((rule, frame, rest))
@@ -150,7 +151,8 @@ impl File {
         };
         let mut text = format!("{HEAD}{}{protocols}\n", self.seed);
         for (number, (digest, [passive, inline])) in &self.answers {
-            let write = |answer: &Answer| if protocols.is_empty() { answer.to_string() } else { answer.compact() };
+            let write =
+                |answer: &Answer| if protocols.is_empty() { answer.to_string() } else { answer.compact() };
             let inline = if inline == passive { "=".to_string() } else { write(inline) };
             let passive = write(passive);
             let _ = writeln!(text, "{number} {digest:016x} | {passive} | {inline}");

@@ -45,8 +45,7 @@ pub struct Comparison {
 ///
 /// A generated pair differs from the one that was answered.
 pub fn pairs(file: &File) -> Result<Vec<Pair>, String> {
-    let pairs: Vec<Pair> = 
-        file.answers.keys().map(|number| file.grammar.pair(file.seed, *number)).collect();
+    let pairs: Vec<Pair> = file.answers.keys().map(|number| file.grammar.pair(file.seed, *number)).collect();
     match pairs.iter().find(|pair| file.answers[&pair.number].0 != pair.digest()) {
         Some(pair) => Err(format!(
             "pair {} is not the one that was asked about: the generator has changed. Make the answers anew: differential answers \

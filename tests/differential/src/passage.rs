@@ -127,7 +127,8 @@ impl<'p> Passage<'p> {
         let count = count.min(FIRST_MAX);
         for one in self.before(flow, to_server, at).filter(|one| one.flags & SYN == 0) {
             let place = ahead(one.seq, begin);
-            for (of, byte) in (place..).zip(&one.load).filter(|(of, _)| (0..count.cast_signed()).contains(of)) {
+            for (of, byte) in (place..).zip(&one.load).filter(|(of, _)| (0..count.cast_signed()).contains(of))
+            {
                 let of = of as usize;
                 if bytes.len() <= of {
                     bytes.resize(of + 1, None);

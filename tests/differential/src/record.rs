@@ -4,7 +4,8 @@
 use serde_json::Value;
 
 /// Objects of a record that count, besides that of its own type.
-const BESIDE: &[&str] = &["email", "smtp", "ftp", "ftp_data", "ssh", "smb", "dcerpc", "tls", "app_proto", "tx_id"];
+const BESIDE: &[&str] =
+    &["email", "smtp", "ftp", "ftp_data", "ssh", "smb", "dcerpc", "tls", "app_proto", "tx_id"];
 
 /// A hash (FNV-1a, folded to 16 bits) of a record's objects. Members in another order are the same.
 #[must_use]

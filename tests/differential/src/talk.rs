@@ -29,16 +29,7 @@ impl Message {
     /// A message of the first flow of the first client.
     #[must_use]
     pub fn new(to_server: bool, data: Vec<u8>) -> Self {
-        Message {
-            to_server,
-            data,
-            client: 0,
-            flow: 0,
-            pause: 0,
-            port: None,
-            is_active: false,
-            closes: false,
-        }
+        Message { to_server, data, client: 0, flow: 0, pause: 0, port: None, is_active: false, closes: false }
     }
 }
 

@@ -119,8 +119,7 @@ impl RpcSession {
             answer.u16(*random.pick(&[0, 0, 0, 2])).u16(0).put(uuid(NDR, self.is_big)).u32(2);
         }
         let (kind, back) = if alters { (14, 15) } else { (11, 12) };
-        let mut messages =
-            vec![Rpc { bytes: self.message(random, kind, 3, &body.bytes), to_server: true }];
+        let mut messages = vec![Rpc { bytes: self.message(random, kind, 3, &body.bytes), to_server: true }];
         messages.push(match random.below(16) {
             0 => Rpc { bytes: self.message(random, 13, 3, &[0, 0, 0]), to_server: false },
             _ => Rpc { bytes: self.message(random, back, 3, &answer.bytes), to_server: false },
@@ -230,7 +229,13 @@ pub(super) fn scene(random: &mut Random) -> Scene {
 fn payloads(talk: &mut Talk, frames: &[&'static str; 3]) {
     let some: Vec<_> = talk.messages.iter().map(|one| (one.data.clone(), one.to_server)).take(6).collect();
     for (at, (bytes, to_server)) in some.into_iter().enumerate() {
-        let places = [("tcp", ""), ("dcerpc", frames[0]), ("dcerpc", ""), ("dcerpc", frames[1]), ("dcerpc", frames[2])];
+        let places = [
+            ("tcp", ""),
+            ("dcerpc", frames[0]),
+            ("dcerpc", ""),
+            ("dcerpc", frames[1]),
+            ("dcerpc", frames[2]),
+        ];
         let (proto, buffer) = places[at % places.len()];
         talk.target(proto, buffer, bytes, to_server);
     }

@@ -45,7 +45,8 @@ fn headers(random: &mut Random, talk: &mut Talk) -> Vec<Vec<u8>> {
     let subject = format!("{} {}", name(random, 1), name(random, 3));
     let id = format!("<{}.1@{}.example>", name(random, 1), name(random, 1));
     let mailer = format!("{} 1.0", name(random, 1));
-    let received = format!("from {} by {}; Sat, 28 Nov 2026 10:00:00 +0000", name(random, 1), name(random, 1));
+    let received =
+        format!("from {} by {}; Sat, 28 Nov 2026 10:00:00 +0000", name(random, 1), name(random, 1));
     let fields: [(&'static str, &'static str, String, usize); 8] = [
         ("Received", "email.received", received, 35),
         ("From", "email.from", from, 85),
@@ -217,8 +218,11 @@ fn part_body_encoded(
     let body = match random.below(5) {
         0..=2 if is_file => {
             lines.push(
-                format!("Content-Transfer-Encoding: {}", random.pick(&["base64", "base64", "BASE64", "\"base64\""]))
-                    .into_bytes(),
+                format!(
+                    "Content-Transfer-Encoding: {}",
+                    random.pick(&["base64", "base64", "BASE64", "\"base64\""])
+                )
+                .into_bytes(),
             );
             let bytes = content(random, talk);
             base64_lines(random, &bytes)
@@ -230,8 +234,11 @@ fn part_body_encoded(
         }
         0 => {
             lines.push(
-                format!("Content-Transfer-Encoding: {}", random.pick(&["7bit", "8bit", "binary", "uuencode"]))
-                    .into_bytes(),
+                format!(
+                    "Content-Transfer-Encoding: {}",
+                    random.pick(&["7bit", "8bit", "binary", "uuencode"])
+                )
+                .into_bytes(),
             );
             part_body(random, talk, is_file)
         }
@@ -285,7 +292,8 @@ fn part_body(random: &mut Random, talk: &mut Talk, is_file: bool) -> Vec<Vec<u8>
     if let Some(line) = lines.first() {
         talk.target("tcp", "", line, true);
     }
-    for (text, url) in [("Example.com", "www.example.com/path?a=b&c"), ("link", "link.example/p"), ("1.2.3", "1.2.3.4/a")]
+    for (text, url) in
+        [("Example.com", "www.example.com/path?a=b&c"), ("link", "link.example/p"), ("1.2.3", "1.2.3.4/a")]
     {
         if all.windows(text.len()).any(|window| window == text.as_bytes()) {
             talk.target("smtp", "email.url", url, true);
@@ -299,7 +307,8 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 pub(super) fn base64(bytes: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     for three in bytes.chunks(3) {
-        let number = three.iter().fold(0_usize, |all, byte| all << 8 | usize::from(*byte)) << (8 * (3 - three.len()));
+        let number =
+            three.iter().fold(0_usize, |all, byte| all << 8 | usize::from(*byte)) << (8 * (3 - three.len()));
         for at in 0..4 {
             let digit = ALPHABET[number >> (18 - 6 * at) & 63];
             text.push(if at <= three.len() { digit } else { b'=' });

@@ -4,6 +4,7 @@
 //!
 //! Its pairs have numbers of their own (`--protocols smtp,ftp`), so that those of the other grammars stay.
 
+pub(crate) mod causes;
 mod dcerpc;
 mod ftp;
 mod mail;
@@ -46,7 +47,8 @@ impl Grammar {
     ///
     /// A name that is not in [`APPLICATIONS`].
     pub fn read(names: &str) -> Result<Self, String> {
-        let protocols: Vec<String> = names.split(',').filter(|name| !name.is_empty()).map(Into::into).collect();
+        let protocols: Vec<String> =
+            names.split(',').filter(|name| !name.is_empty()).map(Into::into).collect();
         let known: Vec<&str> = APPLICATIONS.iter().map(|family| family.name).collect();
         match protocols.iter().find(|name| !known.contains(&name.as_str())) {
             Some(name) => Err(format!("`{name}` has no grammar; these have one: {}", known.join(", "))),

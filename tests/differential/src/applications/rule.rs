@@ -60,21 +60,24 @@ pub(crate) fn by_application(random: &mut Random, order: &Order<'_>) -> (String,
         1 => {
             let mut options = Vec::new();
             if random.percent(60) {
-                options.push((*random.pick(&[
-                    "flow:established",
-                    "flow:to_server",
-                    "flow:to_client,established",
-                    "dsize:>0",
-                    "flowbits:isnotset,once@N; flowbits:set,once@N",
-                ]))
-                .to_string());
+                options.push(
+                    (*random.pick(&[
+                        "flow:established",
+                        "flow:to_server",
+                        "flow:to_client,established",
+                        "dsize:>0",
+                        "flowbits:isnotset,once@N; flowbits:set,once@N",
+                    ]))
+                    .to_string(),
+                );
             }
             let head = head(random, target);
             ("protocol".into(), order.rule(random, head, options))
         }
         2 => {
             let condition = *random.pick(PROTOCOLS);
-            let of_packets = Target { proto: if order.scene.way.udp { "udp" } else { "tcp" }, ..target.clone() };
+            let of_packets =
+                Target { proto: if order.scene.way.udp { "udp" } else { "tcp" }, ..target.clone() };
             let head = head(random, &of_packets);
             (condition.into(), order.rule(random, head, vec![condition.into()]))
         }

@@ -425,7 +425,16 @@ fn error_body() -> Vec<u8> {
 fn negotiation_answer(dialect: u16) -> Vec<u8> {
     let token = b"\x60\x06\x06\x04\x2b\x06\x01\x05";
     let mut answer = Writer::default();
-    answer.u16(65).u16(1).u16(dialect).u16(0).put([6; 16]).u32(0x2f).u32(0x10_0000).u32(0x10_0000).u32(0x10_0000);
+    answer
+        .u16(65)
+        .u16(1)
+        .u16(dialect)
+        .u16(0)
+        .put([6; 16])
+        .u32(0x2f)
+        .u32(0x10_0000)
+        .u32(0x10_0000)
+        .u32(0x10_0000);
     answer.u64(0x01dc_0000_0000_0000).u64(0).u16(128).u16(token.len() as u16).u32(0).put(token);
     answer.bytes
 }
@@ -444,7 +453,18 @@ fn setup_answer(blob: &[u8]) -> Vec<u8> {
 
 fn write(bytes: &[u8], at: u64, id: [u8; 16]) -> Command {
     let mut request = Writer::default();
-    request.u16(49).u16(112).u32(bytes.len() as u32).u64(at).put(id).u32(0).u32(0).u16(0).u16(0).u32(0).put(bytes);
+    request
+        .u16(49)
+        .u16(112)
+        .u32(bytes.len() as u32)
+        .u64(at)
+        .put(id)
+        .u32(0)
+        .u32(0)
+        .u16(0)
+        .u16(0)
+        .u32(0)
+        .put(bytes);
     let mut response = Writer::default();
     response.u16(17).u16(0).u32(bytes.len() as u32).u32(0).u32(0);
     Command { code: WRITE, request: request.bytes, status: 0, response: response.bytes }
@@ -478,12 +498,7 @@ fn transact(question: &[u8], answer: &[u8], id: [u8; 16]) -> Command {
 }
 
 /// The three messages of NTLMSSP ([MS-NLMP] section 2.2.1).
-pub(super) fn ntlm(
-    random: &mut Random,
-    user: &str,
-    domain: &str,
-    host: &str,
-) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+pub(super) fn ntlm(random: &mut Random, user: &str, domain: &str, host: &str) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let mut first = Writer::default();
     first.put(b"NTLMSSP\0").u32(1).u32(0xe208_8297).zero(16).put([10, 0, 0x61, 0x58, 0, 0, 0, 15]);
     let mut challenge = Writer::default();

@@ -65,7 +65,11 @@ pub(super) fn talk(random: &mut Random) -> Talk {
     for _ in 0..*one.random.pick(&[0, 1, 1, 1, 2]) {
         let is_pipe = one.random.percent(35);
         one.connect(is_pipe);
-        if is_pipe { one.pipe() } else { one.file() }
+        if is_pipe {
+            one.pipe()
+        } else {
+            one.file()
+        }
         if one.random.percent(20) {
             one.exchange(0x71, &[], &[], &[], &[]);
         }
@@ -193,17 +197,40 @@ impl One<'_> {
     fn open(&mut self, file: &str, fid: u16) {
         let text = wide_z(file);
         let mut words = Writer::default();
-        words.put([0xff, 0, 0, 0, 0]).u16(text.len() as u16 - 2).u32(0).u32(0).u32(0x12_0089).u64(0).u32(0x80);
+        words
+            .put([0xff, 0, 0, 0, 0])
+            .u16(text.len() as u16 - 2)
+            .u32(0)
+            .u32(0)
+            .u32(0x12_0089)
+            .u64(0)
+            .u32(0x80);
         words.u32(7).u32(*self.random.pick(&[1, 1, 2, 3, 5])).u32(0x40).u32(2).u8(3);
         let mut back = Writer::default();
         back.put([0xff, 0, 0, 0, 0]).u16(fid).u32(1).u64(0x01dc_0000_0000_0000).u64(0x01dc_0000_0000_0001);
-        back.u64(0x01dc_0000_0000_0002).u64(0x01dc_0000_0000_0003).u32(0x80).u64(4_096).u64(77).u16(0).u16(7).u8(0);
+        back.u64(0x01dc_0000_0000_0002)
+            .u64(0x01dc_0000_0000_0003)
+            .u32(0x80)
+            .u64(4_096)
+            .u64(77)
+            .u16(0)
+            .u16(7)
+            .u8(0);
         self.exchange(0xa2, &words.bytes, &[vec![0], text].concat(), &back.bytes, &[]);
     }
 
     fn write(&mut self, fid: u16, bytes: &[u8], at: u32) {
         let mut words = Writer::default();
-        words.put([0xff, 0, 0, 0]).u16(fid).u32(at).u32(0).u16(0).u16(0).u16(0).u16(bytes.len() as u16).u16(64);
+        words
+            .put([0xff, 0, 0, 0])
+            .u16(fid)
+            .u32(at)
+            .u32(0)
+            .u16(0)
+            .u16(0)
+            .u16(0)
+            .u16(bytes.len() as u16)
+            .u16(64);
         words.u32(0);
         let mut back = Writer::default();
         back.put([0xff, 0, 0, 0]).u16(bytes.len() as u16).u16(0xffff).u32(0);
@@ -239,7 +266,11 @@ impl One<'_> {
         let size = bytes.len().div_ceil(*self.random.pick(&[1, 1, 2])).max(1);
         let mut at = 0;
         for piece in bytes.chunks(size) {
-            if writes { self.write(fid, piece, at) } else { self.read(fid, piece, at) }
+            if writes {
+                self.write(fid, piece, at)
+            } else {
+                self.read(fid, piece, at)
+            }
             at += piece.len() as u32;
         }
         if self.random.percent(20) {
@@ -316,7 +347,15 @@ impl One<'_> {
         words.u16(at as u16).u16(question.len() as u16).u16(at as u16).u8(2).u8(0).u16(0x26).u16(fid);
         let bytes = [vec![0], pipe, vec![0; at - end], question.to_vec()].concat();
         let mut back = Writer::default();
-        back.u16(0).u16(answer.len() as u16).u16(0).u16(0).u16(56).u16(0).u16(answer.len() as u16).u16(56).u16(0);
+        back.u16(0)
+            .u16(answer.len() as u16)
+            .u16(0)
+            .u16(0)
+            .u16(56)
+            .u16(0)
+            .u16(answer.len() as u16)
+            .u16(56)
+            .u16(0);
         back.u8(0).u8(0);
         self.exchange(0x25, &words.bytes, &bytes, &back.bytes, &[&[0][..], answer].concat());
     }

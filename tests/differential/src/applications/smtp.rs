@@ -55,7 +55,8 @@ pub(super) const CONDITIONS: &[&str] = &[
 ];
 
 /// Codes and texts of replies that fit anything.
-const REFUSALS: &[&str] = &["550 no", "451 later", "500 what", "503-bad\r\n503 order", "421 closing", "252 perhaps"];
+const REFUSALS: &[&str] =
+    &["550 no", "451 later", "500 what", "503-bad\r\n503 order", "421 closing", "252 perhaps"];
 
 /// A conversation.
 pub(super) fn scene(random: &mut Random) -> Scene {
@@ -161,9 +162,14 @@ fn hello(random: &mut Random, talk: &mut Talk, end: &str) {
         return;
     }
     let mut lines = vec!["hello".to_string()];
-    for (word, percent) in
-        [("PIPELINING", 60), ("SIZE 10240000", 40), ("STARTTLS", 30), ("CHUNKING", 30), ("8BITMIME", 30), ("SMTPUTF8", 20)]
-    {
+    for (word, percent) in [
+        ("PIPELINING", 60),
+        ("SIZE 10240000", 40),
+        ("STARTTLS", 30),
+        ("CHUNKING", 30),
+        ("8BITMIME", 30),
+        ("SMTPUTF8", 20),
+    ] {
         if random.percent(percent) {
             lines.push(if random.percent(8) { word.to_lowercase() } else { word.into() });
         }
@@ -212,7 +218,9 @@ fn beside(random: &mut Random, talk: &mut Talk, end: &str) {
         5 => (format!("{word}{end}"), "500 unknown\r\n"),
         6 => (format!("EHLO {word}{end}"), "250 again\r\n"),
         7 => (format!("NOOP {}{end}", "x".repeat(random.within(505, 520))), "250 long\r\n"),
-        8 if random.percent(20) => (format!("NOOP {}{end}", "y".repeat(random.within(4_085, 4_100))), "500 too long\r\n"),
+        8 if random.percent(20) => {
+            (format!("NOOP {}{end}", "y".repeat(random.within(4_085, 4_100))), "500 too long\r\n")
+        }
         9 => (end.to_string(), "500 empty\r\n"),
         10 => (format!("ETRN {word}{end}"), "999 code\r\n"),
         11 => (format!("DATA{end}"), "503 no mail\r\n"),

@@ -88,7 +88,8 @@ pub(super) fn scene(random: &mut Random) -> Scene {
     let some: Vec<_> = talk.messages.iter().map(|one| (one.data.clone(), one.to_server)).take(6).collect();
     for (at, (bytes, to_server)) in some.into_iter().enumerate() {
         let (proto, buffer) =
-            [("tcp", ""), ("ssh", ""), ("ssh", "frame:ssh.record.pdu"), ("ssh", "frame:ssh.record.data")][at % 4];
+            [("tcp", ""), ("ssh", ""), ("ssh", "frame:ssh.record.pdu"), ("ssh", "frame:ssh.record.data")]
+                [at % 4];
         talk.target(proto, buffer, bytes, to_server);
     }
     if random.percent(15) {

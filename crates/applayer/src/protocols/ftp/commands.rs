@@ -8,10 +8,10 @@ pub(super) const AUTH_TLS: &str = "AUTH TLS";
 
 /// Names of the commands that make transactions, in upper case: those that Suricata knows.
 const COMMANDS: &[&str] = &[
-    "ABOR", "ACCT", "ALLO", "APPE", "CDUP", "CHMOD", "CWD", "DELE", "EPRT", "EPSV", "HELP",
-    "IDLE", "LIST", "MAIL", "MDTM", "MKD", "MLFL", "MLSD", "MODE", "MRCP", "MRSQ", "MSAM", "MSND", "MSOM", "NLST",
-    "NOOP", "PASS", "PASV", "PORT", "PWD", "QUIT", "REIN", "REST", "RETR", "RMD", "RNFR", "RNTO", "SITE",
-    "SIZE", "SMNT", "STAT", "STOR", "STOU", "STRU", "SYST", "TYPE", "UMASK", "USER",
+    "ABOR", "ACCT", "ALLO", "APPE", "CDUP", "CHMOD", "CWD", "DELE", "EPRT", "EPSV", "HELP", "IDLE", "LIST",
+    "MAIL", "MDTM", "MKD", "MLFL", "MLSD", "MODE", "MRCP", "MRSQ", "MSAM", "MSND", "MSOM", "NLST", "NOOP",
+    "PASS", "PASV", "PORT", "PWD", "QUIT", "REIN", "REST", "RETR", "RMD", "RNFR", "RNTO", "SITE", "SIZE",
+    "SMNT", "STAT", "STOR", "STOU", "STRU", "SYST", "TYPE", "UMASK", "USER",
 ];
 
 /// The command of a line without white space before it. As in Suricata, a known name counts wherever it stands
@@ -246,14 +246,17 @@ mod tests {
         assert_eq!(port("PORT 10,0,0,1,15,161"), Some(4_001));
         assert_eq!(port("PORT 10,0,0,1,15,161,9"), Some(4_001));
         assert_eq!(port("EPRT |2|10.0.0.1|4001|"), Some(4_001));
-        for broken in ["port 10,0,0,1,15,161", "PORT 10,0,0,1, 15, 161", "PORT 10,0,0,1,999,1", "EPRT !1!a!4001!"]
+        for broken in
+            ["port 10,0,0,1,15,161", "PORT 10,0,0,1, 15, 161", "PORT 10,0,0,1,999,1", "EPRT !1!a!4001!"]
         {
             assert_eq!(port(broken), None, "{broken}");
         }
         let port = |line: &str| strict_passive_reply(line.as_bytes()).map(|found| found.port);
         assert_eq!(port("227 =(10,0,0,2,19,137)"), Some(5_001));
         assert_eq!(port("229 ok (|||5001|) and more"), Some(5_001));
-        for broken in ["227 10,0,0,2,19,137", "227 a (x) (1,2,3,4,5,6)", "229 ok |||5001|", "229 ok (!!!5001!)"] {
+        for broken in
+            ["227 10,0,0,2,19,137", "227 a (x) (1,2,3,4,5,6)", "229 ok |||5001|", "229 ok (!!!5001!)"]
+        {
             assert_eq!(port(broken), None, "{broken}");
         }
     }

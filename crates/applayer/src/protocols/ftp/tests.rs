@@ -122,11 +122,8 @@ fn transfers_are_paired_with_ports() {
     ];
     assert!(of(&refused).is_empty());
     // A name has to be there for a file, and the port stays for the next command.
-    let nameless = [
-        (ToServer, "EPSV\r\n"),
-        (ToClient, "229 ok (|||1025|)\r\n"),
-        (ToServer, "STOR\r\nMLSD\r\n"),
-    ];
+    let nameless =
+        [(ToServer, "EPSV\r\n"), (ToClient, "229 ok (|||1025|)\r\n"), (ToServer, "STOR\r\nMLSD\r\n")];
     assert_eq!(of(&nameless), [(ToServer, 1_025, vec![7, 0])]);
 }
 

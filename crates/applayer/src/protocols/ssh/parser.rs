@@ -17,7 +17,7 @@ use bartizan_base::{Direction, PerDirection};
 /// it: that of OpenSSH.
 pub(super) const LINE_MAX: usize = 8_192;
 /// Length, in bytes, from which on a line is too long (RFC 4253 section 4.2), and passively not read further.
-const LINE_USUAL: usize = 256;
+pub(super) const LINE_USUAL: usize = 256;
 /// Limit of the lines that a server sends before its identification line: that of OpenSSH.
 pub(super) const LINES_MAX: usize = 1_024;
 /// Length of the longest SSH_MSG_KEXINIT of which a fingerprint is made, in bytes.
