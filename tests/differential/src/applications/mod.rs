@@ -4,6 +4,7 @@
 //!
 //! Its pairs have numbers of their own (`--protocols smtp,ftp`), so that those of the other grammars stay.
 
+pub(crate) mod causes;
 mod dcerpc;
 mod ftp;
 mod mail;

@@ -506,7 +506,7 @@ pub(super) fn ntlm(random: &mut Random, user: &str, domain: &str, host: &str) ->
     challenge.put(b"NTLMSSP\0").u32(2).u16(target.len() as u16).u16(target.len() as u16).u32(56);
     challenge.u32(0xe289_8215).put([1, 2, 3, 4, 5, 6, 7, 8]).zero(8).u16(0).u16(0).u32(56);
     challenge.put([6, 1, 0xb1, 0x1d, 0, 0, 0, 15]).put(&target);
-    let texts = [vec![0; 24], vec![9; 24], wide(domain), wide(user), wide(host), Vec::new()];
+    let texts = [vec![0; 24], vec![9; 24], wide(domain), wide(user), wide(host), vec![4; 16]];
     let mut last = Writer::default();
     last.put(b"NTLMSSP\0").u32(3);
     let with_version = random.percent(80);
