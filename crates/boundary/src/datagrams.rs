@@ -265,7 +265,7 @@ impl DatagramRelay {
             let bytes = self.buffer.get(..length).unwrap_or_default();
             // Counted first: the program may end with this datagram.
             self.counts.relayed.fetch_add(1, Ordering::Relaxed);
-            if !behind.is_some_and(|behind| socket.send(bytes, client, behind).is_ok()) {
+            if behind.is_none_or(|behind| socket.send(bytes, client, behind).is_err()) {
                 self.counts.relayed.fetch_sub(1, Ordering::Relaxed);
                 self.refuse();
             }
