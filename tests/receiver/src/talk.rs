@@ -46,6 +46,8 @@ pub struct Talk {
     pub mark: String,
     /// Number of bytes heard.
     pub heard: usize,
+    /// Bytes that came over data connections.
+    pub data: Vec<u8>,
     /// The conversation came to its end.
     pub is_finished: bool,
     /// Transcript.
@@ -71,6 +73,7 @@ impl Talk {
             is_good: false,
             mark,
             heard: 0,
+            data: Vec::new(),
             is_finished: false,
             story: String::new(),
             port: service.port(),

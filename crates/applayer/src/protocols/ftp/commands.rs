@@ -20,6 +20,29 @@ pub(super) fn command_of(line: &[u8]) -> Option<&'static str> {
         .copied()
 }
 
+/// The command of a line as lenient servers read it, and its argument: after bytes that are no letters, by the
+/// names that RFC 775 gave, and AUTH with every name of TLS.
+pub(super) fn lenient_command_of(line: &[u8]) -> (Option<&'static str>, &[u8]) {
+    let begin = line.iter().position(u8::is_ascii_alphabetic).unwrap_or(line.len());
+    let line = line.get(begin..).unwrap_or_default();
+    let end = line.iter().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(line.len());
+    let (verb, argument) = line.split_at_checked(end).unwrap_or_default();
+    let is = |name: &str| verb.eq_ignore_ascii_case(name.as_bytes());
+    let other = OTHER_NAMES.iter().find(|(name, _)| is(name)).map(|(_, name)| *name);
+    let argument = argument.trim_ascii();
+    if is("AUTH") {
+        let is_tls = [&b"TLS"[..], b"SSL"].iter().any(|name| {
+            argument.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name))
+        });
+        return (is_tls.then_some("AUTH TLS"), argument);
+    }
+    (other.or_else(|| command_of(line)), argument)
+}
+
+/// Other names of commands (RFC 775).
+const OTHER_NAMES: &[(&str, &str)] =
+    &[("XMKD", "MKD"), ("XRMD", "RMD"), ("XCWD", "CWD"), ("XPWD", "PWD"), ("XCUP", "CDUP")];
+
 /// Commands that move bytes over a data connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transfer {
@@ -107,6 +130,53 @@ fn six_numbers(text: &[u8]) -> Option<Announced> {
     parts.next().is_none().then_some(Announced { address, port: u16::from_be_bytes([high, low]) })
 }
 
+/// Reads six numbers as lenient servers do: whatever stands between and after them, of each the last eight
+/// bits.
+fn six_numbers_leniently(text: &[u8]) -> Option<Announced> {
+    let mut numbers = [0u8; 6];
+    let mut parts = text.split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty());
+    for number in &mut numbers {
+        *number = last_bits(parts.next()?).to_le_bytes().first().copied()?;
+    }
+    let [a, b, c, d, high, low] = numbers;
+    let address = Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d)));
+    Some(Announced { address, port: u16::from_be_bytes([high, low]) })
+}
+
+/// The last bits of a decimal number.
+fn last_bits(digits: &[u8]) -> u16 {
+    digits.iter().fold(0u16, |all, digit| all.wrapping_mul(10).wrapping_add(u16::from(digit.wrapping_sub(b'0'))))
+}
+
+/// The announcement of a command as lenient servers read it.
+pub(super) fn lenient_announcement(command: &str, argument: &[u8]) -> Option<Announced> {
+    match command {
+        "PORT" => six_numbers_leniently(argument),
+        "EPRT" => {
+            let (delimiter, rest) = argument.trim_ascii().split_first()?;
+            let mut parts = rest.split(|byte| byte == delimiter);
+            let address = parts.nth(1).and_then(|text| core::str::from_utf8(text.trim_ascii()).ok()?.parse().ok());
+            let port = parts.next()?.trim_ascii();
+            let digits = port.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            Some(Announced { address, port: last_bits(port.get(..digits)?) })
+        }
+        _ => None,
+    }
+    .filter(|announced| announced.port != 0)
+}
+
+/// The announcement in a reply as lenient clients read it, whichever command it belongs to.
+pub(super) fn announcement_of_reply(line: &[u8]) -> Option<Announced> {
+    match line.get(..3)? {
+        b"227" => passive_reply(line.get(3..)?).or_else(|| {
+            let text = line.get(3..).unwrap_or_default();
+            six_numbers_leniently(text).filter(|announced| announced.port != 0)
+        }),
+        b"229" => extended_passive_reply(line),
+        _ => None,
+    }
+}
+
 /// Reads the argument of PORT.
 pub(super) fn port_argument(argument: &[u8]) -> Option<Announced> {
     six_numbers(argument).filter(|announced| announced.port != 0)
@@ -165,6 +235,20 @@ mod tests {
     }
 
     #[test]
+    fn lenient_servers_know_more_commands() {
+        for (line, command, argument) in [
+            (" \u{ff}mkd  a b ", Some("MKD"), "a b"),
+            ("XMKD\ta", Some("MKD"), "a"),
+            ("auth  ssl", Some("AUTH TLS"), "ssl"),
+            ("AUTH GSSAPI", None, "GSSAPI"),
+            ("FOO bar", None, "bar"),
+            ("\0\0", None, ""),
+        ] {
+            assert_eq!(lenient_command_of(line.as_bytes()), (command, argument.as_bytes()), "{line}");
+        }
+    }
+
+    #[test]
     fn transfers_have_numbers() {
         for name in ["RETR", "STOR", "STOU", "APPE", "LIST", "NLST"] {
             let transfer = Transfer::of(name).expect(name);
@@ -189,6 +273,17 @@ mod tests {
         assert_eq!(passive_reply(text), of("10.77.0.2", 40_084));
         assert_eq!(passive_reply(b"227 =10,77,0,2,156,148"), of("10.77.0.2", 40_084));
         assert_eq!(passive_reply(b"227 Entering Passive Mode."), None);
+        for (command, argument, address, port) in [
+            ("PORT", "192, 168, 0, 13, 234, 10", "192.168.0.13", 59_914),
+            ("PORT", "010,1,2,3,0256,522 x", "10.1.2.3", 10),
+            ("EPRT", "|1|132.235.1.2|06275", "132.235.1.2", 6_275),
+            ("EPRT", "!9!::1!65537x!", "::1", 1),
+        ] {
+            assert_eq!(lenient_announcement(command, argument.as_bytes()), of(address, port), "{argument}");
+        }
+        assert_eq!(lenient_announcement("PORT", b"1,2,3,4,5"), None);
+        assert_eq!(announcement_of_reply(b"227 Entering (10,77,0,2,156,148,9)"), of("10.77.0.2", 40_084));
+        assert_eq!(announcement_of_reply(b"230 (10,77,0,2,156,148)"), None);
         assert_eq!(extended_passive_reply(b"229 Ok (|||40002|)").map(|found| found.port), Some(40_002));
         for broken in ["229 Ok", "229 (||40002|)", "229 (|||x|)", "229 (|||40002"] {
             assert_eq!(extended_passive_reply(broken.as_bytes()), None, "{broken}");

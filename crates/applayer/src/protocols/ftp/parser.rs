@@ -16,6 +16,7 @@ use crate::protocol::{Input, ParseContext, Parser, Progress};
 use crate::transaction::{Transaction, TxId, TxList};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
+use core::net::IpAddr;
 
 /// A line, or as much of a longer one as is kept.
 struct FtpLine<'a> {
@@ -43,6 +44,13 @@ struct NextConnection {
     is_active: bool,
 }
 
+impl NextConnection {
+    /// Direction in which it is opened.
+    const fn opened(&self) -> Direction {
+        if self.is_active { Direction::ToClient } else { Direction::ToServer }
+    }
+}
+
 /// The parser of a control connection.
 #[derive(Debug)]
 pub(super) struct FtpParser {
@@ -51,6 +59,10 @@ pub(super) struct FtpParser {
     /// The rest of the direction's line is skipped.
     skips: PerDirection<bool>,
     next: Option<NextConnection>,
+    /// In prevention: the data has not reached its receiver yet.
+    strict: bool,
+    /// In prevention: some receivers read the bytes in another way.
+    is_ambiguous: bool,
     expected: Vec<Expectation>,
     frames: Notes,
 }
@@ -62,6 +74,8 @@ impl FtpParser {
             held: TxList::default(),
             skips: PerDirection::default(),
             next: None,
+            strict: false,
+            is_ambiguous: false,
             expected: Vec::new(),
             frames: Notes::default(),
         }
@@ -82,6 +96,9 @@ impl FtpParser {
 
     /// Handles a command.
     fn command(&mut self, line: &FtpLine<'_>) {
+        if self.strict {
+            return self.lenient_command(line);
+        }
         // Unknown commands make no transaction, as in Suricata.
         let Some(name) = commands::command_of(line.text) else { return };
         let mut tx = FtpTransaction::command(name, line.text, line.is_cut);
@@ -97,6 +114,39 @@ impl FtpParser {
         self.expect();
     }
 
+    /// Handles a command as lenient servers do. Each has a transaction, so that rules see its argument and
+    /// replies are not taken for those of others.
+    fn lenient_command(&mut self, line: &FtpLine<'_>) {
+        let (name, argument) = commands::lenient_command_of(line.text);
+        let mut tx = FtpTransaction::of(name, argument, line.is_cut);
+        if line.is_cut {
+            tx.common.events.set(REQUEST_TOO_LONG);
+            // Servers read on.
+            self.is_ambiguous = true;
+        }
+        let announced = name.and_then(|name| commands::lenient_announcement(name, argument));
+        tx.announced = announced;
+        self.push(tx);
+        if let Some(announced) = announced {
+            self.agree(NextConnection { port: announced.port, is_active: true }, announced.address);
+        }
+        self.expect();
+    }
+
+    /// Notes an announced port, in prevention also for bytes that come before the command of their transfer.
+    fn agree(&mut self, next: NextConnection, address: Option<IpAddr>) {
+        if self.strict {
+            self.expected.push(Expectation {
+                protocol: data::NAME,
+                opened: next.opened(),
+                port: next.port,
+                address,
+                context: data::context_of_any(next.is_active),
+            });
+        }
+        self.next = Some(next);
+    }
+
     /// The transaction of the next reply.
     fn answered(&mut self) -> TxId {
         let open = self.held.iter().find(|tx| !tx.done).map(|tx| tx.common.id);
@@ -109,6 +159,11 @@ impl FtpParser {
 
     /// Handles a line of a reply. Returns whether TLS begins after it.
     fn reply(&mut self, line: &FtpLine<'_>) -> bool {
+        // Whichever command the reply belongs to: clients take it for that of PASV.
+        if let Some(announced) = commands::announcement_of_reply(line.text).filter(|_| self.strict) {
+            self.agree(NextConnection { port: announced.port, is_active: false }, announced.address);
+            self.expect();
+        }
         let id = self.answered();
         let Some(tx) = self.held.get_mut(id) else { return false };
         if !tx.add_reply(line.text, line.is_cut) || line.is_cut {
@@ -133,7 +188,10 @@ impl FtpParser {
             if let Some(announced) = agreed {
                 tx.port = Some(announced.port);
                 tx.is_active = matches!(tx.command, Some("PORT" | "EPRT"));
-                self.next = Some(NextConnection { port: announced.port, is_active: tx.is_active });
+                let next = NextConnection { port: announced.port, is_active: tx.is_active };
+                if !self.strict {
+                    self.next = Some(next);
+                }
             }
         }
         if is_final {
@@ -150,9 +208,9 @@ impl FtpParser {
         let waiting = self.held.iter().find(|tx| tx.transfer.is_some()).map(|tx| tx.common.id);
         let Some(tx) = waiting.and_then(|id| self.held.mark_mut(id)) else { return };
         let Some(transfer) = tx.transfer.take() else { return };
-        let opened = if next.is_active { Direction::ToClient } else { Direction::ToServer };
+        let opened = next.opened();
         let context = data::context(transfer, next.is_active, tx.data());
-        self.expected.push(Expectation { protocol: data::NAME, opened, port: next.port, context });
+        self.expected.push(Expectation { protocol: data::NAME, opened, port: next.port, address: None, context });
         self.next = None;
     }
 
@@ -181,7 +239,8 @@ impl FtpParser {
 }
 
 impl Parser for FtpParser {
-    fn parse(&mut self, direction: Direction, input: Input<'_>, _context: &mut ParseContext<'_>) -> Progress {
+    fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
+        self.strict = context.prevents;
         let mut consumed = 0usize;
         while let Some(rest) = input.data.get(consumed..).filter(|rest| !rest.is_empty()) {
             let line = match self.line(direction, rest) {
@@ -200,6 +259,9 @@ impl Parser for FtpParser {
                         return Progress::Switch { consumed, to: Some("tls") };
                     }
                 }
+            }
+            if self.is_ambiguous {
+                return Progress::Error;
             }
         }
         Progress::Done

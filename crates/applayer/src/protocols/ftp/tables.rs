@@ -20,8 +20,8 @@ pub(super) const REPLY: u16 = 2;
 pub(super) const COMPLETION_CODE: u16 = 3;
 
 pub(super) const BUFFERS: &[BufferSpec] = &[
-    buffer(COMMAND, "ftp.command", true, false, COMPLETE, BufferKind::Single),
-    buffer(COMMAND_DATA, "ftp.command_data", true, false, COMPLETE, BufferKind::Single),
+    buffer(COMMAND, "ftp.command", true, false, COMPLETE, BufferKind::Single).from(0),
+    buffer(COMMAND_DATA, "ftp.command_data", true, false, COMPLETE, BufferKind::Single).from(0),
     buffer(REPLY, "ftp.reply", false, true, COMPLETE, BufferKind::Multi),
     buffer(COMPLETION_CODE, "ftp.completion_code", false, true, COMPLETE, BufferKind::Multi),
 ];

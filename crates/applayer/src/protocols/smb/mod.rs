@@ -59,7 +59,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     patterns: PATTERNS,
     ports: &[port(445), port(139)],
     probe: Some(probe),
-    likely: None,
+    likely: Some(likely),
     enabled_by_default: true,
     complete: PerDirection::new(COMPLETE, COMPLETE),
     states: STATES,
@@ -178,6 +178,38 @@ fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
         None => Probe::More,
         Some(true) if message.len() < usize::from(LEAST) - 4 => Probe::More,
         Some(true) => Probe::Yes(sender(message).unwrap_or(direction)),
+    }
+}
+
+/// Limit of the bytes before the first message of SMB, in prevention.
+const PASSED_MAX: usize = 4_096;
+
+/// Matches the first message of SMB on any port, in prevention: after any messages of NetBIOS, and empty
+/// ones, over which servers pass.
+fn likely(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
+    let mut rest = data;
+    loop {
+        let [kind, length @ ..] = rest else { return Probe::More };
+        if !matches!(*kind, SESSION_MESSAGE | SESSION_REQUEST..=SESSION_LAST) {
+            return Probe::No;
+        }
+        let Some(([a, b, c], message)) = length.split_first_chunk::<3>() else { return Probe::More };
+        let length = usize::try_from(u32::from_be_bytes([0, *a, *b, *c])).unwrap_or(usize::MAX);
+        if *kind == SESSION_MESSAGE && length > 0 {
+            return match is_magic(message) {
+                Some(true) => Probe::Yes(direction),
+                Some(false) => Probe::No,
+                None => Probe::More,
+            };
+        }
+        let passed = data.len().saturating_sub(message.len()).saturating_add(length);
+        if passed > PASSED_MAX {
+            return Probe::No;
+        }
+        match message.get(length..) {
+            Some(behind) => rest = behind,
+            None => return Probe::More,
+        }
     }
 }
 

@@ -82,7 +82,7 @@ impl Parser for SshParser {
         self.tx.as_ref().is_some_and(SshTransaction::is_encrypted)
     }
 
-    fn parse(&mut self, direction: Direction, input: Input<'_>, _context: &mut ParseContext<'_>) -> Progress {
+    fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
         let Some(tx) = self.tx.as_mut() else { return Progress::Done };
         let reader = &mut self.readers[direction];
         self.work.changed(0);
@@ -92,7 +92,7 @@ impl Parser for SshParser {
             let consumed = input.data.len().saturating_sub(rest.len());
             let at = input.offset.saturating_add(consumed as u64);
             let step = if tx.sides[direction].state < SshState::BannerDone {
-                line(tx, reader, direction, rest)
+                line(tx, reader, LineOrigin { direction, prevents: context.prevents }, rest)
             } else {
                 packet(tx, reader, direction, rest, PacketNotes { notes: &mut self.frames, at })
             };
@@ -138,8 +138,17 @@ impl Parser for SshParser {
     }
 }
 
+/// The origin of a line.
+#[derive(Clone, Copy)]
+struct LineOrigin {
+    direction: Direction,
+    /// The line has not reached its receiver yet.
+    prevents: bool,
+}
+
 /// Reads an identification line, the rest of one that was too long, or a line before it.
-fn line(tx: &mut SshTransaction, reader: &mut SshReader, direction: Direction, data: &[u8]) -> SshStep {
+fn line(tx: &mut SshTransaction, reader: &mut SshReader, origin: LineOrigin, data: &[u8]) -> SshStep {
+    let LineOrigin { direction, prevents } = origin;
     let end = memchr::memchr(b'\n', data).filter(|end| *end < LINE_MAX);
     let side = &mut tx.sides[direction];
     if side.state == SshState::BannerWaitEol {
@@ -153,7 +162,12 @@ fn line(tx: &mut SshTransaction, reader: &mut SshReader, direction: Direction, d
         None => (data.get(..LINE_MAX), LINE_MAX),
     };
     let text = text.unwrap_or_default();
-    if identify(side, text) {
+    if prevents && end.is_none() {
+        // Receivers read on, and the software that rules look for may be in the rest.
+        tx.common.events.set(LONG_BANNER);
+        return SshStep::Invalid;
+    }
+    if identify(side, text, prevents) {
         side.state = if end.is_some() { SshState::BannerDone } else { SshState::BannerWaitEol };
         if text.len() >= LINE_USUAL {
             tx.common.events.set(LONG_BANNER);
@@ -168,11 +182,13 @@ fn line(tx: &mut SshTransaction, reader: &mut SshReader, direction: Direction, d
 
 /// Reads versions of protocol and software: `SSH-protoversion-softwareversion SP comments CR LF`. `false`:
 /// the line is none of identification.
-fn identify(side: &mut SshSide, text: &[u8]) -> bool {
+fn identify(side: &mut SshSide, text: &[u8], strict: bool) -> bool {
     let Some(rest) = text.strip_prefix(PREFIX) else { return false };
     let Some(dash) = memchr::memchr(b'-', rest).filter(|dash| *dash > 0) else { return false };
     let (version, rest) = rest.split_at_checked(dash).unwrap_or_default();
     let rest = rest.strip_prefix(b"-").unwrap_or(rest);
+    // Receivers take software after a blank for that of the client.
+    let rest = if strict { rest.trim_ascii_start() } else { rest };
     let end = rest.iter().position(|byte| matches!(byte, b' ' | b'\r')).unwrap_or(rest.len());
     side.version = version.to_vec();
     side.software = rest.get(..end).unwrap_or_default().to_vec();
