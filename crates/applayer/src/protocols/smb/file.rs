@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A file that a connection reads or writes in pieces, which may come in another order than they stand in.
+//!
+//! In prevention a piece leaves with its message, so none waits: one that does not continue the bytes before
+//! is a file of the list of its own, of the same name ([`Runs`]). The receiver puts the pieces together, so
+//! such a file begins with the last bytes before its place, and where it meets bytes that came earlier, it
+//! goes on with the first of those: what lies across the seam is found within [`SEAM`] bytes on either side.
 
 use super::handle::FileId;
 use crate::content::files::{FileContext, FileList};
@@ -7,6 +12,72 @@ use crate::file::{FileSettings, FileState, FileTrack};
 use crate::memory::{Held as _, allocated};
 use bartizan_base::Direction;
 use std::collections::BTreeMap;
+
+/// Bytes on either side of a seam between runs that are inspected together.
+pub(super) const SEAM: usize = 256;
+/// Limit of the runs of a transfer.
+pub(super) const RUNS_MAX: usize = 64;
+
+/// Bytes that were written one behind the other, in prevention: their ends.
+#[derive(Debug)]
+struct Run {
+    begin: u64,
+    end: u64,
+    /// The first bytes, at most [`SEAM`].
+    first: Vec<u8>,
+    /// The last bytes, at most [`SEAM`].
+    last: Vec<u8>,
+}
+
+impl Run {
+    /// A run that begins at an offset.
+    fn at(begin: u64) -> Self {
+        Run { begin, end: begin, first: Vec::new(), last: Vec::new() }
+    }
+
+    fn extend(&mut self, data: &[u8]) {
+        let room = SEAM.saturating_sub(self.first.len()).min(data.len());
+        self.first.extend_from_slice(data.get(..room).unwrap_or_default());
+        self.last.extend_from_slice(data.get(data.len().saturating_sub(SEAM)..).unwrap_or_default());
+        self.last.drain(..self.last.len().saturating_sub(SEAM));
+        self.end = self.end.saturating_add(data.len() as u64);
+    }
+}
+
+/// The runs of a file, the newest last.
+#[derive(Debug, Default)]
+struct Runs {
+    list: Vec<Run>,
+}
+
+impl Runs {
+    /// Whether a piece at an offset continues the newest run.
+    fn goes_on_at(&self, offset: u64) -> bool {
+        self.list.last().is_some_and(|run| run.end == offset)
+    }
+
+    /// Begins a run; returns the bytes that stand before it.
+    fn begin(&mut self, offset: u64) -> Vec<u8> {
+        let before = self.list.iter().rev().find(|run| run.end == offset).map(|run| run.last.clone());
+        self.list.push(Run::at(offset));
+        before.unwrap_or_default()
+    }
+
+    /// Adds bytes to the newest run; returns the bytes that stand behind them, if they came earlier.
+    fn extend(&mut self, data: &[u8]) -> Vec<u8> {
+        let Some((run, earlier)) = self.list.split_last_mut() else { return Vec::new() };
+        run.extend(data);
+        let end = run.end;
+        let behind = earlier.iter().rev().find(|other| other.begin == end && !other.first.is_empty());
+        behind.map(|other| other.first.clone()).unwrap_or_default()
+    }
+
+    /// Bytes of memory held outside of the structure itself.
+    fn held(&self) -> usize {
+        let ends = self.list.iter().map(|run| run.first.held().saturating_add(run.last.held()));
+        ends.fold(self.list.held(), usize::saturating_add)
+    }
+}
 
 /// Bounds of the pieces that wait for earlier ones.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +124,9 @@ pub(super) struct FileTransfer {
     waiting: BTreeMap<u64, Vec<u8>>,
     waiting_bytes: u64,
     piece: Piece,
+    /// In prevention: the runs.
+    runs: Option<Runs>,
+    context: FileContext,
 }
 
 impl FileTransfer {
@@ -68,19 +142,27 @@ impl FileTransfer {
             waiting: BTreeMap::new(),
             waiting_bytes: 0,
             piece: Piece::Out,
+            runs: None,
+            context: FileContext::default(),
         }
     }
 
     /// Opens the file; `number`: the file's number.
     pub(super) fn open(&mut self, number: u32, settings: &FileSettings, is_strict: bool) {
-        let mut context = FileContext {
+        self.context = FileContext {
             settings: settings.clone(),
             next_id: number,
             strict: is_strict,
             ..FileContext::default()
         };
+        self.runs = is_strict.then(Runs::default);
         // The name was cut before.
-        let _ = self.files.open(&self.name, &mut context);
+        let _ = self.files.open(&self.name, &mut self.context);
+    }
+
+    /// Whether there are as many runs as one transfer holds: the next one needs a transfer of its own.
+    pub(super) fn is_full_at(&self, offset: u64) -> bool {
+        self.runs.as_ref().is_some_and(|runs| runs.list.len() >= RUNS_MAX && !runs.goes_on_at(offset))
     }
 
     pub(super) fn name(&self) -> &[u8] {
@@ -94,6 +176,18 @@ impl FileTransfer {
 
     /// Begins a piece of a length.
     pub(super) fn begin(&mut self, offset: u64, length: u64, limits: QueueLimits) -> PieceStart {
+        if let Some(runs) = self.runs.as_mut() {
+            if !runs.goes_on_at(offset) && length > 0 {
+                let is_first = runs.list.is_empty();
+                let before = runs.begin(offset);
+                if !is_first {
+                    let _ = self.files.open(&self.name, &mut self.context);
+                    self.files.append(&before);
+                }
+            }
+            self.piece = Piece::Next { skip: 0 };
+            return PieceStart::Taken;
+        }
         if offset <= self.tracked {
             let skip = self.tracked.saturating_sub(offset);
             self.piece = Piece::Next { skip };
@@ -116,6 +210,14 @@ impl FileTransfer {
 
     /// Adds bytes of the piece.
     pub(super) fn data(&mut self, data: &[u8]) {
+        if let Some(runs) = self.runs.as_mut() {
+            let behind = runs.extend(data);
+            self.append(data);
+            if !behind.is_empty() {
+                self.files.append(&behind);
+            }
+            return;
+        }
         match self.piece {
             Piece::Next { skip } => {
                 let old = usize::try_from(skip).unwrap_or(usize::MAX).min(data.len());
@@ -193,6 +295,7 @@ impl FileTransfer {
         allocated(waiting)
             .saturating_add(places)
             .saturating_add(self.files.held())
+            .saturating_add(self.runs.as_ref().map_or(0, Runs::held))
             .saturating_add(self.name.held())
             .saturating_add(self.share.held())
     }
@@ -237,6 +340,24 @@ mod tests {
         file.close(FileState::Closed);
         assert_eq!(content(&file), (&b"abcdefghij"[..], false));
         assert_eq!(file.waiting_bytes, 0);
+    }
+
+    #[test]
+    fn prevention_inspects_pieces_as_they_come() {
+        let mut file = FileTransfer::new(FileId::None, b"f".to_vec(), Vec::new(), Direction::ToServer);
+        file.open(0, &FileSettings::default(), true);
+        for (at, text) in [(0, "abc"), (3, "de"), (10, "kl"), (5, "fghij"), (0, "ABC"), (12, "m")] {
+            assert_eq!(piece(&mut file, at, text), PieceStart::Taken);
+        }
+        let found: Vec<_> = file.files.list.iter().map(|track| track.content().0).collect();
+        // What stands before a run, and what it meets, are inspected with it.
+        let expected: [&[u8]; 5] = [b"abcde", b"kl", b"abcdefghijkl", b"ABC", b"klm"];
+        assert_eq!(found, expected);
+        assert!(!file.is_full_at(1));
+        for at in 5..RUNS_MAX as u64 {
+            piece(&mut file, at * 10, "x");
+        }
+        assert!(file.is_full_at(1) && !file.is_full_at((RUNS_MAX as u64 - 1) * 10 + 1));
     }
 
     #[test]

@@ -111,6 +111,8 @@ pub(crate) const LIMITS: &[LimitSpec] = limits! {
     Protocol "SMB: pieces of a file that wait for earlier ones (`max-read-queue-size`, `max-read-queue-cnt` and those of writing)" = "{}, {}"
         [bytes(tables::QUEUE_MAX as usize), count(tables::QUEUE_PIECES)] in ["applayer/protocols/smb/tables.rs"],
         "event, the piece is skipped", [Event("smb.read_queue_size_exceeded"), Event("smb.write_queue_size_exceeded")];
+    Protocol "SMB: runs of pieces of a file, in prevention; bytes beside a seam of two" = "{}, {}"
+        [count(file::RUNS_MAX), bytes(file::SEAM)] in ["applayer/protocols/smb/file.rs"], "a further run is a transfer of its own", [Nothing];
     Protocol "SMB: arguments of a remote call (`dcerpc.max-stub-size`), interfaces of a connection" = "{}, {}"
         [bytes(tables::STUB_MAX), count(tables::INTERFACES_MAX)] in ["applayer/protocols/smb/tables.rs"],
         "further bytes, and interfaces, are left out", [Nothing];
