@@ -213,7 +213,7 @@ pub fn run(data: &[u8]) {
     if let (Some(probe), Some((direction, first, _))) = (spec.probe, pieces.first()) {
         let _ = probe(transport, *direction, first);
     }
-    for probe in spec.likely {
+    if let Some(probe) = spec.likely {
         for (direction, first, _) in &pieces {
             let _ = probe(transport, *direction, first);
         }

@@ -193,7 +193,9 @@ pub fn pass_on(engine: &Engine, entry: &mut Entry, info: &FlowInfo) {
             Direction::ToClient => (own.server, own.client),
         };
         // A bounce: the other side is to open a connection to a third host (RFC 2577 section 3).
-        let is_bounce = expectation.address.is_some_and(|address| !address.is_unspecified() && address.to_canonical() != server.to_canonical());
+        let is_bounce = expectation.address.is_some_and(|address| {
+            !address.is_unspecified() && address.to_canonical() != server.to_canonical()
+        });
         if is_bounce
             && info.prevents
             && let Some(app) = entry.ext.app.as_deref_mut()

@@ -82,7 +82,11 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let done = if std::env::var_os(INSIDE).is_some() { attack(&args) } else { plan(&args).and_then(|plan| in_namespace(&wanted(&plan))) };
+    let done = if std::env::var_os(INSIDE).is_some() {
+        attack(&args)
+    } else {
+        plan(&args).and_then(|plan| in_namespace(&wanted(&plan)))
+    };
     done.unwrap_or_else(|why| {
         eprintln!("attack: {why}");
         ExitCode::from(2)

@@ -191,7 +191,8 @@ impl Told {
         match event["event_type"].as_str() {
             // Hosts that hold conversations have no port in the records.
             Some("alert") => {
-                self.alerted.extend(ends.into_iter().flatten().flat_map(|(host, port)| [(host, port), (host, 0)]));
+                self.alerted
+                    .extend(ends.into_iter().flatten().flat_map(|(host, port)| [(host, port), (host, 0)]));
             }
             Some("drop") => {
                 let own = &event["bartizan"]["reason"];

@@ -261,9 +261,8 @@ impl Talk {
         let mut text = String::new();
         loop {
             let line = self.line()?;
-            let is_last =
-                line.as_bytes().get(..3).is_some_and(|code| code.iter().all(u8::is_ascii_digit))
-                    && line.as_bytes().get(3) != Some(&b'-');
+            let is_last = line.as_bytes().get(..3).is_some_and(|code| code.iter().all(u8::is_ascii_digit))
+                && line.as_bytes().get(3) != Some(&b'-');
             text.push_str(&line);
             if is_last {
                 return Ok(text);

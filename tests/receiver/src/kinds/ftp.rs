@@ -37,10 +37,20 @@ fn line_end(talk: &mut Talk) -> &'static str {
 
 /// Says a command in a form that servers take, without waiting for the reply.
 fn say(talk: &mut Talk, verb: &str, argument: &str) -> Result<(), Broken> {
-    let forms = [verb.to_ascii_lowercase(), format!(" {verb}"), format!("{verb} "), format!("\u{ff}{verb}"), format!("{verb}\t")];
+    let forms = [
+        verb.to_ascii_lowercase(),
+        format!(" {verb}"),
+        format!("{verb} "),
+        format!("\u{ff}{verb}"),
+        format!("{verb}\t"),
+    ];
     let verb = if talk.is_odd() { talk.random.pick(&forms).clone() } else { verb.to_owned() };
     let blank = if argument.is_empty() { "" } else { talk.form(" ", &["  ", "\t", " \t "]) };
-    let padding = if talk.is_odd() && !argument.is_empty() { " ".repeat(talk.random.within(300, 5_000)) } else { String::new() };
+    let padding = if talk.is_odd() && !argument.is_empty() {
+        " ".repeat(talk.random.within(300, 5_000))
+    } else {
+        String::new()
+    };
     let end = line_end(talk);
     talk.send(format!("{verb}{blank}{padding}{argument}{end}").as_bytes())
 }
@@ -93,7 +103,11 @@ fn agree(talk: &mut Talk) -> Result<Way, Broken> {
             let family = if address.is_ipv4() { 1 } else { 2 };
             let mark = talk.form("|", &["!", ",", "/", "#"]);
             let text = format!("{mark}{family}{mark}{address}{mark}{port}{mark}");
-            let odd = [format!("{text} x"), text.trim_end_matches(mark).to_owned(), format!("{mark}{family}{mark}{address}{mark}0{port}{mark}")];
+            let odd = [
+                format!("{text} x"),
+                text.trim_end_matches(mark).to_owned(),
+                format!("{mark}{family}{mark}{address}{mark}0{port}{mark}"),
+            ];
             ("EPRT", if talk.is_odd() { talk.random.pick(&odd).clone() } else { text })
         }
     };
@@ -141,7 +155,9 @@ fn log_in(talk: &mut Talk) -> Result<(), Broken> {
     }
     if talk.is_odd() {
         for _ in 0..talk.random.within(1, 3) {
-            let verb = *talk.random.pick(&["NOOP", "FEAT", "FOO", "EHLO x", "", "AUTH TLS", "HELP", "SYST", "QUUX \0"]);
+            let verb = *talk
+                .random
+                .pick(&["NOOP", "FEAT", "FOO", "EHLO x", "", "AUTH TLS", "HELP", "SYST", "QUUX \0"]);
             ask(talk, verb, "")?;
         }
     }

@@ -61,7 +61,9 @@ fn good_message(talk: &mut Talk) -> String {
         return text + "\r\nplain text\r\n.with a dot\r\n..and two\r\n";
     }
     let boundary = format!("=_{}", letters(random, 20));
-    text.push_str(&format!("MIME-Version: 1.0\r\nContent-Type: multipart/mixed;\r\n\tboundary=\"{boundary}\"\r\n\r\n"));
+    text.push_str(&format!(
+        "MIME-Version: 1.0\r\nContent-Type: multipart/mixed;\r\n\tboundary=\"{boundary}\"\r\n\r\n"
+    ));
     text.push_str("This is a message in parts.\r\n");
     for _ in 0..random.within(1, 4) {
         text.push_str(&format!("--{boundary}\r\n"));
@@ -157,7 +159,11 @@ fn send_chunks(talk: &mut Talk, message: &[u8], waits: bool) -> Result<(), Broke
         let (chunk, behind) = rest.split_at(length);
         rest = behind;
         let is_last = rest.is_empty() && talk.random.percent(70);
-        let verb = if talk.is_good { "BDAT" } else { talk.form("BDAT", &["bdat", "Bdat", "BDAT ", " BDAT", "BDAT +"]) };
+        let verb = if talk.is_good {
+            "BDAT"
+        } else {
+            talk.form("BDAT", &["bdat", "Bdat", "BDAT ", " BDAT", "BDAT +"])
+        };
         let last = if is_last { " LAST" } else { "" };
         let mut bytes = format!("{verb} {length}{last}\r\n").into_bytes();
         bytes.extend_from_slice(chunk);
@@ -191,14 +197,8 @@ enum Place {
     FileContent,
 }
 
-const PLACES: &[Place] = &[
-    Place::Client,
-    Place::Sender,
-    Place::Recipient,
-    Place::Subject,
-    Place::FileName,
-    Place::FileContent,
-];
+const PLACES: &[Place] =
+    &[Place::Client, Place::Sender, Place::Recipient, Place::Subject, Place::FileName, Place::FileContent];
 
 /// An address with a word, in a form that servers take.
 fn address(word: &str, talk: &mut Talk) -> String {
@@ -241,9 +241,31 @@ fn line_end(talk: &mut Talk) -> &'static str {
 /// Commands that change nothing, or that no server knows.
 fn idle(talk: &mut Talk) -> String {
     let word = *talk.random.pick::<&str>(&[
-        "NOOP", "RSET", "VRFY x", "HELP", "FOO", "", "EXPN x", "noop x", "AUTH PLAIN AGEAYQ==", "STARTTLS",
-        "XCLIENT NAME=x", "MAIL FROM:bad bad", "MAIL", "RCPT TO:<>", "DATA", "DATA x", "BDAT", "BDAT x",
-        "BDAT 3\r\nab", "ETRN x", "USER evil", "X\0Y", "EHLO again", "HELO again", "MAIL FROM:<good@x.test> A=b",
+        "NOOP",
+        "RSET",
+        "VRFY x",
+        "HELP",
+        "FOO",
+        "",
+        "EXPN x",
+        "noop x",
+        "AUTH PLAIN AGEAYQ==",
+        "STARTTLS",
+        "XCLIENT NAME=x",
+        "MAIL FROM:bad bad",
+        "MAIL",
+        "RCPT TO:<>",
+        "DATA",
+        "DATA x",
+        "BDAT",
+        "BDAT x",
+        "BDAT 3\r\nab",
+        "ETRN x",
+        "USER evil",
+        "X\0Y",
+        "EHLO again",
+        "HELO again",
+        "MAIL FROM:<good@x.test> A=b",
     ]);
     format!("{word}{}", line_end(talk))
 }
@@ -259,7 +281,8 @@ fn plain_message(place: Place, talk: &mut Talk) -> String {
         1 => ("quoted-printable", quoted(&content, random, "\r\n")),
         _ => ("7bit", content),
     };
-    let head = format!("Subject: {} {}\r\n", talk.mark, if place == Place::Subject { talk.word } else { "fine" });
+    let head =
+        format!("Subject: {} {}\r\n", talk.mark, if place == Place::Subject { talk.word } else { "fine" });
     let name = if place == Place::FileName { talk.word } else { "fine" };
     let file = format!(
         "Content-Disposition: attachment; filename=\"{name}.txt\"\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n{content}\r\n"
@@ -316,7 +339,15 @@ fn send_data(talk: &mut Talk, message: &str, said: &mut Gathered) -> Result<(), 
     if talk.is_odd() {
         // An end that only some servers take, in the middle.
         let trick = *talk.random.pick(&[
-            "\n.\n", "\n.\r\n", "\r\n.\n", "\r.\r", "\r\n.\r", "\r\n.\r\r\n", "\r\n.\0\r\n", "\r\n. \r\n", "\r\n.\r\n",
+            "\n.\n",
+            "\n.\r\n",
+            "\r\n.\n",
+            "\r.\r",
+            "\r\n.\r",
+            "\r\n.\r\r\n",
+            "\r\n.\0\r\n",
+            "\r\n. \r\n",
+            "\r\n.\r\n",
         ]);
         let lines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
         if !lines.is_empty() {
@@ -393,7 +424,11 @@ fn odd_file(name: &str, random: &mut Random) -> String {
         1 => format!("FILENAME = \"{name}.txt\""),
         2 => format!("filename*=utf-8''{}.txt", name.replace('v', "%76")),
         3 => format!("filename*0={first}; filename*1={second}.txt"),
-        4 => format!("filename*1*=%{:02x}{}; filename*0*=us-ascii'en'{first}", second.as_bytes()[0], &second[1..]),
+        4 => format!(
+            "filename*1*=%{:02x}{}; filename*0*=us-ascii'en'{first}",
+            second.as_bytes()[0],
+            &second[1..]
+        ),
         5 => format!("filename=\"=?utf-8?B?{encoded}?=\""),
         6 => format!("filename==?utf-8?b?{encoded}?="),
         7 => format!("filename=\"=?iso-8859-1?Q?{}?=\"", name.replace('v', "=76")),
@@ -410,7 +445,9 @@ fn odd_file(name: &str, random: &mut Random) -> String {
     let kind = *random.pick(&["attachment; ", "attachment;", "inline; ", "ATTACHMENT ; "]);
     match random.below(8) {
         0 => format!("Content-Type: application/x-y; name=\"{name}.txt\"\r\n"),
-        1 => format!("Content-Type: application/x-y;\r\n\tname={name}.txt\r\nContent-Disposition: attachment\r\n"),
+        1 => format!(
+            "Content-Type: application/x-y;\r\n\tname={name}.txt\r\nContent-Disposition: attachment\r\n"
+        ),
         2 => format!("Content-Disposition: inline\r\n{field}{kind}{parameter}\r\n"),
         3 => format!("Content-Type: text/plain; name=\"good.txt\"\r\n{field}{kind}{parameter}\r\n"),
         _ => format!("{field}{kind}{parameter}\r\n"),
@@ -420,7 +457,9 @@ fn odd_file(name: &str, random: &mut Random) -> String {
 /// The body of a part in an odd encoding, with its header field.
 fn odd_body(content: &str, random: &mut Random) -> String {
     let field = *random.pick(&[
-        "Content-Transfer-Encoding: ", "content-transfer-encoding:", "Content-Transfer-Encoding:\t",
+        "Content-Transfer-Encoding: ",
+        "content-transfer-encoding:",
+        "Content-Transfer-Encoding:\t",
     ]);
     let encoded = base64(content.as_bytes(), random.within(1, 76), "\r\n");
     match random.below(12) {
@@ -449,7 +488,8 @@ fn uuencoded(bytes: &[u8]) -> String {
     for line in bytes.chunks(45) {
         text.push(symbol(line.len() as u32));
         for group in line.chunks(3) {
-            let all = group.iter().fold(0u32, |all, byte| all << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+            let all =
+                group.iter().fold(0u32, |all, byte| all << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
             text.extend([18, 12, 6, 0].map(|shift| symbol(all >> shift)));
         }
         text.push_str("\r\n");
@@ -466,8 +506,16 @@ fn odd_message(talk: &mut Talk) -> String {
     let mut head = format!("Subject: {}\r\n", talk.mark);
     if random.percent(25) {
         let odd = *random.pick(&[
-            "no colon\r\n", "X : y\r\n", ": x\r\n", "X: a\rContent-Type: text/plain\r\n", " begins folded\r\n",
-            "X: \0\r\n", "Content-Type: text/plain\r\n", "From x y\r\n", "X:\r\n \r\n", "MIME-Version: 0.9\r\n",
+            "no colon\r\n",
+            "X : y\r\n",
+            ": x\r\n",
+            "X: a\rContent-Type: text/plain\r\n",
+            " begins folded\r\n",
+            "X: \0\r\n",
+            "Content-Type: text/plain\r\n",
+            "From x y\r\n",
+            "X:\r\n \r\n",
+            "MIME-Version: 0.9\r\n",
         ]);
         head.push_str(odd);
     }
@@ -488,7 +536,13 @@ fn odd_message(talk: &mut Talk) -> String {
         9 => format!("(a comment) boundary={boundary}"),
         _ => format!("boundary=\"{boundary}\""),
     };
-    let kind = *random.pick(&["multipart/mixed", "multipart/mixed", "MULTIPART/Related", "multipart/x", "multipart"]);
+    let kind = *random.pick(&[
+        "multipart/mixed",
+        "multipart/mixed",
+        "MULTIPART/Related",
+        "multipart/x",
+        "multipart",
+    ]);
     head.push_str(&format!("Content-Type: {kind}; {parameter}\r\n"));
     if random.percent(10) {
         head.push_str("Content-Transfer-Encoding: base64\r\n");

@@ -61,14 +61,25 @@ fn request(command: u16, body: Vec<u8>) -> Request {
 fn negotiate() -> Request {
     let dialects = [0x0202u16, 0x0210, 0x0300];
     let list: Vec<u8> = dialects.iter().flat_map(|dialect| dialect.to_le_bytes()).collect();
-    let head = [&36u16.to_le_bytes()[..], &(dialects.len() as u16).to_le_bytes(), &1u16.to_le_bytes(), &[0; 2]].concat();
+    let head =
+        [&36u16.to_le_bytes()[..], &(dialects.len() as u16).to_le_bytes(), &1u16.to_le_bytes(), &[0; 2]]
+            .concat();
     request(NEGOTIATE, joined(&[&head, &[0; 4], b"harness-of-tests", &[0; 8], &list]))
 }
 
 /// SESSION_SETUP with a token of NTLMSSP ([MS-SMB2] section 2.2.5, [MS-NLMP] section 2.2.1).
 fn session_setup(token: &[u8]) -> Request {
     let offset = (HEAD + 24) as u16;
-    let head = [&25u16.to_le_bytes()[..], &[0, 1], &[0; 4], &[0; 4], &offset.to_le_bytes(), &(token.len() as u16).to_le_bytes(), &[0; 8]].concat();
+    let head = [
+        &25u16.to_le_bytes()[..],
+        &[0, 1],
+        &[0; 4],
+        &[0; 4],
+        &offset.to_le_bytes(),
+        &(token.len() as u16).to_le_bytes(),
+        &[0; 8],
+    ]
+    .concat();
     request(SESSION_SETUP, joined(&[&head, token]))
 }
 
@@ -88,7 +99,13 @@ fn token_of_nobody() -> Vec<u8> {
 /// TREE_CONNECT ([MS-SMB2] section 2.2.9).
 fn tree_connect(share: &str) -> Request {
     let path = utf16(&format!("\\\\server\\{share}"));
-    let head = [&9u16.to_le_bytes()[..], &[0; 2], &((HEAD + 8) as u16).to_le_bytes(), &(path.len() as u16).to_le_bytes()].concat();
+    let head = [
+        &9u16.to_le_bytes()[..],
+        &[0; 2],
+        &((HEAD + 8) as u16).to_le_bytes(),
+        &(path.len() as u16).to_le_bytes(),
+    ]
+    .concat();
     request(TREE_CONNECT, joined(&[&head, &path]))
 }
 
@@ -166,7 +183,8 @@ impl Session {
             all.extend(next.to_le_bytes());
             all.extend(self.message.to_le_bytes());
             all.extend([0; 4]);
-            let (tree, session) = if request.is_related { (u32::MAX, u64::MAX) } else { (self.tree, self.session) };
+            let (tree, session) =
+                if request.is_related { (u32::MAX, u64::MAX) } else { (self.tree, self.session) };
             all.extend(tree.to_le_bytes());
             all.extend(session.to_le_bytes());
             all.extend([0; 16]);
@@ -189,7 +207,8 @@ impl Session {
             let mut at = 0;
             // The answers may be compounds, too.
             while let Some(part) = message.get(at..).filter(|part| part.len() >= HEAD) {
-                let number = |at: usize| u32::from_le_bytes([part[at], part[at + 1], part[at + 2], part[at + 3]]);
+                let number =
+                    |at: usize| u32::from_le_bytes([part[at], part[at + 1], part[at + 2], part[at + 3]]);
                 let status = number(8);
                 let pending = 0x103;
                 if u64::from(number(24)) == last && status != pending {
@@ -212,14 +231,23 @@ impl Session {
             let before = *talk.random.pick(before);
             talk.send(before)?;
         }
-        let all = [negotiate(), session_setup(&token_of_client()), session_setup(&token_of_nobody()), tree_connect("data")];
+        let all = [
+            negotiate(),
+            session_setup(&token_of_client()),
+            session_setup(&token_of_nobody()),
+            tree_connect("data"),
+        ];
         for (at, request) in all.into_iter().enumerate() {
             let (status, answer) = session.ask(talk, &[request])?;
             // MORE_PROCESSING_REQUIRED is the answer to the first token.
             if status != 0 && !(at == 1 && status == 0xc000_0016) {
                 return Err(format!("step {at}: status {status:08x}"));
             }
-            let number = |at: usize| answer.get(at..at + 8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
+            let number = |at: usize| {
+                answer
+                    .get(at..at + 8)
+                    .map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
+            };
             session.session = number(40);
             session.tree = number(36) as u32;
         }
@@ -271,7 +299,9 @@ fn dirty(talk: &mut Talk) -> Result<(), Broken> {
     let by_name = talk.random.percent(40);
     let mark = talk.mark.clone();
     let name = if by_name { format!("{mark}-evil.txt") } else { format!("{mark}.txt") };
-    let content = if by_name { b"fine content".to_vec() } else {
+    let content = if by_name {
+        b"fine content".to_vec()
+    } else {
         let length = talk.random.within(0, 3_000);
         let mut text = talk.random.letters(length);
         text.extend(b" evil ");

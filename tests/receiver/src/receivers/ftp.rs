@@ -31,7 +31,9 @@ impl Vsftpd {
         for part in ["root/pub", "empty"] {
             empty_folder(&folder.join(part))?;
         }
-        for (name, text) in [("evil.txt", "fine content"), ("fine.txt", FORBIDDEN), ("good.txt", "good content\n")] {
+        for (name, text) in
+            [("evil.txt", "fine content"), ("fine.txt", FORBIDDEN), ("good.txt", "good content\n")]
+        {
             put(&root.join("pub").join(name), text)?;
         }
         run(&format!("chmod 755 {}", root.display()))?;
@@ -105,7 +107,7 @@ secure_chroot_dir={folder}/empty
 xferlog_enable=YES
 vsftpd_log_file={folder}/log
 log_ftp_protocol=NO
-connect_from_port_20=YES
+connect_from_port_20=NO
 port_promiscuous=YES
 pasv_promiscuous=YES
 pasv_min_port=40000
@@ -116,7 +118,6 @@ seccomp_sandbox=NO
 isolate=NO
 isolate_network=NO
 one_process_model=NO
-reverse_lookup_enable=NO
 session_support=NO
 max_clients=0
 max_per_ip=0

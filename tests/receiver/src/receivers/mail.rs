@@ -33,10 +33,8 @@ impl Exim {
         let queue = spool.join("input");
         run(&format!("chown -R {USER}:{USER} {}", spool.display()))?;
         let log = folder.join("output");
-        let daemon = Daemon::spawn(
-            Command::new("exim4").arg("-C").arg(folder.join("exim.conf")).arg("-bdf"),
-            &log,
-        )?;
+        let daemon =
+            Daemon::spawn(Command::new("exim4").arg("-C").arg(folder.join("exim.conf")).arg("-bdf"), &log)?;
         let exim = Exim {
             _daemon: daemon,
             _reader: Daemon::python(&reader, &[&queue], Service::Mail, records)?,
@@ -50,9 +48,7 @@ impl Exim {
 impl Keeper for Exim {
     fn collect(&mut self, _records: &Records) -> Result<(), Problem> {
         let begun = Instant::now();
-        let is_empty = || {
-            std::fs::read_dir(&self.queue).is_ok_and(|mut files| files.next().is_none())
-        };
+        let is_empty = || std::fs::read_dir(&self.queue).is_ok_and(|mut files| files.next().is_none());
         while !is_empty() && begun.elapsed() < READS {
             std::thread::sleep(Duration::from_millis(20));
         }

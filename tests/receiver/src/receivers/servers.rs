@@ -55,11 +55,7 @@ impl Servers {
     ///
     /// # Errors
     /// If a server cannot be started.
-    pub fn start(
-        wanted: &HashSet<Service>,
-        folder: &Path,
-        records: &Arc<Records>,
-    ) -> Result<Self, Problem> {
+    pub fn start(wanted: &HashSet<Service>, folder: &Path, records: &Arc<Records>) -> Result<Self, Problem> {
         let folder =
             std::path::absolute(folder).map_err(|error| problem(format!("{}: {error}", folder.display())))?;
         let mut servers = Servers::default();

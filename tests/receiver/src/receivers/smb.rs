@@ -63,7 +63,8 @@ impl Samba {
 impl Keeper for Samba {
     fn collect(&mut self, records: &Records) -> Result<(), Problem> {
         let logs = self.folder.join("logs");
-        let entries = std::fs::read_dir(&logs).map_err(|error| problem(format!("{}: {error}", logs.display())))?;
+        let entries =
+            std::fs::read_dir(&logs).map_err(|error| problem(format!("{}: {error}", logs.display())))?;
         for path in entries.flatten().map(|entry| entry.path()) {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             if let Ok(address) = name.parse::<IpAddr>() {

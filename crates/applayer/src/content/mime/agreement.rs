@@ -44,9 +44,8 @@ impl Agreement {
         let usual = *self.usual_end.get_or_insert(line.end);
         let has_odd_end = line.end != usual;
         let follows_odd_end = core::mem::replace(&mut self.follows_odd_end, has_odd_end);
-        let begins = |text: &[u8]| {
-            boundaries.iter().chain(&self.closed).any(|boundary| text.starts_with(boundary))
-        };
+        let begins =
+            |text: &[u8]| boundaries.iter().chain(&self.closed).any(|boundary| text.starts_with(boundary));
         // Some readers take a carriage return for the end of a line.
         let hidden = |at| line.text.get(at..).is_some_and(begins);
         self.differs |= memchr::memchr_iter(b'\r', line.text).any(|at: usize| hidden(at.saturating_add(1)));
@@ -253,7 +252,10 @@ mod tests {
     fn encodings_that_all_decode() {
         assert_eq!(encoding(Some(b" Base64 ")), Ok(TransferEncoding::Base64));
         assert_eq!(encoding(Some(b"QUOTED-PRINTABLE")), Ok(TransferEncoding::QuotedPrintable));
-        assert_eq!((encoding(None), encoding(Some(b"8bit"))), (Ok(TransferEncoding::Plain), Ok(TransferEncoding::Plain)));
+        assert_eq!(
+            (encoding(None), encoding(Some(b"8bit"))),
+            (Ok(TransferEncoding::Plain), Ok(TransferEncoding::Plain))
+        );
         for odd in ["\"base64\"", "base64;", "base64 (c)", "x-uuencode", "7bit, base64"] {
             assert_eq!(encoding(Some(odd.as_bytes())), Err(()), "{odd}");
         }
@@ -261,7 +263,8 @@ mod tests {
 
     #[test]
     fn names_of_both_fields() {
-        let names = file_names(b"attachment; filename=\"=?x?B?ZXZpbA==?=\"", b"a/b; name=other").expect("few");
+        let names =
+            file_names(b"attachment; filename=\"=?x?B?ZXZpbA==?=\"", b"a/b; name=other").expect("few");
         let expected: [&[u8]; 3] = [b"=?x?B?ZXZpbA==?=", b"evil", b"other"];
         assert_eq!(names, expected);
     }

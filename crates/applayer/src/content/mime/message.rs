@@ -242,7 +242,8 @@ impl MailMessage {
     pub(crate) fn finish(&mut self, files: &mut FileList) {
         // A header without an end names a file for some readers.
         let names = |field: &MessageField| {
-            field.name.eq_ignore_ascii_case(b"content-disposition") || field.name.eq_ignore_ascii_case(b"content-type")
+            field.name.eq_ignore_ascii_case(b"content-disposition")
+                || field.name.eq_ignore_ascii_case(b"content-type")
         };
         if self.is_within_headers() && self.fields.iter().skip(self.own).any(names) {
             self.disagree();
@@ -404,9 +405,13 @@ impl MailMessage {
         let disposition = own("content-disposition").unwrap_or_default();
         let encoding = own("content-transfer-encoding");
         let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        let begins = |word: &str| kind.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word.as_bytes()));
+        let begins = |word: &str| {
+            kind.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word.as_bytes()))
+        };
         let (is_text, encloses) = (kind.is_empty() || begins("text/"), begins("message/"));
-        let is_searched = kind.is_empty() || kind.eq_ignore_ascii_case(b"text/plain") || kind.eq_ignore_ascii_case(b"text/html");
+        let is_searched = kind.is_empty()
+            || kind.eq_ignore_ascii_case(b"text/plain")
+            || kind.eq_ignore_ascii_case(b"text/html");
         let boundary = agreement::boundary(content_type).map(|found| found.map(<[u8]>::to_vec));
         let encoding = agreement::encoding(encoding);
         let names = agreement::file_names(disposition, content_type);

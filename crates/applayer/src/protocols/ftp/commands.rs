@@ -31,9 +31,9 @@ pub(super) fn lenient_command_of(line: &[u8]) -> (Option<&'static str>, &[u8]) {
     let other = OTHER_NAMES.iter().find(|(name, _)| is(name)).map(|(_, name)| *name);
     let argument = argument.trim_ascii();
     if is("AUTH") {
-        let is_tls = [&b"TLS"[..], b"SSL"].iter().any(|name| {
-            argument.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name))
-        });
+        let is_tls = [&b"TLS"[..], b"SSL"]
+            .iter()
+            .any(|name| argument.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name)));
         return (is_tls.then_some("AUTH TLS"), argument);
     }
     (other.or_else(|| command_of(line)), argument)
@@ -145,7 +145,9 @@ fn six_numbers_leniently(text: &[u8]) -> Option<Announced> {
 
 /// The last bits of a decimal number.
 fn last_bits(digits: &[u8]) -> u16 {
-    digits.iter().fold(0u16, |all, digit| all.wrapping_mul(10).wrapping_add(u16::from(digit.wrapping_sub(b'0'))))
+    digits
+        .iter()
+        .fold(0u16, |all, digit| all.wrapping_mul(10).wrapping_add(u16::from(digit.wrapping_sub(b'0'))))
 }
 
 /// The announcement of a command as lenient servers read it.
@@ -155,7 +157,8 @@ pub(super) fn lenient_announcement(command: &str, argument: &[u8]) -> Option<Ann
         "EPRT" => {
             let (delimiter, rest) = argument.trim_ascii().split_first()?;
             let mut parts = rest.split(|byte| byte == delimiter);
-            let address = parts.nth(1).and_then(|text| core::str::from_utf8(text.trim_ascii()).ok()?.parse().ok());
+            let address =
+                parts.nth(1).and_then(|text| core::str::from_utf8(text.trim_ascii()).ok()?.parse().ok());
             let port = parts.next()?.trim_ascii();
             let digits = port.iter().take_while(|byte| byte.is_ascii_digit()).count();
             Some(Announced { address, port: last_bits(port.get(..digits)?) })

@@ -125,9 +125,10 @@ fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
 /// First commands that only FTP has, and those that SMTP has, too.
 const FIRST: FirstCommands = FirstCommands {
     own: &[
-        "USER", "PASS", "ACCT", "CWD", "CDUP", "XCWD", "XMKD", "XPWD", "PASV", "PORT", "EPRT", "EPSV", "RETR", "STOR",
-        "STOU", "APPE", "LIST", "NLST", "MLSD", "MLST", "SITE", "SYST", "FEAT", "OPTS", "TYPE", "STRU", "MODE", "MKD",
-        "RMD", "PWD", "DELE", "RNFR", "RNTO", "SIZE", "MDTM", "STAT", "REIN", "ABOR", "ALLO", "REST", "PBSZ", "PROT",
+        "USER", "PASS", "ACCT", "CWD", "CDUP", "XCWD", "XMKD", "XPWD", "PASV", "PORT", "EPRT", "EPSV",
+        "RETR", "STOR", "STOU", "APPE", "LIST", "NLST", "MLSD", "MLST", "SITE", "SYST", "FEAT", "OPTS",
+        "TYPE", "STRU", "MODE", "MKD", "RMD", "PWD", "DELE", "RNFR", "RNTO", "SIZE", "MDTM", "STAT", "REIN",
+        "ABOR", "ALLO", "REST", "PBSZ", "PROT",
     ],
     shared: &["NOOP", "HELP", "QUIT", "AUTH"],
     greets: b"ftp",

@@ -210,7 +210,13 @@ impl FtpParser {
         let Some(transfer) = tx.transfer.take() else { return };
         let opened = next.opened();
         let context = data::context(transfer, next.is_active, tx.data());
-        self.expected.push(Expectation { protocol: data::NAME, opened, port: next.port, address: None, context });
+        self.expected.push(Expectation {
+            protocol: data::NAME,
+            opened,
+            port: next.port,
+            address: None,
+            context,
+        });
         self.next = None;
     }
 

@@ -268,9 +268,17 @@ fn prevention_expects_what_lenient_servers_do() {
     };
     // The announced port, before the command of its transfer and after it, whatever was asked before.
     let reply = "227 Entering Passive Mode (10,0,0,2,4,1).\r\n";
-    let passive = [(ToServer, "FOO\r\nPASV\r\n"), (ToClient, "500 no\r\n"), (ToClient, reply), (ToServer, " retr  a\r\n")];
+    let passive = [
+        (ToServer, "FOO\r\nPASV\r\n"),
+        (ToClient, "500 no\r\n"),
+        (ToClient, reply),
+        (ToServer, " retr  a\r\n"),
+    ];
     let server = "10.0.0.2".parse().ok();
-    assert_eq!(of(&passive), [(ToServer, 1_025, server, vec![0, 0]), (ToServer, 1_025, None, b"\x01\0a".to_vec())]);
+    assert_eq!(
+        of(&passive),
+        [(ToServer, 1_025, server, vec![0, 0]), (ToServer, 1_025, None, b"\x01\0a".to_vec())]
+    );
     // The port of a command, which also has the address that a bounce is found by.
     let third = "10.9.9.9".parse().ok();
     assert_eq!(of(&[(ToServer, "PORT 010, 9, 9, 9, 4, 257 x\r\n")]), [(ToClient, 1_025, third, vec![0, 1])]);
@@ -283,14 +291,16 @@ fn prevention_reads_commands_as_lenient_servers_do() {
     {
         let mut driver = prevented(&[(ToServer, &format!("{line}\r\n"))]);
         let tx = driver.parser().tx(0).expect("a command");
-        let query = crate::transaction::BufferQuery { id: tables::COMMAND_DATA, direction: ToServer, index: 0 };
+        let query =
+            crate::transaction::BufferQuery { id: tables::COMMAND_DATA, direction: ToServer, index: 0 };
         let mut scratch = Vec::new();
         assert_eq!(tx.buffer(query, &mut scratch).map(|view| view.data), Some(argument.as_bytes()), "{line}");
     }
     let long = format!("MKD {}evil\r\n", " ".repeat(LINE_MAX));
     assert!(prevented(&[(ToServer, &long)]).failed);
     // TLS follows, whatever it was called.
-    let mut driver = prevented(&[(ToServer, "auth ssl\r\n"), (ToClient, "234 go\r\nrubbish"), (ToServer, "MKD a\r\n")]);
+    let mut driver =
+        prevented(&[(ToServer, "auth ssl\r\n"), (ToClient, "234 go\r\nrubbish"), (ToServer, "MKD a\r\n")]);
     assert_eq!(driver.parser().tx_range(), 0..1);
 }
 

@@ -138,7 +138,8 @@ fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
 /// First commands that only SMTP has, and those that FTP has, too.
 const FIRST: FirstCommands = FirstCommands {
     own: &[
-        "EHLO", "HELO", "MAIL", "RCPT", "DATA", "BDAT", "STARTTLS", "VRFY", "EXPN", "ETRN", "XCLIENT", "XFORWARD",
+        "EHLO", "HELO", "MAIL", "RCPT", "DATA", "BDAT", "STARTTLS", "VRFY", "EXPN", "ETRN", "XCLIENT",
+        "XFORWARD",
     ],
     shared: &["NOOP", "RSET", "HELP", "QUIT", "AUTH"],
     greets: b"smtp",

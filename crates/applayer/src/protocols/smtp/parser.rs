@@ -711,7 +711,9 @@ impl<'a> Verb<'a> {
         let is = |name: &str| {
             line.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name.as_bytes()))
         };
-        let rest = |length: usize| if strict { path(line.get(length..).unwrap_or_default()) } else { argument(line, length) };
+        let rest = |length: usize| {
+            if strict { path(line.get(length..).unwrap_or_default()) } else { argument(line, length) }
+        };
         if is("starttls") {
             Verb::StartTls
         } else if is("data") {
@@ -749,7 +751,8 @@ fn in_two_words<'a>(line: &'a [u8], first: &str, second: &str) -> Option<&'a [u8
     let (begin, rest) = line.split_at_checked(first.len())?;
     let behind = rest.trim_ascii_start();
     let (middle, behind) = behind.split_at_checked(second.len())?;
-    let is_it = begin.eq_ignore_ascii_case(first.as_bytes()) && middle.eq_ignore_ascii_case(second.as_bytes());
+    let is_it =
+        begin.eq_ignore_ascii_case(first.as_bytes()) && middle.eq_ignore_ascii_case(second.as_bytes());
     is_it.then_some(behind)
 }
 

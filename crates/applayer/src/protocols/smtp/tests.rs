@@ -316,7 +316,9 @@ fn prevented_values(id: u16, pieces: &[(Direction, &str)]) -> Option<Vec<String>
     for tx in parser.tx_range().filter_map(|at| parser.tx(at)) {
         let mut scratch = Vec::new();
         let query = BufferQuery { id, direction: ToServer, index: 0 };
-        values.extend(tx.buffer(query, &mut scratch).map(|view| String::from_utf8_lossy(view.data).into_owned()));
+        values.extend(
+            tx.buffer(query, &mut scratch).map(|view| String::from_utf8_lossy(view.data).into_owned()),
+        );
     }
     Some(values)
 }
@@ -333,14 +335,15 @@ fn prevention_reads_commands_as_lenient_servers_do() {
         ("MAIL FROM:A name <evil@x>", "A name <evil@x>"),
     ] {
         let line = format!("{line}\r\n");
-        assert_eq!(prevented_values(tables::MAIL_FROM, &[(ToServer, &line)]), Some(vec![sender.into()]), "{line}");
+        assert_eq!(
+            prevented_values(tables::MAIL_FROM, &[(ToServer, &line)]),
+            Some(vec![sender.into()]),
+            "{line}"
+        );
     }
     // The second sender, if the server has refused the first, and the second name of the client.
-    let again = [
-        (ToServer, "MAIL FROM:<good>\r\n"),
-        (ToClient, "501 no\r\n"),
-        (ToServer, "MAIL FROM:<evil>\r\n"),
-    ];
+    let again =
+        [(ToServer, "MAIL FROM:<good>\r\n"), (ToClient, "501 no\r\n"), (ToServer, "MAIL FROM:<evil>\r\n")];
     assert_eq!(prevented_values(tables::MAIL_FROM, &again), Some(vec!["<good>".into(), "<evil>".into()]));
     let reset = [(ToServer, "MAIL FROM:<good>\r\nRSET\r\nMAIL FROM:<evil>\r\n")];
     assert_eq!(prevented_values(tables::MAIL_FROM, &reset), Some(vec!["<good>".into(), "<evil>".into()]));
