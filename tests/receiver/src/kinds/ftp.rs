@@ -5,7 +5,7 @@
 use super::case::Play;
 use super::made::Made;
 use crate::receivers::Service;
-use crate::talk::{Broken, Talk};
+use crate::talk::{Failure, Talk};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(super) fn forms(made: &mut Made<'_>) -> Play {
 }
 
 /// The way to the next data connection.
-enum Way {
+enum DataPath {
     /// The client connects to this port, or has done so.
     Passive(u16, Option<TcpStream>),
     /// The server connects to this port.
@@ -36,7 +36,7 @@ fn line_end(talk: &mut Talk) -> &'static str {
 }
 
 /// Says a command in a form that servers take, without waiting for the reply.
-fn say(talk: &mut Talk, verb: &str, argument: &str) -> Result<(), Broken> {
+fn say(talk: &mut Talk, verb: &str, argument: &str) -> Result<(), Failure> {
     let forms = [
         verb.to_ascii_lowercase(),
         format!(" {verb}"),
@@ -56,7 +56,7 @@ fn say(talk: &mut Talk, verb: &str, argument: &str) -> Result<(), Broken> {
 }
 
 /// Says a command and waits for the reply.
-fn ask(talk: &mut Talk, verb: &str, argument: &str) -> Result<String, Broken> {
+fn ask(talk: &mut Talk, verb: &str, argument: &str) -> Result<String, Failure> {
     say(talk, verb, argument)?;
     talk.reply()
 }
@@ -72,7 +72,7 @@ fn port_of(reply: &str) -> Option<u16> {
 }
 
 /// Agrees on a data connection.
-fn agree(talk: &mut Talk) -> Result<Way, Broken> {
+fn agree(talk: &mut Talk) -> Result<DataPath, Failure> {
     let v4 = talk.source.is_ipv4();
     if talk.random.percent(60) {
         let verb = if v4 && talk.random.percent(60) { "PASV" } else { "EPSV" };
@@ -82,7 +82,7 @@ fn agree(talk: &mut Talk) -> Result<Way, Broken> {
             reply = ask(talk, "EPSV", "")?;
         }
         let port = port_of(&reply).ok_or_else(|| format!("no port: {reply}"))?;
-        return Ok(Way::Passive(port, None));
+        return Ok(DataPath::Passive(port, None));
     }
     let listener = talk.listen()?;
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
@@ -115,23 +115,23 @@ fn agree(talk: &mut Talk) -> Result<Way, Broken> {
     if !reply.starts_with('2') {
         return Err(format!("refused: {reply}"));
     }
-    Ok(Way::Active(listener))
+    Ok(DataPath::Active(listener))
 }
 
 /// Opens the data connection, or accepts the server's.
-fn open(talk: &mut Talk, way: &mut Way) -> Result<TcpStream, Broken> {
+fn open(talk: &mut Talk, way: &mut DataPath) -> Result<TcpStream, Failure> {
     match way {
-        Way::Passive(_, connected) if connected.is_some() => connected.take().ok_or_else(String::new),
-        Way::Passive(port, _) => {
+        DataPath::Passive(_, connected) if connected.is_some() => connected.take().ok_or_else(String::new),
+        DataPath::Passive(port, _) => {
             let port = *port;
             talk.open(port)
         }
-        Way::Active(listener) => talk.accept(listener),
+        DataPath::Active(listener) => talk.accept(listener),
     }
 }
 
 /// Moves the bytes of a transfer over its connection.
-fn carry(talk: &mut Talk, socket: &mut TcpStream, what: Transfer, content: &str) -> Result<(), Broken> {
+fn carry(talk: &mut Talk, socket: &mut TcpStream, what: Transfer, content: &str) -> Result<(), Failure> {
     if what == Transfer::Send {
         let cut = talk.random.within(0, content.len());
         for piece in [&content[..cut], &content[cut..]] {
@@ -148,7 +148,7 @@ fn carry(talk: &mut Talk, socket: &mut TcpStream, what: Transfer, content: &str)
 }
 
 /// Logs in.
-fn log_in(talk: &mut Talk) -> Result<(), Broken> {
+fn log_in(talk: &mut Talk) -> Result<(), Failure> {
     talk.connect()?;
     if !talk.is_odd() {
         talk.expect('2')?;
@@ -169,7 +169,7 @@ fn log_in(talk: &mut Talk) -> Result<(), Broken> {
 }
 
 /// A conversation in odd forms.
-fn dirty(talk: &mut Talk) -> Result<(), Broken> {
+fn dirty(talk: &mut Talk) -> Result<(), Failure> {
     log_in(talk)?;
     if talk.random.percent(50) {
         return dirty_transfer(talk);
@@ -197,7 +197,7 @@ fn dirty(talk: &mut Talk) -> Result<(), Broken> {
 }
 
 /// A transfer with a forbidden name or content.
-fn dirty_transfer(talk: &mut Talk) -> Result<(), Broken> {
+fn dirty_transfer(talk: &mut Talk) -> Result<(), Failure> {
     if talk.is_odd() {
         let kind = *talk.random.pick(&["A", "I", "L 8"]);
         ask(talk, "TYPE", kind)?;
@@ -224,7 +224,7 @@ fn dirty_transfer(talk: &mut Talk) -> Result<(), Broken> {
     };
     let mut way = agree(talk)?;
     let mut early = None;
-    if matches!(way, Way::Passive(..)) && talk.random.percent(60) {
+    if matches!(way, DataPath::Passive(..)) && talk.random.percent(60) {
         let mut socket = open(talk, &mut way)?;
         if what == Transfer::Send && talk.is_odd() {
             // The bytes wait at the server until it knows their file.
@@ -250,7 +250,7 @@ fn dirty_transfer(talk: &mut Talk) -> Result<(), Broken> {
     end(talk)
 }
 
-fn end(talk: &mut Talk) -> Result<(), Broken> {
+fn end(talk: &mut Talk) -> Result<(), Failure> {
     let _ = talk.reply();
     let _ = talk.send(b"QUIT\r\n");
     talk.drain();
@@ -258,7 +258,7 @@ fn end(talk: &mut Talk) -> Result<(), Broken> {
 }
 
 /// The conversation of an ordinary client: every transfer in every way, and commands.
-fn good(talk: &mut Talk) -> Result<(), Broken> {
+fn good(talk: &mut Talk) -> Result<(), Failure> {
     talk.oddness = 0;
     log_in(talk)?;
     let mark = talk.mark.clone();
@@ -277,7 +277,7 @@ fn good(talk: &mut Talk) -> Result<(), Broken> {
         let argument = if verb == "MLSD" { "/pub" } else { argument };
         let verb = if verb == "MLSD" { "LIST" } else { verb };
         let mut way = agree(talk)?;
-        let is_early = matches!(way, Way::Passive(..)) && talk.random.percent(50);
+        let is_early = matches!(way, DataPath::Passive(..)) && talk.random.percent(50);
         let early = if is_early { Some(open(talk, &mut way)?) } else { None };
         say(talk, verb, argument)?;
         let mut socket = match early {

@@ -5,7 +5,7 @@
 use super::case::Play;
 use super::made::Made;
 use crate::receivers::Service;
-use crate::talk::{Broken, Talk};
+use crate::talk::{Failure, Talk};
 
 /// Conversations in odd forms.
 pub(super) fn forms(made: &mut Made<'_>) -> Play {
@@ -196,7 +196,7 @@ impl Session {
     }
 
     /// Sends requests and reads the answer to the last one: its status and its bytes from the header on.
-    fn ask(&mut self, talk: &mut Talk, requests: &[Request]) -> Result<(u32, Vec<u8>), Broken> {
+    fn ask(&mut self, talk: &mut Talk, requests: &[Request]) -> Result<(u32, Vec<u8>), Failure> {
         let bytes = self.bytes(requests);
         let last = self.message - 1;
         talk.send(&bytes)?;
@@ -223,7 +223,7 @@ impl Session {
     }
 
     /// Opens a session as a client without a name, and the share.
-    fn open(talk: &mut Talk) -> Result<Self, Broken> {
+    fn open(talk: &mut Talk) -> Result<Self, Failure> {
         let mut session = Session::default();
         talk.connect()?;
         if talk.is_odd() {
@@ -255,20 +255,23 @@ impl Session {
     }
 
     /// Opens a file.
-    fn create(&mut self, talk: &mut Talk, name: &str, gap: usize) -> Result<[u8; 16], Broken> {
+    fn create(&mut self, talk: &mut Talk, name: &str, gap: usize) -> Result<[u8; 16], Failure> {
         let (status, answer) = self.ask(talk, &[create(name, gap)])?;
         let file = answer.get(HEAD + 64..HEAD + 80).filter(|_| status == 0);
         file.and_then(|file| file.try_into().ok()).ok_or_else(|| format!("{name}: status {status:08x}"))
     }
 }
 
-/// A status that says that all went well.
-fn must(answer: (u32, Vec<u8>)) -> Result<Vec<u8>, Broken> {
-    if answer.0 == 0 { Ok(answer.1) } else { Err(format!("status {:08x}", answer.0)) }
+/// The answer to one request, which has to succeed.
+fn must(session: &mut Session, talk: &mut Talk, one: Request) -> Result<Vec<u8>, Failure> {
+    match session.ask(talk, &[one])? {
+        (0, answer) => Ok(answer),
+        (status, _) => Err(format!("status {status:08x}")),
+    }
 }
 
 /// The conversation of an ordinary client: writes a file in pieces, and reads it again.
-fn good(talk: &mut Talk) -> Result<(), Broken> {
+fn good(talk: &mut Talk) -> Result<(), Failure> {
     talk.oddness = 0;
     let mut session = Session::open(talk)?;
     let name = format!("{}.txt", talk.mark);
@@ -278,23 +281,23 @@ fn good(talk: &mut Talk) -> Result<(), Broken> {
     let mut at = 0;
     while at < content.len() {
         let length = talk.random.within(1, 8_000).min(content.len() - at);
-        must(session.ask(talk, &[write(&file, at as u64, &content[at..at + length], 0)])?)?;
+        must(&mut session, talk, write(&file, at as u64, &content[at..at + length], 0))?;
         at += length;
     }
-    let answer = must(session.ask(talk, &[read(&file, 0, 30_000)])?)?;
+    let answer = must(&mut session, talk, read(&file, 0, 30_000))?;
     if !answer.ends_with(&content) {
         return Err("the file came back otherwise".into());
     }
-    must(session.ask(talk, &[close(&file)])?)?;
+    must(&mut session, talk, close(&file))?;
     let mut last = request(ECHO, vec![4, 0, 0, 0]);
     last.is_related = false;
-    must(session.ask(talk, &[last])?)?;
+    must(&mut session, talk, last)?;
     talk.drain();
     Ok(())
 }
 
 /// A conversation that writes a file with a forbidden name or content.
-fn dirty(talk: &mut Talk) -> Result<(), Broken> {
+fn dirty(talk: &mut Talk) -> Result<(), Failure> {
     let mut session = Session::open(talk)?;
     let by_name = talk.random.percent(40);
     let mark = talk.mark.clone();

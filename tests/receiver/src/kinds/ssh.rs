@@ -4,7 +4,7 @@
 use super::case::Play;
 use super::made::Made;
 use crate::receivers::Service;
-use crate::talk::{Broken, Talk};
+use crate::talk::{Failure, Talk};
 
 /// Conversations in odd forms.
 pub(super) fn forms(made: &mut Made<'_>) -> Play {
@@ -39,7 +39,7 @@ fn key_exchange(talk: &mut Talk) -> Vec<u8> {
 }
 
 /// The conversation of an ordinary client up to the first answer to its key exchange.
-fn good(talk: &mut Talk) -> Result<(), Broken> {
+fn good(talk: &mut Talk) -> Result<(), Failure> {
     talk.connect()?;
     let line = talk.line()?;
     if !line.starts_with("SSH-2.0-") {
@@ -58,7 +58,7 @@ fn good(talk: &mut Talk) -> Result<(), Broken> {
 }
 
 /// An identification line in an odd form.
-fn dirty(talk: &mut Talk) -> Result<(), Broken> {
+fn dirty(talk: &mut Talk) -> Result<(), Failure> {
     talk.connect()?;
     if !talk.is_odd() {
         talk.line()?;

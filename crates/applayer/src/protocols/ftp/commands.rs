@@ -20,8 +20,8 @@ pub(super) fn command_of(line: &[u8]) -> Option<&'static str> {
         .copied()
 }
 
-/// The command of a line as lenient servers read it, and its argument: after bytes that are no letters, by the
-/// names that RFC 775 gave, and AUTH with every name of TLS.
+/// The command of a line as lenient servers read it, and its argument: after bytes that are no letters, by
+/// the names that RFC 775 gave, and AUTH with every name of TLS.
 pub(super) fn lenient_command_of(line: &[u8]) -> (Option<&'static str>, &[u8]) {
     let begin = line.iter().position(u8::is_ascii_alphabetic).unwrap_or(line.len());
     let line = line.get(begin..).unwrap_or_default();

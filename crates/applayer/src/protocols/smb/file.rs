@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A file that a connection reads or writes in pieces, which may come in another order than they stand in.
 //!
-//! In prevention a piece leaves with its message, so none waits: one that does not continue the bytes before
-//! is a file of the list of its own, of the same name ([`Runs`]). The receiver puts the pieces together, so
-//! such a file begins with the last bytes before its place, and where it meets bytes that came earlier, it
-//! goes on with the first of those: what lies across the seam is found within [`SEAM`] bytes on either side.
+//! In prevention a piece leaves with its message, so none waits: one that does not continue the bytes
+//! before is a file of the list of its own, of the same name ([`FileRuns`]). The receiver puts the pieces
+//! together, so such a file begins with the last bytes before its place, and where it meets bytes that came
+//! earlier, it goes on with the first of those: what lies across the seam is found within [`SEAM`] bytes on
+//! either side.
 
 use super::handle::FileId;
 use crate::content::files::{FileContext, FileList};
@@ -20,7 +21,7 @@ pub(super) const RUNS_MAX: usize = 64;
 
 /// Bytes that were written one behind the other, in prevention: their ends.
 #[derive(Debug)]
-struct Run {
+struct FileRun {
     begin: u64,
     end: u64,
     /// The first bytes, at most [`SEAM`].
@@ -29,10 +30,10 @@ struct Run {
     last: Vec<u8>,
 }
 
-impl Run {
+impl FileRun {
     /// A run that begins at an offset.
     fn at(begin: u64) -> Self {
-        Run { begin, end: begin, first: Vec::new(), last: Vec::new() }
+        FileRun { begin, end: begin, first: Vec::new(), last: Vec::new() }
     }
 
     fn extend(&mut self, data: &[u8]) {
@@ -46,11 +47,11 @@ impl Run {
 
 /// The runs of a file, the newest last.
 #[derive(Debug, Default)]
-struct Runs {
-    list: Vec<Run>,
+struct FileRuns {
+    list: Vec<FileRun>,
 }
 
-impl Runs {
+impl FileRuns {
     /// Whether a piece at an offset continues the newest run.
     fn goes_on_at(&self, offset: u64) -> bool {
         self.list.last().is_some_and(|run| run.end == offset)
@@ -59,7 +60,7 @@ impl Runs {
     /// Begins a run; returns the bytes that stand before it.
     fn begin(&mut self, offset: u64) -> Vec<u8> {
         let before = self.list.iter().rev().find(|run| run.end == offset).map(|run| run.last.clone());
-        self.list.push(Run::at(offset));
+        self.list.push(FileRun::at(offset));
         before.unwrap_or_default()
     }
 
@@ -125,7 +126,7 @@ pub(super) struct FileTransfer {
     waiting_bytes: u64,
     piece: Piece,
     /// In prevention: the runs.
-    runs: Option<Runs>,
+    runs: Option<FileRuns>,
     context: FileContext,
 }
 
@@ -155,7 +156,7 @@ impl FileTransfer {
             strict: is_strict,
             ..FileContext::default()
         };
-        self.runs = is_strict.then(Runs::default);
+        self.runs = is_strict.then(FileRuns::default);
         // The name was cut before.
         let _ = self.files.open(&self.name, &mut self.context);
     }
@@ -295,7 +296,7 @@ impl FileTransfer {
         allocated(waiting)
             .saturating_add(places)
             .saturating_add(self.files.held())
-            .saturating_add(self.runs.as_ref().map_or(0, Runs::held))
+            .saturating_add(self.runs.as_ref().map_or(0, FileRuns::held))
             .saturating_add(self.name.held())
             .saturating_add(self.share.held())
     }

@@ -190,19 +190,19 @@ impl SmtpParser {
     fn command(&mut self, line: &[u8], is_cut: bool) {
         // Receivers pass over blanks before a command and within it.
         let line = if self.files.strict { line.trim_ascii_start() } else { line };
-        let verb = Verb::of(line, self.files.strict);
-        let ends = matches!(verb, Verb::Reset | Verb::Quit);
+        let verb = SmtpVerb::of(line, self.files.strict);
+        let ends = matches!(verb, SmtpVerb::Reset | SmtpVerb::Quit);
         if self.current.is_none() || self.is_sent() && !ends {
             self.begin_envelope();
         }
         if is_cut {
             self.event(TRUNCATED_LINE);
             // The text that rules look for may be in the rest.
-            if matches!(verb, Verb::Hello(_) | Verb::Mail(_) | Verb::Recipient(_)) {
+            if matches!(verb, SmtpVerb::Hello(_) | SmtpVerb::Mail(_) | SmtpVerb::Recipient(_)) {
                 self.disagree();
             }
         }
-        if let Verb::Mail(address) | Verb::Recipient(address) = verb
+        if let SmtpVerb::Mail(address) | SmtpVerb::Recipient(address) = verb
             && has_needless_escape(address)
         {
             self.disagree();
@@ -212,26 +212,26 @@ impl SmtpParser {
         }
         let tx = self.current.unwrap_or_default();
         let awaited = match verb {
-            Verb::StartTls => AwaitedReply::StartTls,
-            Verb::Data => self.data_command(),
-            Verb::Chunk(arguments) => self.bdat_command(arguments, tx),
-            Verb::Hello(name) => self.helo_command(name, tx),
-            Verb::Mail(sender) => self.mail_command(sender),
-            Verb::Recipient(recipient) => {
+            SmtpVerb::StartTls => AwaitedReply::StartTls,
+            SmtpVerb::Data => self.data_command(),
+            SmtpVerb::Chunk(arguments) => self.bdat_command(arguments, tx),
+            SmtpVerb::Hello(name) => self.helo_command(name, tx),
+            SmtpVerb::Mail(sender) => self.mail_command(sender),
+            SmtpVerb::Recipient(recipient) => {
                 if self.envelope().is_some_and(|tx| !tx.add_recipient(recipient)) {
                     self.event(FLOODED);
                     self.disagree();
                 }
                 AwaitedReply::Other
             }
-            Verb::Reset | Verb::Quit => {
+            SmtpVerb::Reset | SmtpVerb::Quit => {
                 // A new sender may follow in the same group (RFC 2920 section 3.1).
                 if let Some(tx) = self.envelope() {
                     tx.is_refused = true;
                 }
                 AwaitedReply::Ends { tx, digit: b'2' }
             }
-            Verb::Other => AwaitedReply::Other,
+            SmtpVerb::Other => AwaitedReply::Other,
         };
         if self.awaited.push(awaited) {
             self.event(INVALID_PIPELINED_SEQUENCE);
@@ -693,7 +693,7 @@ fn hides_dot(line: &SmtpLine<'_>) -> bool {
 
 /// A command with its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verb<'a> {
+enum SmtpVerb<'a> {
     StartTls,
     Data,
     Chunk(&'a [u8]),
@@ -705,7 +705,7 @@ enum Verb<'a> {
     Other,
 }
 
-impl<'a> Verb<'a> {
+impl<'a> SmtpVerb<'a> {
     /// The command of a line. `strict`: with blanks where receivers pass over them, and the whole argument.
     fn of(line: &'a [u8], strict: bool) -> Self {
         let is = |name: &str| {
@@ -715,27 +715,27 @@ impl<'a> Verb<'a> {
             if strict { path(line.get(length..).unwrap_or_default()) } else { argument(line, length) }
         };
         if is("starttls") {
-            Verb::StartTls
+            SmtpVerb::StartTls
         } else if is("data") {
-            Verb::Data
+            SmtpVerb::Data
         } else if is("bdat") {
-            Verb::Chunk(line.get(4..).unwrap_or_default())
+            SmtpVerb::Chunk(line.get(4..).unwrap_or_default())
         } else if is("helo") || is("ehlo") {
-            Verb::Hello(rest(4))
+            SmtpVerb::Hello(rest(4))
         } else if is("rset") {
-            Verb::Reset
+            SmtpVerb::Reset
         } else if is("quit") {
-            Verb::Quit
+            SmtpVerb::Quit
         } else if is("mail from") {
-            Verb::Mail(rest(9))
+            SmtpVerb::Mail(rest(9))
         } else if is("rcpt to") {
-            Verb::Recipient(rest(7))
+            SmtpVerb::Recipient(rest(7))
         } else if let Some(sender) = in_two_words(line, "mail", "from").filter(|_| strict) {
-            Verb::Mail(path(sender))
+            SmtpVerb::Mail(path(sender))
         } else if let Some(recipient) = in_two_words(line, "rcpt", "to").filter(|_| strict) {
-            Verb::Recipient(path(recipient))
+            SmtpVerb::Recipient(path(recipient))
         } else {
-            Verb::Other
+            SmtpVerb::Other
         }
     }
 }
