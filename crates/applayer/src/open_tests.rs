@@ -205,7 +205,7 @@ fn in_prevention_mail_and_files_are_known_on_any_port() {
         ("220 FTP server\r\n", "", Some("ftp")),
         ("220 x\r\n", "GET / HTTP/1.1\r\n", Some("http")),
         ("220 x\r\n", "NOOP\r\n", None),
-        ("+OK\r\n", "NOOP\r\n", None),
+        ("hello\r\n", "NOOP\r\n", None),
     ] {
         let mut app = AppLayer::default();
         for (direction, text) in [(TC, server), (TS, client)] {

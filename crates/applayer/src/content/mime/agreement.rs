@@ -20,7 +20,7 @@ const CLOSED_MAX: usize = 32;
 pub(super) struct Agreement {
     /// The end of the message's first line.
     usual_end: Option<&'static [u8]>,
-    /// The line before ended otherwise.
+    /// The newest line ended otherwise.
     follows_odd_end: bool,
     /// A line of a header was read.
     has_begun: bool,
@@ -41,8 +41,9 @@ impl Agreement {
     /// Reads a line, before the message does. `boundaries`: those of open parts, `--` included. Returns the
     /// index of the boundary that the line is.
     pub(super) fn line(&mut self, line: &MessageLine<'_>, boundaries: &[Vec<u8>]) -> Option<usize> {
-        let usual = *self.usual_end.get_or_insert(line.end);
-        let has_odd_end = line.end != usual;
+        // A piece of a long line has no end.
+        let ends = !line.end.is_empty();
+        let has_odd_end = ends && *self.usual_end.get_or_insert(line.end) != line.end;
         let follows_odd_end = core::mem::replace(&mut self.follows_odd_end, has_odd_end);
         let begins =
             |text: &[u8]| boundaries.iter().chain(&self.closed).any(|boundary| text.starts_with(boundary));

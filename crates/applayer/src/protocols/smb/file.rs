@@ -4,7 +4,7 @@
 //! In prevention a piece leaves with its message, so none waits: one that does not continue the bytes
 //! before is a file of the list of its own, of the same name ([`FileRuns`]). The receiver puts the pieces
 //! together, so such a file begins with the last bytes before its place, and where it meets bytes that came
-//! earlier, it goes on with the first of those: what lies across the seam is found within [`SEAM`] bytes on
+//! earlier, both sides of the seam are a file, too: what lies across it is found within [`SEAM`] bytes on
 //! either side.
 
 use super::handle::FileId;
@@ -49,28 +49,46 @@ impl FileRun {
 #[derive(Debug, Default)]
 struct FileRuns {
     list: Vec<FileRun>,
+    /// The newest run has met another one: what follows is inspected as a run of its own.
+    is_over: bool,
 }
 
 impl FileRuns {
     /// Whether a piece at an offset continues the newest run.
     fn goes_on_at(&self, offset: u64) -> bool {
-        self.list.last().is_some_and(|run| run.end == offset)
+        !self.is_over && self.list.last().is_some_and(|run| run.end == offset)
     }
 
     /// Begins a run; returns the bytes that stand before it.
     fn begin(&mut self, offset: u64) -> Vec<u8> {
         let before = self.list.iter().rev().find(|run| run.end == offset).map(|run| run.last.clone());
+        self.is_over = false;
         self.list.push(FileRun::at(offset));
         before.unwrap_or_default()
     }
 
-    /// Adds bytes to the newest run; returns the bytes that stand behind them, if they came earlier.
-    fn extend(&mut self, data: &[u8]) -> Vec<u8> {
-        let Some((run, earlier)) = self.list.split_last_mut() else { return Vec::new() };
-        run.extend(data);
-        let end = run.end;
-        let behind = earlier.iter().rev().find(|other| other.begin == end && !other.first.is_empty());
-        behind.map(|other| other.first.clone()).unwrap_or_default()
+    /// Adds bytes to the newest run.
+    fn extend(&mut self, data: &[u8]) {
+        if let Some(run) = self.list.last_mut() {
+            run.extend(data);
+        }
+    }
+
+    /// Passes over bytes that will never come.
+    fn gap(&mut self, missing: u64) {
+        if let Some(run) = self.list.last_mut() {
+            run.end = run.end.saturating_add(missing);
+            run.last.clear();
+        }
+    }
+
+    /// The bytes on both sides of the place where the newest run meets one that came earlier.
+    fn seam(&mut self) -> Option<Vec<u8>> {
+        let (run, earlier) = self.list.split_last()?;
+        let met = earlier.iter().rev().find(|other| other.begin == run.end && !other.first.is_empty())?;
+        let seam = [run.last.as_slice(), &met.first].concat();
+        self.is_over = true;
+        Some(seam)
     }
 
     /// Bytes of memory held outside of the structure itself.
@@ -127,6 +145,8 @@ pub(super) struct FileTransfer {
     piece: Piece,
     /// In prevention: the runs.
     runs: Option<FileRuns>,
+    /// Bytes of the piece that have not come.
+    left: u64,
     context: FileContext,
 }
 
@@ -144,6 +164,7 @@ impl FileTransfer {
             waiting_bytes: 0,
             piece: Piece::Out,
             runs: None,
+            left: 0,
             context: FileContext::default(),
         }
     }
@@ -187,6 +208,7 @@ impl FileTransfer {
                 }
             }
             self.piece = Piece::Next { skip: 0 };
+            self.left = length;
             return PieceStart::Taken;
         }
         if offset <= self.tracked {
@@ -212,12 +234,10 @@ impl FileTransfer {
     /// Adds bytes of the piece.
     pub(super) fn data(&mut self, data: &[u8]) {
         if let Some(runs) = self.runs.as_mut() {
-            let behind = runs.extend(data);
+            runs.extend(data);
             self.append(data);
-            if !behind.is_empty() {
-                self.files.append(&behind);
-            }
-            return;
+            self.left = self.left.saturating_sub(data.len() as u64);
+            return self.close_seam();
         }
         match self.piece {
             Piece::Next { skip } => {
@@ -236,8 +256,23 @@ impl FileTransfer {
         }
     }
 
+    /// Inspects the place where a complete piece meets bytes that came earlier.
+    fn close_seam(&mut self) {
+        let seam = self.runs.as_mut().filter(|_| self.left == 0).and_then(FileRuns::seam);
+        if let Some(seam) = seam {
+            let _ = self.files.open(&self.name, &mut self.context);
+            self.files.append(&seam);
+        }
+    }
+
     /// Records that bytes of the piece will never come.
     pub(super) fn gap(&mut self, missing: u64) {
+        if let Some(runs) = self.runs.as_mut() {
+            runs.gap(missing);
+            self.files.gap(missing);
+            self.left = self.left.saturating_sub(missing);
+            return self.close_seam();
+        }
         match self.piece {
             Piece::Next { skip } => {
                 let fresh = missing.saturating_sub(skip);
@@ -352,7 +387,7 @@ mod tests {
         }
         let found: Vec<_> = file.files.list.iter().map(|track| track.content().0).collect();
         // What stands before a run, and what it meets, are inspected with it.
-        let expected: [&[u8]; 5] = [b"abcde", b"kl", b"abcdefghijkl", b"ABC", b"klm"];
+        let expected: [&[u8]; 6] = [b"abcde", b"kl", b"abcdefghij", b"fghijkl", b"ABC", b"klm"];
         assert_eq!(found, expected);
         assert!(!file.is_full_at(1));
         for at in 5..RUNS_MAX as u64 {
