@@ -30,6 +30,10 @@ test|useful|program strace|strace|counts the system calls of an inline run
 test|useful|yaml -|python3 python3-yaml|the runner of the compatibility suite
 test|useful|module jsonschema|python3-jsonschema|checks its events by Suricata's schema
 test|useful|program nginx|nginx-light|a receiver of the receiver harness
+test|useful|program exim4|exim4-daemon-light|a receiver of mail of the receiver harness
+test|useful|program vsftpd|vsftpd|a receiver of files over FTP of the receiver harness
+test|useful|program smbd|samba|a receiver of files over SMB of the receiver harness
+test|useful|program sshd|openssh-server|a receiver of identification lines of the receiver harness
 test|useful|program curl|curl|a client of the receiver harness
 test|useful|program openssl|openssl|makes its certificate, and serves curl on the stream path
 test|useful|program python3|python3|the programs of guests in tests of the stream path
@@ -49,6 +53,11 @@ attack|needed|program python3|python3|a receiver: a TLS server on OpenSSL that s
 attack|needed|program openssl|openssl|makes its certificate
 attack|needed|program curl|curl|a client of the generator's servers
 attack|useful|program nft|nftables|makes the hop before the receivers, which drops what has run out of hops
+attack|needed|program exim4|exim4-daemon-light|a receiver of mail
+attack|needed|program vsftpd|vsftpd|a receiver of files over FTP
+attack|needed|program smbd|samba|a receiver of files over SMB
+attack|needed|program sshd|openssh-server|a receiver of identification lines
+attack|needed|program ssh-keygen|openssh-client|makes its key
 faults|needed|program ip|iproute2|makes the links between which the agents lie
 faults|needed|program ethtool|ethtool|switches offloads off on them
 faults|needed|program python3|python3|kills, cuts, fills disks, sends traffic and changes

@@ -48,6 +48,8 @@ pub struct Driver {
     offset: [u64; 2],
     stopped: [bool; 2],
     events: Events,
+    /// The parser works as in prevention.
+    pub prevents: bool,
 }
 
 impl Driver {
@@ -64,6 +66,7 @@ impl Driver {
             offset: [0; 2],
             stopped: [false; 2],
             events: Events::default(),
+            prevents: false,
         }
     }
 
@@ -92,7 +95,7 @@ impl Driver {
             client_port: 40_000,
             transport: self.transport,
             files: &self.files,
-            prevents: false,
+            prevents: self.prevents,
             events: &mut self.events,
         };
         let input = Input { data: &data, offset: self.offset[d], eof };
@@ -133,7 +136,7 @@ impl Driver {
             client_port: 40_000,
             transport: self.transport,
             files: &self.files,
-            prevents: false,
+            prevents: self.prevents,
             events: &mut self.events,
         };
         if !self.parser.gap(direction, missing, &mut context) {
@@ -153,7 +156,7 @@ impl Driver {
                 client_port: 40_000,
                 transport: self.transport,
                 files: &self.files,
-                prevents: false,
+                prevents: self.prevents,
                 events: &mut self.events,
             };
             self.parser.end(direction, &mut context);
@@ -201,7 +204,7 @@ pub fn look(spec: &ProtocolSpec, parser: &dyn Parser) -> Vec<String> {
     seen
 }
 
-/// Sends the conversation, and reads all results.
+/// Sends the conversation, passively and as in prevention, and reads all results.
 pub fn run(data: &[u8]) {
     let choices = choices();
     let mut take = Take(data);
@@ -210,13 +213,23 @@ pub fn run(data: &[u8]) {
     if let (Some(probe), Some((direction, first, _))) = (spec.probe, pieces.first()) {
         let _ = probe(transport, *direction, first);
     }
-    let mut driver = Driver::new(spec, transport);
-    for (direction, bytes, lost) in pieces {
-        driver.lose(direction, lost);
-        driver.send(direction, bytes);
+    if let Some(probe) = spec.likely {
+        for (direction, first, _) in &pieces {
+            let _ = probe(transport, *direction, first);
+        }
     }
-    driver.finish();
-    let seen = driver.outcome();
+    let play = |prevents| {
+        let mut driver = Driver::new(spec, transport);
+        driver.prevents = prevents;
+        for (direction, bytes, lost) in &pieces {
+            driver.lose(*direction, *lost);
+            driver.send(*direction, bytes);
+        }
+        driver.finish();
+        driver.outcome()
+    };
+    play(true);
+    let seen = play(false);
     let has = |text: &str| seen.iter().any(|line| line.contains(text));
     planted(spec.name == "http" && has("\"status\":2") && !has("\"status\":200"));
 }

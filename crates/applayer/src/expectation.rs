@@ -23,6 +23,9 @@ pub struct Expectation {
     pub opened: Direction,
     /// Port to which the connection is opened.
     pub port: u16,
+    /// Address that was announced with the port, if there is one. In prevention one that is not that of the
+    /// announcing side refuses the flow.
+    pub address: Option<IpAddr>,
     /// Data for the parser of the connection ([`crate::protocol::ParserFactory::make_expected`]), at most
     /// [`CONTEXT_MAX`] bytes.
     pub context: Box<[u8]>,

@@ -599,6 +599,15 @@ impl AppLayer {
         self.by_direction = PerDirection::new(known, known);
     }
 
+    /// Refuses the rest of the flow as one whose parser has failed: what it agrees on cannot be inspected.
+    pub fn refuse(&mut self, engine: &Engine, flow: &FlowInfo) {
+        self.failed_parsing = true;
+        for direction in Direction::BOTH {
+            self.disrupt(engine, direction, Disruption::Error, flow);
+        }
+        self.finished = true;
+    }
+
     /// Takes the connections that the parser expects.
     pub fn take_expectations(&mut self) -> Vec<Expectation> {
         self.parser.as_deref_mut().and_then(Parser::expectations).map(core::mem::take).unwrap_or_default()
@@ -682,11 +691,7 @@ impl AppLayer {
             }
             Progress::Error if flow.transport == Transport::Udp => Advance { parsed: worth, ..all },
             Progress::Error => {
-                self.failed_parsing = true;
-                for direction in Direction::BOTH {
-                    self.disrupt(engine, direction, Disruption::Error, flow);
-                }
-                self.finished = true;
+                self.refuse(engine, flow);
                 Advance { finished: true, parsed: true, ..all }
             }
             Progress::Switch { consumed, to } => {

@@ -39,7 +39,7 @@ fn assert_nothing_is_lost(
     let mut flow = cuts::play(spec, || Feeder::new(&engine, port), pieces, cuts);
     flow.finish();
     assert_eq!(name(flow.app.protocol()), Some(spec.name), "cut at {cuts:?}");
-    let whole = play(spec, Transport::Tcp, pieces, &[]);
+    let whole = play(spec, Transport::Tcp, pieces, &[], false);
     assert_eq!(shapes(spec, &mut flow), whole.transactions, "cut at {cuts:?}");
     assert_eq!([flow.left(TS), flow.left(TC)], [0, 0]);
 }
@@ -182,6 +182,42 @@ fn in_prevention_the_result_is_asked_for_again_when_the_other_side_tells_it() {
     assert!(!app.take_detected(TS, false));
 }
 
+#[test]
+fn a_line_before_the_clients_identification_is_refused() {
+    let (engine, prevents) = (engine(), told(true));
+    let mut app = AppLayer::default();
+    app.stream(&engine, TS, input(b"a line\r\nSSH-2.0-x\r\n"), &prevents);
+    assert!(app.waits(TS), "the bytes are kept until the server has spoken");
+    let advance = app.stream(&engine, TC, input(b"SSH-2.0-server\r\n"), &prevents);
+    assert!(advance.other_side_first && name(app.protocol()) == Some("ssh"));
+    app.stream(&engine, TS, input(b"a line\r\nSSH-2.0-x\r\n"), &prevents);
+    assert!(app.failed_parsing);
+}
+
+#[test]
+fn in_prevention_mail_and_files_are_known_on_any_port() {
+    let engine = engine();
+    for (server, client, protocol) in [
+        ("220 x ESMTP y\r\n", "", Some("smtp")),
+        ("220 x\r\n", "NOOP\r\nMAIL FROM:<a>\r\n", Some("smtp")),
+        ("", "RSET\r\nhelo x\r\n", Some("smtp")),
+        ("220 welcome\r\n", " PASV\r\n", Some("ftp")),
+        ("220 FTP server\r\n", "", Some("ftp")),
+        ("220 x\r\n", "GET / HTTP/1.1\r\n", Some("http")),
+        ("220 x\r\n", "NOOP\r\n", None),
+        ("hello\r\n", "NOOP\r\n", None),
+    ] {
+        let mut app = AppLayer::default();
+        for (direction, text) in [(TC, server), (TS, client)] {
+            if !text.is_empty() {
+                app.stream(&engine, direction, input(text.as_bytes()), &told(true));
+            }
+        }
+        assert_eq!(name(app.protocol()), protocol, "{server} {client}");
+        assert!(!app.failed_parsing, "{server} {client}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -238,7 +274,7 @@ proptest! {
         let mut flow = cuts::play(&tls::SPEC, || Feeder::new(&engine, port), &pieces, &offsets(&pieces, &lengths));
         flow.finish();
         prop_assert_eq!(name(flow.app.protocol()), Some("tls"));
-        let whole = play(&tls::SPEC, Transport::Tcp, &[(TS, &record(1, &hello)), (TC, &answer)], &[]).transactions;
+        let whole = play(&tls::SPEC, Transport::Tcp, &[(TS, &record(1, &hello)), (TC, &answer)], &[], false).transactions;
         let seen = shapes(&tls::SPEC, &mut flow);
         prop_assert_eq!(&seen[0].buffers, &whole[0].buffers);
         prop_assert_eq!(&seen[0].records, &whole[0].records);
@@ -475,7 +511,7 @@ fn when_holding_ends_detection_goes_on() {
             flow.send(TS, &bytes[cut..]);
             assert_eq!(name(flow.app.protocol()), Some(spec.name), "{cut}");
             assert_eq!(name(flow.app.by_direction().to_server), Some(spec.name), "{cut}");
-            let whole = play(spec, Transport::Tcp, &[(TS, bytes)], &[]).transactions;
+            let whole = play(spec, Transport::Tcp, &[(TS, bytes)], &[], false).transactions;
             flow.finish();
             assert_eq!(shapes(spec, &mut flow), whole, "{} {cut}", spec.name);
         }

@@ -79,7 +79,7 @@ pub(crate) struct Driver {
     pub events: Events,
     /// The parser failed.
     pub failed: bool,
-    /// The data has not reached its receiver yet.
+    /// The parser works as in prevention.
     pub prevents: bool,
 }
 
@@ -323,13 +323,16 @@ fn has_one_value(spec: &ProtocolSpec, tx: &dyn Transaction, id: u16, name: &str)
 }
 
 /// Plays a conversation, each piece cut into parts of the lengths that `cuts` gives in turn (empty: not cut).
+/// `prevents`: as in prevention.
 pub(crate) fn play(
     spec: &'static ProtocolSpec,
     transport: Transport,
     conversation: Conversation<'_>,
     cuts: &[usize],
+    prevents: bool,
 ) -> ConversationResult {
     let mut driver = Driver::new(spec, transport);
+    driver.prevents = prevents;
     let mut cuts = cuts.iter().copied().cycle();
     for (direction, piece) in conversation {
         let mut rest = *piece;
@@ -351,9 +354,11 @@ pub(crate) fn assert_cuts_do_not_matter(
     conversation: Conversation<'_>,
     cuts: &[usize],
 ) {
-    let whole = play(spec, transport, conversation, &[]);
-    let cut = play(spec, transport, conversation, cuts);
-    assert_eq!(whole, cut, "cut at {cuts:?}");
+    for prevents in [false, true] {
+        let whole = play(spec, transport, conversation, &[], prevents);
+        let cut = play(spec, transport, conversation, cuts, prevents);
+        assert_eq!(whole, cut, "cut at {cuts:?}, in prevention: {prevents}");
+    }
 }
 
 /// Checks that the probe, given growing prefixes of data that it accepts, never refuses one.
@@ -445,7 +450,7 @@ macro_rules! protocol_suite {
             #[test]
             fn seeds_give_transactions() {
                 for owned in $seeds {
-                    let outcome = suite::play($spec, $transport, &borrow(&owned), &[]);
+                    let outcome = suite::play($spec, $transport, &borrow(&owned), &[], false);
                     assert!(!outcome.failed && !outcome.transactions.is_empty(), "{outcome:?}");
                 }
             }
@@ -488,8 +493,8 @@ macro_rules! protocol_suite {
                         (direction(), prop::collection::vec(any::<u8>(), 0..300)), 0..8),
                     cuts in cuts(),
                 ) {
-                    suite::play($spec, $transport, &borrow(&pieces), &[]);
-                    suite::play($spec, $transport, &borrow(&pieces), &cuts);
+                    suite::play($spec, $transport, &borrow(&pieces), &[], false);
+                    suite::play($spec, $transport, &borrow(&pieces), &cuts, true);
                     if let Some(probe) = $spec.probe {
                         for (direction, bytes) in &pieces {
                             probe($transport, *direction, bytes);
@@ -499,8 +504,8 @@ macro_rules! protocol_suite {
 
                 #[test]
                 fn damaged_seeds_never_panic(owned in damaged(), cuts in cuts()) {
-                    suite::play($spec, $transport, &borrow(&owned), &[]);
-                    suite::play($spec, $transport, &borrow(&owned), &cuts);
+                    suite::play($spec, $transport, &borrow(&owned), &[], true);
+                    suite::play($spec, $transport, &borrow(&owned), &cuts, true);
                 }
 
                 #[test]

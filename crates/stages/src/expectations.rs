@@ -7,7 +7,7 @@
 //! a single worker; for connections to or from a well-known port it does not wait.
 
 use bartizan_applayer::expectation::{ConnectionPlace, ExpectationStore, ExpectedConnection};
-use bartizan_applayer::flow::{AppLayer, Engine};
+use bartizan_applayer::flow::{AppLayer, Engine, FlowInfo};
 use bartizan_applayer::protocols;
 use bartizan_base::{Direction, LinkId, PacketDuration, Timestamp, turns};
 use bartizan_flow::FlowHasher;
@@ -180,8 +180,9 @@ pub fn begin(engine: &Engine, entry: &mut Entry, now: Timestamp) {
     entry.ext.app = Some(app);
 }
 
-/// Passes the connections that a flow's parser expects to the store.
-pub fn pass_on(engine: &Engine, entry: &mut Entry, now: Timestamp) {
+/// Passes the connections that a flow's parser expects to the store. In prevention a flow that announces the
+/// address of a third host is refused.
+pub fn pass_on(engine: &Engine, entry: &mut Entry, info: &FlowInfo) {
     let expectations = entry.ext.app.as_deref_mut().map(AppLayer::take_expectations).unwrap_or_default();
     for expectation in expectations {
         let Some(store) = engine.expectations() else { return };
@@ -191,10 +192,20 @@ pub fn pass_on(engine: &Engine, entry: &mut Entry, now: Timestamp) {
             Direction::ToServer => (own.client, own.server),
             Direction::ToClient => (own.server, own.client),
         };
+        // A bounce: the other side is to open a connection to a third host (RFC 2577 section 3).
+        let is_bounce = expectation.address.is_some_and(|address| {
+            !address.is_unspecified() && address.to_canonical() != server.to_canonical()
+        });
+        if is_bounce
+            && info.prevents
+            && let Some(app) = entry.ext.app.as_deref_mut()
+        {
+            app.refuse(engine, info);
+        }
         let place = ConnectionPlace { client, server, client_port: 0, server_port: expectation.port, ..own };
         let connection =
             ExpectedConnection { protocol, parent: entry.ext.event_id, context: expectation.context };
-        store.add(&place, connection, now);
+        store.add(&place, connection, info.now);
     }
 }
 

@@ -310,21 +310,21 @@ impl Judge {
     }
 }
 
-/// Number of copies of a case's good datagram, or of a good conversation's mark, that arrived; `None` if the
-/// case has neither.
+/// Number of copies of a case's good datagram that arrived, or 1 for a good conversation that its server has
+/// recorded; `None` if the case has neither.
 fn copies(case: &Case, read: &HashMap<Key, Read>) -> Option<usize> {
     let good = case.good.as_ref()?;
     let record = read.get(&(case.peer.0, case.peer.1, case.service.port()));
     if let Some(is_finished) = case.talked() {
-        let marks = record.map_or(0, |read| memmem(&read.stream, good));
-        return Some(if is_finished { marks } else { 0 });
+        let is_marked = record.is_some_and(|read| contains(&read.stream, good));
+        return Some(usize::from(is_finished && is_marked));
     }
     Some(record.map_or(0, |read| read.datagrams.iter().filter(|d| *d == good).count()))
 }
 
-/// Number of places at which a text lies.
-fn memmem(text: &[u8], part: &[u8]) -> usize {
-    text.windows(part.len()).filter(|window| *window == part).count()
+/// Whether a text lies in another one.
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
 }
 
 fn text(bytes: &[u8]) -> String {

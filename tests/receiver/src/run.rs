@@ -249,8 +249,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
             // Lets frames in flight arrive.
             std::thread::sleep(Duration::from_millis(150));
             program.is_alive()?;
-            web.collect(&records)?;
-            servers.collect(&records)?;
+            web.collect(&records).and_then(|()| servers.collect(&records))?;
             let read = records.take();
             let after = begun.elapsed().as_secs_f64();
             judge.cases(&cases, &read, after)?;

@@ -25,10 +25,10 @@ const TRANSCRIPT: usize = 6_000;
 const ACTIVE_PORTS: (u16, u16) = (30_000, 30_999);
 
 /// The reason why a conversation ends early, for people.
-pub type Broken = String;
+pub type Failure = String;
 
 /// The function that holds a conversation.
-pub type Act = fn(&mut Talk) -> Result<(), Broken>;
+pub type Act = fn(&mut Talk) -> Result<(), Failure>;
 
 /// One conversation of a host with a server.
 pub struct Talk {
@@ -46,6 +46,8 @@ pub struct Talk {
     pub mark: String,
     /// Number of bytes heard.
     pub heard: usize,
+    /// Bytes that came over data connections.
+    pub data: Vec<u8>,
     /// The conversation came to its end.
     pub is_finished: bool,
     /// Transcript.
@@ -71,6 +73,7 @@ impl Talk {
             is_good: false,
             mark,
             heard: 0,
+            data: Vec::new(),
             is_finished: false,
             story: String::new(),
             port: service.port(),
@@ -120,7 +123,7 @@ impl Talk {
     ///
     /// # Errors
     /// It is not established.
-    pub fn connect(&mut self) -> Result<(), Broken> {
+    pub fn connect(&mut self) -> Result<(), Failure> {
         let socket = self.open(self.port)?;
         (self.socket, self.unread) = (Some(socket), Vec::new());
         Ok(())
@@ -130,7 +133,7 @@ impl Talk {
     ///
     /// # Errors
     /// It is not established.
-    pub fn open(&mut self, port: u16) -> Result<TcpStream, Broken> {
+    pub fn open(&mut self, port: u16) -> Result<TcpStream, Failure> {
         self.note(&format!("-- connect {port}"));
         let to = SocketAddr::new(self.server(), port);
         let socket = crate::sys::connect_from(self.source, to, self.patience())
@@ -148,7 +151,7 @@ impl Talk {
     ///
     /// # Errors
     /// No port is free.
-    pub fn listen(&mut self) -> Result<TcpListener, Broken> {
+    pub fn listen(&mut self) -> Result<TcpListener, Failure> {
         for _ in 0..50 {
             let port = self.random.within(usize::from(ACTIVE_PORTS.0), usize::from(ACTIVE_PORTS.1)) as u16;
             if let Ok(listener) = TcpListener::bind((self.source, port)) {
@@ -162,7 +165,7 @@ impl Talk {
     ///
     /// # Errors
     /// None comes in time.
-    pub fn accept(&mut self, listener: &TcpListener) -> Result<TcpStream, Broken> {
+    pub fn accept(&mut self, listener: &TcpListener) -> Result<TcpStream, Failure> {
         let begun = Instant::now();
         listener.set_nonblocking(true).map_err(|error| error.to_string())?;
         while begun.elapsed() < self.patience() {
@@ -184,7 +187,7 @@ impl Talk {
     ///
     /// # Errors
     /// The connection is over.
-    pub fn send(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let mut ends: Vec<usize> = match self.random.below(5) {
             0 if bytes.len() < 40 => (1..bytes.len()).collect(),
             1 | 2 if bytes.len() > 1 => {
@@ -210,7 +213,7 @@ impl Talk {
     }
 
     /// Reads more of the answer; `false`: the server has ended the connection.
-    fn more(&mut self) -> Result<bool, Broken> {
+    fn more(&mut self) -> Result<bool, Failure> {
         let mut buffer = [0; 16_384];
         let Some(socket) = self.socket.as_mut() else { return Err("no connection".into()) };
         let read = socket.read(&mut buffer).map_err(|error| format!("read: {error}"))?;
@@ -225,7 +228,7 @@ impl Talk {
     ///
     /// # Errors
     /// They do not come.
-    pub fn bytes(&mut self, count: usize) -> Result<Vec<u8>, Broken> {
+    pub fn bytes(&mut self, count: usize) -> Result<Vec<u8>, Failure> {
         while self.unread.len() < count {
             if !self.more()? {
                 return Err("the server has ended the connection".into());
@@ -238,7 +241,7 @@ impl Talk {
     ///
     /// # Errors
     /// None comes.
-    pub fn line(&mut self) -> Result<String, Broken> {
+    pub fn line(&mut self) -> Result<String, Failure> {
         loop {
             if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.unread.drain(..=end).collect();
@@ -254,7 +257,7 @@ impl Talk {
     ///
     /// # Errors
     /// None comes.
-    pub fn reply(&mut self) -> Result<String, Broken> {
+    pub fn reply(&mut self) -> Result<String, Failure> {
         let mut text = String::new();
         loop {
             let line = self.line()?;
@@ -272,7 +275,7 @@ impl Talk {
     ///
     /// # Errors
     /// None comes, or another one does.
-    pub fn expect(&mut self, digit: char) -> Result<String, Broken> {
+    pub fn expect(&mut self, digit: char) -> Result<String, Failure> {
         let reply = self.reply()?;
         // In a multi-line reply the code stands in each line.
         if self.is_good && !reply.starts_with(digit) {

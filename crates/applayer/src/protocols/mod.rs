@@ -3,6 +3,7 @@
 
 pub mod dcerpc;
 pub mod dns;
+mod first_line;
 pub mod ftp;
 pub mod http;
 pub mod http2;

@@ -121,7 +121,7 @@ impl Runner {
             expectations::begin(&self.engine, entry, occasion.now);
             let FlowExt { streams: Some(pair), app: Some(app), .. } = &mut entry.ext else { break };
             let did = read(&self.engine, app, &mut **pair, direction, own, &info);
-            expectations::pass_on(&self.engine, entry, occasion.now);
+            expectations::pass_on(&self.engine, entry, &info);
             readable[direction.flip()] |= did.other_side_ready;
             // The earlier data of the other side comes first, then this direction once more.
             readable[direction] |= did.again;

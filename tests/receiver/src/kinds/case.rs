@@ -95,6 +95,9 @@ impl Case {
     /// Whether the case's own server has read these bytes.
     #[must_use]
     pub fn holds(&self, bytes: &[u8]) -> bool {
+        if let Play::Talk(talk) = &self.play {
+            return talk.data.windows(bytes.len()).any(|window| window == bytes);
+        }
         let Play::Server(server) = &self.play else { return false };
         // An incomplete request does not count.
         if self.service == Service::WebAnswers && !server.asked() {

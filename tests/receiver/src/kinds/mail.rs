@@ -6,7 +6,7 @@
 use super::case::Play;
 use super::made::Made;
 use crate::receivers::Service;
-use crate::talk::{Broken, Talk};
+use crate::talk::{Failure, Talk};
 use bartizan_testkit::random::Random;
 
 /// Conversations whose commands, line ends and framings are odd.
@@ -106,7 +106,7 @@ fn stuffed(message: &str) -> String {
 }
 
 /// The conversation of an ordinary client.
-fn good(talk: &mut Talk) -> Result<(), Broken> {
+fn good(talk: &mut Talk) -> Result<(), Failure> {
     talk.connect()?;
     talk.expect('2')?;
     let greets = if talk.random.percent(85) { "EHLO client.test" } else { "HELO client.test" };
@@ -150,7 +150,7 @@ fn good(talk: &mut Talk) -> Result<(), Broken> {
 }
 
 /// Sends a message in chunks (RFC 3030). `waits`: for each reply.
-fn send_chunks(talk: &mut Talk, message: &[u8], waits: bool) -> Result<(), Broken> {
+fn send_chunks(talk: &mut Talk, message: &[u8], waits: bool) -> Result<(), Failure> {
     let mut rest = message;
     let mut replies = 0;
     while !rest.is_empty() {
@@ -188,7 +188,7 @@ fn send_chunks(talk: &mut Talk, message: &[u8], waits: bool) -> Result<(), Broke
 
 /// The place of the forbidden word.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum WordPlace {
     Client,
     Sender,
     Recipient,
@@ -197,8 +197,14 @@ enum Place {
     FileContent,
 }
 
-const PLACES: &[Place] =
-    &[Place::Client, Place::Sender, Place::Recipient, Place::Subject, Place::FileName, Place::FileContent];
+const PLACES: &[WordPlace] = &[
+    WordPlace::Client,
+    WordPlace::Sender,
+    WordPlace::Recipient,
+    WordPlace::Subject,
+    WordPlace::FileName,
+    WordPlace::FileContent,
+];
 
 /// An address with a word, in a form that servers take.
 fn address(word: &str, talk: &mut Talk) -> String {
@@ -271,19 +277,22 @@ fn idle(talk: &mut Talk) -> String {
 }
 
 /// A message with the word at this place; lines end in CR LF.
-fn plain_message(place: Place, talk: &mut Talk) -> String {
+fn plain_message(place: WordPlace, talk: &mut Talk) -> String {
     let forbidden = talk.word;
     let word = |here| if place == here { forbidden } else { "fine" };
     let random = &mut talk.random;
-    let content = format!("some {} content", word(Place::FileContent));
+    let content = format!("some {} content", word(WordPlace::FileContent));
     let (encoding, content) = match random.below(4) {
         0 => ("base64", base64(content.as_bytes(), random.within(4, 76), "\r\n")),
         1 => ("quoted-printable", quoted(&content, random, "\r\n")),
         _ => ("7bit", content),
     };
-    let head =
-        format!("Subject: {} {}\r\n", talk.mark, if place == Place::Subject { talk.word } else { "fine" });
-    let name = if place == Place::FileName { talk.word } else { "fine" };
+    let head = format!(
+        "Subject: {} {}\r\n",
+        talk.mark,
+        if place == WordPlace::Subject { talk.word } else { "fine" }
+    );
+    let name = if place == WordPlace::FileName { talk.word } else { "fine" };
     let file = format!(
         "Content-Disposition: attachment; filename=\"{name}.txt\"\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n{content}\r\n"
     );
@@ -297,21 +306,21 @@ fn plain_message(place: Place, talk: &mut Talk) -> String {
 }
 
 /// Says the bytes that have gathered. `waits` replies are read, as far as they come.
-struct Gathered {
+struct CommandGroup {
     bytes: Vec<u8>,
     replies: usize,
     /// Likelihood of a command to be sent at once, in percent.
     at_once: usize,
 }
 
-impl Gathered {
-    fn say(&mut self, talk: &mut Talk, text: &str) -> Result<(), Broken> {
+impl CommandGroup {
+    fn say(&mut self, talk: &mut Talk, text: &str) -> Result<(), Failure> {
         self.bytes.extend_from_slice(text.as_bytes());
         self.replies += 1;
         if talk.random.percent(self.at_once) { self.flush(talk) } else { Ok(()) }
     }
 
-    fn flush(&mut self, talk: &mut Talk) -> Result<(), Broken> {
+    fn flush(&mut self, talk: &mut Talk) -> Result<(), Failure> {
         if self.bytes.is_empty() {
             return Ok(());
         }
@@ -324,7 +333,7 @@ impl Gathered {
 }
 
 /// Sends the message after DATA, its lines and its end in odd forms.
-fn send_data(talk: &mut Talk, message: &str, said: &mut Gathered) -> Result<(), Broken> {
+fn send_data(talk: &mut Talk, message: &str, said: &mut CommandGroup) -> Result<(), Failure> {
     let verb = talk.form("DATA", &["data", "DATA ", "Data\t"]);
     let end = line_end(talk);
     said.bytes.extend_from_slice(format!("{verb}{end}").as_bytes());
@@ -367,20 +376,20 @@ fn send_data(talk: &mut Talk, message: &str, said: &mut Gathered) -> Result<(), 
 }
 
 /// A conversation in odd forms.
-fn dirty(talk: &mut Talk) -> Result<(), Broken> {
+fn dirty(talk: &mut Talk) -> Result<(), Failure> {
     let place = *talk.random.pick(PLACES);
     talk.connect()?;
     if !talk.is_odd() {
         talk.reply()?;
     }
     let at_once = *talk.random.pick(&[0, 30, 70, 100, 100]);
-    let mut said = Gathered { bytes: Vec::new(), replies: 0, at_once };
-    let client = if place == Place::Client { talk.word } else { "c.test" };
+    let mut said = CommandGroup { bytes: Vec::new(), replies: 0, at_once };
+    let client = if place == WordPlace::Client { talk.word } else { "c.test" };
     if talk.is_odd() {
         let text = idle(talk);
         said.say(talk, &text)?;
     }
-    if place == Place::Client || !talk.is_odd() {
+    if place == WordPlace::Client || !talk.is_odd() {
         let greeting = talk.form("EHLO ", &["HELO ", "ehlo ", "helo  ", "EHLO\t", " EHLO "]);
         let end = line_end(talk);
         said.say(talk, &format!("{greeting}{client}{end}"))?;
@@ -392,7 +401,7 @@ fn dirty(talk: &mut Talk) -> Result<(), Broken> {
         }
     }
     let word = |here| if place == here { "evil" } else { "fine" };
-    for (verb, here) in [("MAIL FROM", Place::Sender), ("RCPT TO", Place::Recipient)] {
+    for (verb, here) in [("MAIL FROM", WordPlace::Sender), ("RCPT TO", WordPlace::Recipient)] {
         if talk.is_odd() {
             let text = idle(talk);
             said.say(talk, &text)?;
@@ -575,7 +584,7 @@ fn odd_message(talk: &mut Talk) -> String {
 }
 
 /// A conversation with plain commands and an odd message.
-fn dirty_parts(talk: &mut Talk) -> Result<(), Broken> {
+fn dirty_parts(talk: &mut Talk) -> Result<(), Failure> {
     talk.connect()?;
     talk.reply()?;
     let message = odd_message(talk);

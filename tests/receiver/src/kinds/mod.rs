@@ -5,6 +5,7 @@
 mod case;
 mod forms;
 pub mod fragments;
+mod ftp;
 mod lenient;
 mod made;
 mod mail;
@@ -12,6 +13,8 @@ pub mod odd;
 pub mod payload;
 mod pieces;
 pub mod server;
+mod smb;
+mod ssh;
 mod stream;
 
 pub use case::Case;
@@ -101,6 +104,9 @@ pub const KINDS: &[Kind] = &[
     kind("icmp-errors", 6, true, stream::icmp_errors, "bad news of the connection by ICMP"),
     kind("mail-forms", 12, true, mail::forms, "mail with odd commands, line ends and chunks, for Exim"),
     kind("mail-parts", 12, true, mail::parts, "mail whose parts receivers find by their own rules"),
+    kind("ftp-forms", 12, true, ftp::forms, "commands and transfers in odd forms, for vsftpd"),
+    kind("smb-forms", 12, true, smb::forms, "files in compounds and in pieces of any order, for Samba"),
+    kind("ssh-forms", 8, true, ssh::forms, "identification lines in odd forms, for OpenSSH"),
     kind("windows", 6, true, stream::windows, "more than fits into the window, then other content"),
 ];
 

@@ -2,9 +2,12 @@
 //! The receivers: kernel sockets with applications that record the bytes they read.
 
 mod callers;
+pub mod ftp;
 mod mail;
 pub mod servers;
 mod sinks;
+mod smb;
+mod ssh;
 mod web;
 
 pub use callers::Callers;
@@ -41,6 +44,12 @@ pub enum Service {
     WebAnswers,
     /// Exim.
     Mail,
+    /// vsftpd.
+    Ftp,
+    /// Samba.
+    Smb,
+    /// OpenSSH's server.
+    Ssh,
 }
 
 impl Service {
@@ -57,6 +66,9 @@ impl Service {
             Service::Web => 8080,
             Service::Tls => 443,
             Service::Mail => 25,
+            Service::Ftp => 21,
+            Service::Smb => 445,
+            Service::Ssh => 22,
         }
     }
 
@@ -67,12 +79,8 @@ impl Service {
             Service::Udp => b"EVIL-UDP",
             Service::Raw | Service::Slow | Service::Answers => b"EVIL-RAW",
             Service::Depth(_) => b"PONG ",
-            Service::Dns
-            | Service::Http
-            | Service::Web
-            | Service::Tls
-            | Service::WebAnswers
-            | Service::Mail => b"evil",
+            Service::Dns | Service::Http | Service::Web | Service::Tls | Service::WebAnswers => b"evil",
+            Service::Mail | Service::Ftp | Service::Smb | Service::Ssh => b"evil",
         }
     }
 }
@@ -97,6 +105,12 @@ drop smtp any any -> any any (msg:"recipient"; smtp.rcpt_to; content:"evil"; sid
 drop smtp any any -> any any (msg:"attachment"; file.name; content:"evil"; sid:43;)
 drop smtp any any -> any any (msg:"content of an attachment"; file.data; content:"evil"; sid:44;)
 drop smtp any any -> any any (msg:"subject"; email.subject; content:"evil"; sid:45;)
+drop ftp any any -> any any (msg:"argument"; ftp.command_data; content:"evil"; sid:50;)
+drop ftp-data any any -> any any (msg:"transferred file"; file.data; content:"evil"; sid:51;)
+drop ftp-data any any -> any any (msg:"name of a transferred file"; file.name; content:"evil"; sid:52;)
+drop smb any any -> any any (msg:"name of a shared file"; file.name; content:"evil"; sid:60;)
+drop smb any any -> any any (msg:"shared file"; file.data; content:"evil"; sid:61;)
+drop ssh any any -> any any (msg:"software"; ssh.software; content:"evil"; sid:70;)
 "#;
 
 /// Record of the bytes read from one host and port.

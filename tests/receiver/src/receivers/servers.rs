@@ -2,7 +2,7 @@
 //! Real servers that conversations are held with, each with its own record of what it took: the programs of
 //! the distribution, with settings and folders of the harness. Only those that a run needs are started.
 
-use super::{Key, Records, Service, mail};
+use super::{Key, Records, Service, ftp, mail, smb, ssh};
 use crate::net::{Problem, problem};
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader};
@@ -27,8 +27,13 @@ pub struct Needed {
 }
 
 /// The programs of the servers.
-pub const NEEDED: &[Needed] =
-    &[Needed { service: Service::Mail, program: "exim4", package: "exim4-daemon-light" }];
+pub const NEEDED: &[Needed] = &[
+    Needed { service: Service::Mail, program: "exim4", package: "exim4-daemon-light" },
+    Needed { service: Service::Ftp, program: "vsftpd", package: "vsftpd" },
+    Needed { service: Service::Smb, program: "smbd", package: "samba" },
+    Needed { service: Service::Ssh, program: "sshd", package: "openssh-server" },
+    Needed { service: Service::Ssh, program: "ssh-keygen", package: "openssh-client" },
+];
 
 /// The running servers, which end when this is dropped.
 #[derive(Default)]
@@ -56,6 +61,15 @@ impl Servers {
         let mut servers = Servers::default();
         if wanted.contains(&Service::Mail) {
             servers.running.push(Box::new(mail::Exim::start(&folder.join("exim"), records)?));
+        }
+        if wanted.contains(&Service::Ftp) {
+            servers.running.push(Box::new(ftp::Vsftpd::start(&folder.join("vsftpd"))?));
+        }
+        if wanted.contains(&Service::Smb) {
+            servers.running.push(Box::new(smb::Samba::start(&folder.join("samba"))?));
+        }
+        if wanted.contains(&Service::Ssh) {
+            servers.running.push(Box::new(ssh::Sshd::start(&folder.join("sshd"), records)?));
         }
         Ok(servers)
     }

@@ -271,6 +271,11 @@ fn quoted_or_bare(text: &[u8]) -> (Vec<u8>, &[u8]) {
 /// The file names in the header of a part, as the different receivers read them; folded lines count as one.
 /// `None`: there are more names than a legitimate sender writes.
 pub(crate) fn names(header: &[u8]) -> Option<Vec<Vec<u8>>> {
+    names_of(header, b"filename")
+}
+
+/// As [`names`], for parameters whose name ends with `word`.
+pub(crate) fn names_of(header: &[u8], word: &'static [u8]) -> Option<Vec<Vec<u8>>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut add = |name: Vec<u8>| {
         if !name.is_empty() && !names.contains(&name) {
@@ -278,7 +283,7 @@ pub(crate) fn names(header: &[u8]) -> Option<Vec<Vec<u8>>> {
         }
     };
     let mut pieces: Vec<(u32, Vec<u8>)> = Vec::new();
-    for (count, (_, mark, text)) in occurrences(header, b"filename").enumerate() {
+    for (count, (_, mark, text)) in occurrences(header, word).enumerate() {
         if count >= MAX_NAMES {
             return None;
         }

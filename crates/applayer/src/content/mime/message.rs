@@ -5,11 +5,15 @@
 //! As in Suricata, a part is a file if a header field names it; fields of enclosed messages follow those of
 //! the message itself in one list; lines of a folded field are joined without the first blank of each.
 //!
+//! In prevention a message that readers of mail read in several ways is refused ([`MailMessage::differs`]),
+//! and a part that readers offer as a file is one without a name, too.
+//!
 //! Not supported: encoded words (RFC 2047) are kept as they are; encodings of an enclosed message as a whole.
 
+use super::agreement::{self, Agreement};
 use super::parameters::{hex, parameter_value};
 use crate::content::base64::{self, Base64Mode};
-use crate::content::files::{FileContext, FileList};
+use crate::content::files::{FileContext, FileList, MAX_FILES_STRICT};
 use crate::file::FileState;
 use crate::memory::Held as _;
 use md5::Digest as _;
@@ -19,6 +23,8 @@ use std::sync::Arc;
 pub(crate) const HEADERS_MAX: usize = 64 << 10;
 /// Bytes that a field counts beside its name and value.
 const FIELD_COST: usize = 64;
+/// Fields that a message has once (RFC 5322 section 3.6).
+const ONCE: &[&str] = &["from", "subject", "to", "cc", "date", "message-id"];
 /// Limit of the depth of nested parts.
 pub(crate) const BOUNDARIES_MAX: usize = 32;
 /// Limit of the URLs, and of the names of attachments, that are kept.
@@ -80,7 +86,7 @@ enum MessageState {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum TransferEncoding {
+pub(super) enum TransferEncoding {
     #[default]
     Plain,
     Base64,
@@ -132,10 +138,13 @@ pub(crate) struct MailMessage {
     md5: Option<md5::Md5>,
     body_md5: Option<String>,
     oddities: MessageOddities,
+    /// Comparison of readers, in prevention.
+    agreement: Option<Agreement>,
 }
 
 impl MailMessage {
-    pub(crate) fn new(config: Arc<MessageConfig>) -> Self {
+    /// A message; `strict`: in prevention.
+    pub(crate) fn new(config: Arc<MessageConfig>, strict: bool) -> Self {
         MailMessage {
             md5: config.body_md5.then(md5::Md5::new),
             config,
@@ -151,6 +160,20 @@ impl MailMessage {
             name_bytes: 0,
             body_md5: None,
             oddities: MessageOddities::default(),
+            agreement: strict.then(Agreement::default),
+        }
+    }
+
+    /// Whether readers of mail read the message so far in several ways, or more of it than is read here.
+    /// Always false in passive mode.
+    pub(crate) fn differs(&self) -> bool {
+        self.agreement.as_ref().is_some_and(|agreement| agreement.differs)
+    }
+
+    /// Notes that readers differ.
+    fn disagree(&mut self) {
+        if let Some(agreement) = self.agreement.as_mut() {
+            agreement.differs = true;
         }
     }
 
@@ -188,7 +211,8 @@ impl MailMessage {
             self.fields.held().saturating_add(self.attachments.held()).saturating_add(self.urls.held());
         let boundaries = self.boundaries.iter().fold(0usize, |sum, text| sum.saturating_add(text.held()));
         let texts = self.field_bytes.saturating_add(self.name_bytes).saturating_add(boundaries);
-        part.saturating_add(lists).saturating_add(texts)
+        let agreement = self.agreement.as_ref().map_or(0, Agreement::held);
+        part.saturating_add(lists).saturating_add(texts).saturating_add(agreement)
     }
 
     /// Reads a line.
@@ -197,8 +221,16 @@ impl MailMessage {
             self.oddities.insert(MessageOddities::LONG_LINE);
         }
         let is_body = self.state == MessageState::Body;
-        if line.is_first && self.boundary(line.text, files) {
-            return;
+        let boundary = match self.agreement.as_mut() {
+            Some(agreement) => agreement.line(&line, &self.boundaries),
+            None if line.is_first => self.boundary_of(line.text),
+            None => None,
+        };
+        if let Some(depth) = boundary {
+            if self.agreement.is_some() && self.is_within_headers() {
+                self.end_headers(files, context);
+            }
+            return self.boundary(depth, line.text, files);
         }
         match self.state {
             MessageState::Headers => self.header_line(line, files, context),
@@ -212,19 +244,35 @@ impl MailMessage {
 
     /// Ends the message.
     pub(crate) fn finish(&mut self, files: &mut FileList) {
+        // A header without an end names a file for some readers.
+        let names = |field: &MessageField| {
+            field.name.eq_ignore_ascii_case(b"content-disposition")
+                || field.name.eq_ignore_ascii_case(b"content-type")
+        };
+        if self.is_within_headers() && self.fields.iter().skip(self.own).any(names) {
+            self.disagree();
+        }
         self.end_part(files);
         if let Some(md5) = self.md5.take() {
             self.body_md5 = Some(md5.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
         }
     }
 
-    /// Ends the part if the line is a boundary, of the part's own message or of one around it.
-    fn boundary(&mut self, text: &[u8], files: &mut FileList) -> bool {
-        if !text.starts_with(b"--") || self.boundaries.is_empty() {
-            return false;
+    /// Index of the boundary that a line begins with, of the part's own message or of one around it.
+    fn boundary_of(&self, text: &[u8]) -> Option<usize> {
+        if !text.starts_with(b"--") {
+            return None;
         }
-        let found = self.boundaries.iter().rposition(|boundary| text.starts_with(boundary));
-        let Some(depth) = found else { return false };
+        self.boundaries.iter().rposition(|boundary| text.starts_with(boundary))
+    }
+
+    /// Whether fields of a header were read, and not its end.
+    fn is_within_headers(&self) -> bool {
+        self.state == MessageState::Headers && self.fields.len() > self.own
+    }
+
+    /// Ends the part at a line that is a boundary.
+    fn boundary(&mut self, depth: usize, text: &[u8], files: &mut FileList) {
         let length = self.boundaries.get(depth).map_or(0, Vec::len);
         self.top.get_or_insert(self.fields.len());
         self.end_part(files);
@@ -232,16 +280,25 @@ impl MailMessage {
         self.own = self.fields.len();
         self.state = MessageState::Headers;
         if text.get(length..).is_some_and(|rest| rest.starts_with(b"--")) {
-            self.boundaries.pop();
+            let closed = self.boundaries.pop();
+            if let (Some(agreement), Some(closed)) = (self.agreement.as_mut(), closed) {
+                agreement.close(closed);
+            }
             // Text after the last part.
             self.state = MessageState::Body;
         }
-        true
     }
 
     fn header_line(&mut self, line: MessageLine<'_>, files: &mut FileList, context: &mut FileContext) {
         if line.is_first && line.text.is_empty() {
+            if let Some(agreement) = self.agreement.as_mut() {
+                agreement.header_line(&line, false);
+            }
             return self.end_headers(files, context);
+        }
+        let opens = self.fields.len() <= self.own;
+        if let Some(agreement) = self.agreement.as_mut() {
+            agreement.header_line(&line, opens);
         }
         let folds = matches!(line.text, [b' ' | b'\t', ..]);
         if folds || !line.is_first {
@@ -268,6 +325,7 @@ impl MailMessage {
         let fits = self.field_bytes.saturating_add(more) <= HEADERS_MAX;
         if !fits {
             self.oddities.insert(MessageOddities::TOO_MUCH);
+            self.disagree();
         }
         fits
     }
@@ -287,6 +345,9 @@ impl MailMessage {
 
     /// Reads the fields of the part, and begins its body.
     fn end_headers(&mut self, files: &mut FileList, context: &mut FileContext) {
+        if self.agreement.is_some() {
+            return self.end_headers_strictly(files, context);
+        }
         let own = |name: &str| {
             let fields = self.fields.get(self.own..).unwrap_or_default();
             let found = fields.iter().find(|field| field.name.eq_ignore_ascii_case(name.as_bytes()));
@@ -339,13 +400,82 @@ impl MailMessage {
         }
     }
 
+    /// Reads the fields of the part as different readers do, and begins its body.
+    fn end_headers_strictly(&mut self, files: &mut FileList, context: &mut FileContext) {
+        let fields = self.fields.get(self.own..).unwrap_or_default();
+        let is_whole = self.own == 0;
+        let mut differs = false;
+        let mut own = |name: &str| {
+            let mut found = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name.as_bytes()));
+            let first = found.next().map(|field| field.value.as_slice());
+            differs |= found.any(|field| Some(field.value.as_slice()) != first);
+            first
+        };
+        if is_whole {
+            for name in ONCE {
+                let _ = own(name);
+            }
+        }
+        let content_type = own("content-type").unwrap_or_default();
+        let disposition = own("content-disposition").unwrap_or_default();
+        let encoding = own("content-transfer-encoding");
+        let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        let begins = |word: &str| {
+            kind.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word.as_bytes()))
+        };
+        let (is_text, encloses) = (kind.is_empty() || begins("text/"), begins("message/"));
+        let is_searched = kind.is_empty()
+            || kind.eq_ignore_ascii_case(b"text/plain")
+            || kind.eq_ignore_ascii_case(b"text/html");
+        let boundary = agreement::boundary(content_type).map(|found| found.map(<[u8]>::to_vec));
+        let encoding = agreement::encoding(encoding);
+        let names = agreement::file_names(disposition, content_type);
+        let has_parts = matches!(boundary, Ok(Some(_)));
+        let is_encoded = encoding != Ok(TransferEncoding::Plain);
+        differs |= boundary.is_err()
+            || encoding.is_err()
+            || names.is_none()
+            || is_encoded && (encloses || has_parts)
+            || begins("message/partial");
+        let attaches = disposition.get(..10).is_some_and(|begin| begin.eq_ignore_ascii_case(b"attachment"));
+        let mut names = names.unwrap_or_default().into_iter();
+        let is_file = attaches || names.len() > 0 || !is_text && !encloses && !has_parts;
+        if differs {
+            self.disagree();
+        }
+        if let Ok(Some(text)) = boundary {
+            self.add_boundary(text);
+        }
+        if let Some(agreement) = self.agreement.as_mut() {
+            agreement.begin_body();
+        }
+        if encloses {
+            // The fields of the enclosed message follow.
+            self.own = self.fields.len();
+            if let Some(name) = names.next() {
+                files.aliases.extend(core::iter::once(name).chain(names));
+            }
+            return;
+        }
+        self.state = MessageState::Body;
+        let encoding = encoding.unwrap_or_default();
+        self.part = MessagePart { encoding, is_text: is_searched, ..MessagePart::default() };
+        if is_file && !has_parts {
+            self.open_file(names.next().unwrap_or_default(), files, context);
+        }
+        files.aliases.extend(names);
+        if files.list.len().saturating_add(files.aliases.len()) > MAX_FILES_STRICT || files.has_too_many() {
+            self.disagree();
+        }
+    }
+
     fn add_boundary(&mut self, text: Vec<u8>) {
         if text.len() > BOUNDARY_USUAL {
             self.oddities.insert(MessageOddities::LONG_BOUNDARY);
         }
         if self.boundaries.len() >= BOUNDARIES_MAX {
             self.oddities.insert(MessageOddities::TOO_MUCH);
-            return;
+            return self.disagree();
         }
         self.boundaries.push([b"--", text.as_slice()].concat());
     }
@@ -353,7 +483,10 @@ impl MailMessage {
     fn open_file(&mut self, mut name: Vec<u8>, files: &mut FileList, context: &mut FileContext) {
         if name.len() > FILE_NAME_MAX {
             self.oddities.insert(MessageOddities::LONG_FILE_NAME);
-            name.truncate(FILE_NAME_MAX);
+            // Readers read longer names.
+            if self.agreement.is_none() {
+                name.truncate(FILE_NAME_MAX);
+            }
         }
         // The name was cut before.
         let _ = files.open(&name, context);
@@ -389,6 +522,9 @@ impl MailMessage {
         let mut symbols = core::mem::take(&mut self.part.tail);
         symbols.extend(text.iter().filter(|byte| is_symbol(byte)));
         let whole = symbols.len() / 4 * 4;
+        if let Some(agreement) = self.agreement.as_mut().filter(|_| self.part.is_file) {
+            agreement.base64(symbols.get(..whole).unwrap_or_default());
+        }
         let mut decoded = Vec::with_capacity(whole / 4 * 3);
         // Each group by itself: a broken one does not hide the next.
         let mut group_bytes = Vec::with_capacity(3);
@@ -538,7 +674,11 @@ mod tests {
 
     /// Reads a message; lines are cut into pieces of this length.
     fn read(text: &str, cut: usize) -> (MailMessage, FileList) {
-        let (mut message, mut files) = (MailMessage::new(config()), FileList::default());
+        read_as(text, cut, false)
+    }
+
+    fn read_as(text: &str, cut: usize, strict: bool) -> (MailMessage, FileList) {
+        let (mut message, mut files) = (MailMessage::new(config(), strict), FileList::default());
         let mut context = FileContext::default();
         for line in text.split("\r\n") {
             let mut rest = line.as_bytes();
@@ -603,6 +743,58 @@ mod tests {
     fn a_url_at_the_end_of_a_line_has_the_lines_end() {
         let (message, _) = read("A: b\r\n\r\nhttp://a.b/c\r\nhttp://d.e/ f", usize::MAX);
         assert_eq!(message.urls(), [b"a.b/c\r\n".to_vec(), b"d.e/".to_vec()]);
+    }
+
+    #[test]
+    fn prevention_reads_plain_messages_alike() {
+        for cut in [usize::MAX, 41, 100] {
+            let (message, files) = read_as(MESSAGE, cut, true);
+            let found: Vec<_> = files.list.iter().map(|f| (f.name.as_slice(), f.content().0)).collect();
+            let expected: [(&[u8], &[u8]); 3] =
+                [(b"a.bin", &[0, 1, 2, 3]), (b"q.csv", b"a=bc\r\nd"), (b"in.txt", b"plain\r\n")];
+            assert_eq!((found.as_slice(), message.differs()), (&expected[..], false), "{cut}");
+        }
+        let (message, files) = read_as("Content-Disposition: attachment\r\n\r\nabc", 30, true);
+        assert_eq!(files.list.first().map(|file| file.content().0), Some(&b"abc"[..]));
+        assert!(!message.differs());
+        let names = "Content-Type: a/b; name=\"=?u?B?ZXZpbA==?=\"\r\nContent-Disposition: x; filename*=u''%66\r\n\r\n";
+        let (_, files) = read_as(names, usize::MAX, true);
+        let all: Vec<_> = files.list.iter().map(|f| &f.name).chain(&files.aliases).collect();
+        assert_eq!(all, [b"f".as_slice(), b"=?u?B?ZXZpbA==?=", b"evil"]);
+    }
+
+    #[test]
+    fn prevention_refuses_messages_that_readers_read_otherwise() {
+        let of = |text: &str| read_as(text, usize::MAX, true).0.differs();
+        let parts = |part: &str| of(&format!("Content-Type: multipart/mixed; boundary=b1\r\n\r\n{part}"));
+        let file = "Content-Disposition: attachment; filename=a\r\n";
+        for odd in [
+            "no field\r\n\r\n",
+            "A : b\r\n\r\n",
+            " folded\r\n\r\n",
+            "A: b\rC: d\r\n\r\n",
+            "A: \0\r\n\r\n",
+            "Subject: a\r\nSubject: b\r\n\r\n",
+            "Content-Type: a/b\r\nContent-Type: c/d\r\n\r\n",
+            "Content-Transfer-Encoding: x-uuencode\r\n\r\n",
+            "Content-Type: message/rfc822\r\nContent-Transfer-Encoding: base64\r\n\r\n",
+            "Content-Type: message/partial; id=a\r\n\r\n",
+            "Content-Type: multipart/mixed\r\n\r\n",
+            "Content-Disposition: attachment; filename=a",
+        ] {
+            assert!(of(odd), "{odd:?}");
+        }
+        let base64 = format!("{file}Content-Transfer-Encoding: base64\r\n\r\n");
+        for odd in ["ZX=ZpbA=", "Z=XZpbA=", "ZXZpbA==ZXZp"] {
+            assert!(of(&format!("{base64}{odd}")), "{odd}");
+        }
+        for odd in ["--b1x\r\n", "--b1 x\r\n", "--b1--\r\n--b1\r\n", "\r\nx\r--b1", "--b1\r\n\r\n--b1-"] {
+            assert!(parts(odd), "{odd:?}");
+        }
+        for plain in ["--b1 \t\r\n\r\n--b1--\r\nepilogue", "-- \r\n--b\r\n", "--b1\r\nA: b\r\n--b1--\r\n"] {
+            assert!(!parts(plain), "{plain:?}");
+        }
+        assert!(!of("From a b\r\nSubject: a\r\nTo: b\r\nTo: b\r\n\r\ntext"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! MIME: parameters of header values, and messages in parts.
 
+mod agreement;
 pub(crate) mod form_names;
 pub(crate) mod message;
 pub(crate) mod multipart;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Commands of FTP (RFC 959, RFC 2228, RFC 2428, RFC 3659), and the addresses that they announce.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr};
 
 /// The command that asks for TLS (RFC 4217). Suricata does not know it: it is read in prevention only.
 pub(super) const AUTH_TLS: &str = "AUTH TLS";
@@ -14,13 +14,10 @@ const COMMANDS: &[&str] = &[
     "SMNT", "STAT", "STOR", "STOU", "STRU", "SYST", "TYPE", "UMASK", "USER",
 ];
 
-/// The command of a line without white space before it. As in Suricata, a known name counts wherever it stands
-/// in the line, the one that ends first (`XCWD` is `CWD`).
-pub(super) fn command_of(line: &[u8], prevents: bool) -> Option<&'static str> {
+/// The command of a line without white space before it, passively. As in Suricata, a known name counts
+/// wherever it stands in the line, the one that ends first (`XCWD` is `CWD`).
+pub(super) fn command_of(line: &[u8]) -> Option<&'static str> {
     let is = |part: &[u8], name: &str| part.eq_ignore_ascii_case(name.as_bytes());
-    if prevents && line.get(..AUTH_TLS.len()).is_some_and(|begin| is(begin, AUTH_TLS)) {
-        return Some(AUTH_TLS);
-    }
     let ends_at = |end: usize| {
         let read = line.get(..end)?;
         let last = read.last().map(u8::to_ascii_uppercase).filter(u8::is_ascii_uppercase)?;
@@ -30,6 +27,32 @@ pub(super) fn command_of(line: &[u8], prevents: bool) -> Option<&'static str> {
     };
     (3..=line.len()).find_map(ends_at)
 }
+
+/// The command of a line as lenient servers read it, and its argument: after bytes that are no letters, by
+/// the names that RFC 775 gave, and AUTH with every name of TLS.
+pub(super) fn lenient_command_of(line: &[u8]) -> (Option<&'static str>, &[u8]) {
+    let begin = line.iter().position(u8::is_ascii_alphabetic).unwrap_or(line.len());
+    let line = line.get(begin..).unwrap_or_default();
+    let end = line.iter().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(line.len());
+    let (verb, argument) = line.split_at_checked(end).unwrap_or_default();
+    let is = |name: &str| verb.eq_ignore_ascii_case(name.as_bytes());
+    let other = OTHER_NAMES.iter().find(|(name, _)| is(name)).map(|(_, name)| *name);
+    let argument = argument.trim_ascii();
+    if is("AUTH") {
+        let is_tls = [&b"TLS"[..], b"SSL"]
+            .iter()
+            .any(|name| argument.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name)));
+        return (is_tls.then_some(AUTH_TLS), argument);
+    }
+    let begins = |name: &&&str| {
+        line.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    (other.or_else(|| COMMANDS.iter().find(begins).copied()), argument)
+}
+
+/// Other names of commands (RFC 775).
+const OTHER_NAMES: &[(&str, &str)] =
+    &[("XMKD", "MKD"), ("XRMD", "RMD"), ("XCWD", "CWD"), ("XPWD", "PWD"), ("XCUP", "CDUP")];
 
 /// Commands that move bytes over a data connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,25 +201,54 @@ fn strict_number(text: &[u8]) -> Option<(u16, &[u8])> {
     Some((core::str::from_utf8(digits).ok()?.parse().ok()?, rest))
 }
 
-/// Reads the argument of PORT.
-pub(super) fn port_argument(argument: &[u8]) -> Option<Announced> {
-    six_numbers(argument).filter(|announced| announced.port != 0)
+/// Reads six numbers as lenient servers do: whatever stands between and after them, of each the last eight
+/// bits.
+fn six_numbers_leniently(text: &[u8]) -> Option<Announced> {
+    let mut numbers = [0u8; 6];
+    let mut parts = text.split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty());
+    for number in &mut numbers {
+        *number = last_bits(parts.next()?).to_le_bytes().first().copied()?;
+    }
+    let [a, b, c, d, high, low] = numbers;
+    let address = Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d)));
+    Some(Announced { address, port: u16::from_be_bytes([high, low]) })
 }
 
-/// Reads the argument of EPRT: `|2|1080::8:800:200C:417A|5282|` (RFC 2428 section 2). Any character is the
-/// delimiter.
-pub(super) fn extended_argument(argument: &[u8]) -> Option<Announced> {
-    let (delimiter, rest) = argument.trim_ascii().split_first()?;
-    let mut parts = rest.split(|byte| byte == delimiter);
-    let (family, address, port) = (parts.next()?, parts.next()?, parts.next()?);
-    let text = core::str::from_utf8(address).ok()?;
-    let address = match family {
-        b"1" => text.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
-        b"2" => text.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+/// The last bits of a decimal number.
+fn last_bits(digits: &[u8]) -> u16 {
+    digits
+        .iter()
+        .fold(0u16, |all, digit| all.wrapping_mul(10).wrapping_add(u16::from(digit.wrapping_sub(b'0'))))
+}
+
+/// The announcement of a command as lenient servers read it.
+pub(super) fn lenient_announcement(command: &str, argument: &[u8]) -> Option<Announced> {
+    match command {
+        "PORT" => six_numbers_leniently(argument),
+        "EPRT" => {
+            let (delimiter, rest) = argument.trim_ascii().split_first()?;
+            let mut parts = rest.split(|byte| byte == delimiter);
+            let address =
+                parts.nth(1).and_then(|text| core::str::from_utf8(text.trim_ascii()).ok()?.parse().ok());
+            let port = parts.next()?.trim_ascii();
+            let digits = port.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            Some(Announced { address, port: last_bits(port.get(..digits)?) })
+        }
         _ => None,
-    }?;
-    let port = core::str::from_utf8(port).ok()?.parse().ok().filter(|port| *port != 0)?;
-    Some(Announced { address: Some(address), port })
+    }
+    .filter(|announced| announced.port != 0)
+}
+
+/// The announcement in a reply as lenient clients read it, whichever command it belongs to.
+pub(super) fn announcement_of_reply(line: &[u8]) -> Option<Announced> {
+    match line.get(..3)? {
+        b"227" => passive_reply(line.get(3..)?).or_else(|| {
+            let text = line.get(3..).unwrap_or_default();
+            six_numbers_leniently(text).filter(|announced| announced.port != 0)
+        }),
+        b"229" => extended_passive_reply(line),
+        _ => None,
+    }
 }
 
 /// Reads the reply to PASV: six numbers anywhere in the text (RFC 1123 section 4.1.2.6).
@@ -234,10 +286,8 @@ mod tests {
             ("STORETR", Some("STOR")),
             ("MLSD", Some("MLSD")),
         ] {
-            assert_eq!(command_of(line.as_bytes(), false), command, "{line}");
+            assert_eq!(command_of(line.as_bytes()), command, "{line}");
         }
-        assert_eq!(command_of(b"auth tls", true), Some(AUTH_TLS));
-        assert_eq!(command_of(b"AUTH SSL", true), None);
     }
 
     #[test]
@@ -262,6 +312,20 @@ mod tests {
     }
 
     #[test]
+    fn lenient_servers_know_more_commands() {
+        for (line, command, argument) in [
+            (" \u{ff}mkd  a b ", Some("MKD"), "a b"),
+            ("XMKD\ta", Some("MKD"), "a"),
+            ("auth  ssl", Some("AUTH TLS"), "ssl"),
+            ("AUTH GSSAPI", None, "GSSAPI"),
+            ("FOO bar", None, "bar"),
+            ("\0\0", None, ""),
+        ] {
+            assert_eq!(lenient_command_of(line.as_bytes()), (command, argument.as_bytes()), "{line}");
+        }
+    }
+
+    #[test]
     fn transfers_have_numbers() {
         for name in ["RETR", "STOR", "STOU", "APPE", "LIST", "NLST", "MLSD"] {
             let transfer = Transfer::of(name).expect(name);
@@ -273,19 +337,23 @@ mod tests {
     #[test]
     fn announcements() {
         let of = |address: &str, port| Some(Announced { address: address.parse().ok(), port });
-        assert_eq!(port_argument(b"192,168,0,13,234,10"), of("192.168.0.13", 59_914));
-        for broken in ["", "1,2,3,4,5", "1,2,3,4,5,6,7", "256,0,0,1,1,1", "1,2,3,4,0,0", "a,b,c,d,e,f"] {
-            assert_eq!(port_argument(broken.as_bytes()), None, "{broken}");
-        }
-        assert_eq!(extended_argument(b"|1|132.235.1.2|6275|"), of("132.235.1.2", 6_275));
-        assert_eq!(extended_argument(b"!2!1080::8:800:200C:417A!5282!"), of("1080::8:800:200C:417A", 5_282));
-        for broken in ["", "|", "|3|::1|1|", "|1|::1|1|", "|1|1.2.3.4|0|", "|1|1.2.3.4|65536|"] {
-            assert_eq!(extended_argument(broken.as_bytes()), None, "{broken}");
-        }
         let text = b"227 Entering Passive Mode (10,77,0,2,156,148).";
         assert_eq!(passive_reply(text), of("10.77.0.2", 40_084));
         assert_eq!(passive_reply(b"227 =10,77,0,2,156,148"), of("10.77.0.2", 40_084));
         assert_eq!(passive_reply(b"227 Entering Passive Mode."), None);
+        for (command, argument, address, port) in [
+            ("PORT", "192,168,0,13,234,10", "192.168.0.13", 59_914),
+            ("PORT", "192, 168, 0, 13, 234, 10", "192.168.0.13", 59_914),
+            ("EPRT", "!2!1080::8:800:200C:417A!5282!", "1080::8:800:200C:417A", 5_282),
+            ("PORT", "010,1,2,3,0256,522 x", "10.1.2.3", 10),
+            ("EPRT", "|1|132.235.1.2|06275", "132.235.1.2", 6_275),
+            ("EPRT", "!9!::1!65537x!", "::1", 1),
+        ] {
+            assert_eq!(lenient_announcement(command, argument.as_bytes()), of(address, port), "{argument}");
+        }
+        assert_eq!(lenient_announcement("PORT", b"1,2,3,4,5"), None);
+        assert_eq!(announcement_of_reply(b"227 Entering (10,77,0,2,156,148,9)"), of("10.77.0.2", 40_084));
+        assert_eq!(announcement_of_reply(b"230 (10,77,0,2,156,148)"), None);
         assert_eq!(extended_passive_reply(b"229 Ok (|||40002|)").map(|found| found.port), Some(40_002));
         for broken in ["229 Ok", "229 (||40002|)", "229 (|||x|)", "229 (|||40002"] {
             assert_eq!(extended_passive_reply(broken.as_bytes()), None, "{broken}");

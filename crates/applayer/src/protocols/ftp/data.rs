@@ -97,6 +97,14 @@ pub(super) fn context(transfer: Transfer, is_active: bool, argument: &[u8]) -> B
     [&[transfer.number(), u8::from(is_active)], name].concat().into()
 }
 
+/// The data for the parser of a connection whose transfer is not known yet.
+pub(super) fn context_of_any(is_active: bool) -> Box<[u8]> {
+    [ANY, u8::from(is_active)].into()
+}
+
+/// Number of a transfer that is not known.
+const ANY: u8 = 0;
+
 struct FtpDataFactory;
 
 impl ParserFactory for FtpDataFactory {
@@ -109,11 +117,12 @@ impl ParserFactory for FtpDataFactory {
             [number, mode, name @ ..] => (Transfer::of_number(*number), *mode != 0, name),
             _ => (None, false, &[][..]),
         };
+        let is_known = transfer.is_some() || context.first() == Some(&ANY);
         let stores = matches!(transfer, Some(Transfer::Store(_)));
         // In active mode the server opens the connection.
         let sender = if stores != is_active { Direction::ToServer } else { Direction::ToClient };
         Box::new(FtpDataParser {
-            tx: transfer.map(|transfer| FtpDataTransaction {
+            tx: is_known.then(|| FtpDataTransaction {
                 common: TxCommon::default(),
                 transfer,
                 name: name.into(),
@@ -130,7 +139,8 @@ impl ParserFactory for FtpDataFactory {
 /// A transfer.
 struct FtpDataTransaction {
     common: TxCommon,
-    transfer: Transfer,
+    /// The transfer; `None`: its command comes after its bytes.
+    transfer: Option<Transfer>,
     /// Name of the file; empty if there is none.
     name: Box<[u8]>,
     /// Direction of the transferred bytes.
@@ -180,8 +190,8 @@ impl Transaction for FtpDataTransaction {
 
     fn number(&self, id: NumberId, _direction: Direction) -> Option<u64> {
         match (id, self.transfer) {
-            (COMMAND, Transfer::Retrieve) => Some(1),
-            (COMMAND, Transfer::Store(_)) => Some(2),
+            (COMMAND, Some(Transfer::Retrieve)) => Some(1),
+            (COMMAND, Some(Transfer::Store(_))) => Some(2),
             _ => None,
         }
     }
@@ -210,7 +220,9 @@ impl Transaction for FtpDataTransaction {
         if !self.name.is_empty() {
             json.text("filename", &self.name);
         }
-        json.str("command", self.transfer.name());
+        if let Some(transfer) = self.transfer {
+            json.str("command", transfer.name());
+        }
     }
 }
 
@@ -224,11 +236,14 @@ struct FtpDataParser {
 impl Parser for FtpDataParser {
     fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
         let Some(tx) = self.tx.as_mut() else { return Progress::Done };
+        if tx.transfer.is_none() && tx.files.list.is_empty() {
+            tx.sender = direction;
+        }
         if direction != tx.sender || tx.done {
             return Progress::Done;
         }
         self.work.changed(0);
-        if tx.transfer.has_file() && tx.files.list.is_empty() {
+        if tx.transfer.is_none_or(Transfer::has_file) && tx.files.list.is_empty() {
             let mut files = FileContext {
                 settings: context.files.clone(),
                 strict: context.prevents,

@@ -27,6 +27,7 @@ use crate::protocol::{
     CounterSpec, DetectionPattern, MemoryCounters, Parser, ParserFactory, Probe, ProbePort, ProtocolSpec,
     RecordSpec, Transport,
 };
+use crate::protocols::first_line::FirstCommands;
 use bartizan_base::limit::LimitTrace::Event;
 use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::{Direction, PerDirection, SettingError, SettingsMap, limits};
@@ -52,7 +53,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     patterns: PATTERNS,
     ports: &[ProbePort { transport: Transport::Tcp, port: 21, min_depth: 5, max_depth: 5 }],
     probe: Some(probe),
-    likely: None,
+    likely: Some(likely),
     enabled_by_default: true,
     complete: PerDirection::new(COMPLETE, COMPLETE),
     states: STATES,
@@ -119,6 +120,24 @@ fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
         };
     }
     if may { Probe::More } else { Probe::No }
+}
+
+/// First commands that only FTP has, and those that SMTP has, too.
+const FIRST: FirstCommands = FirstCommands {
+    own: &[
+        "USER", "PASS", "ACCT", "CWD", "CDUP", "XCWD", "XMKD", "XPWD", "PASV", "PORT", "EPRT", "EPSV",
+        "RETR", "STOR", "STOU", "APPE", "LIST", "NLST", "MLSD", "MLST", "SITE", "SYST", "FEAT", "OPTS",
+        "TYPE", "STRU", "MODE", "MKD", "RMD", "PWD", "DELE", "RNFR", "RNTO", "SIZE", "MDTM", "STAT", "REIN",
+        "ABOR", "ALLO", "REST", "PBSZ", "PROT",
+    ],
+    shared: &["NOOP", "HELP", "QUIT", "AUTH"],
+    greets: b"ftp",
+    others: b"smtp",
+};
+
+/// Matches first lines that servers take on any port, in prevention.
+fn likely(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
+    FIRST.likely(direction, data)
 }
 
 fn configure(settings: &SettingsMap) -> Result<Box<dyn ParserFactory>, SettingError> {

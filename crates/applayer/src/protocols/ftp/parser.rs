@@ -19,6 +19,7 @@ use crate::protocol::{Input, ParseContext, Parser, Progress};
 use crate::transaction::{Transaction, TxId, TxList};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
+use core::net::IpAddr;
 
 /// A line, or as much of a longer one as is kept.
 struct FtpLine<'a> {
@@ -46,6 +47,13 @@ struct NextConnection {
     is_active: bool,
 }
 
+impl NextConnection {
+    /// Direction in which it is opened.
+    const fn opened(&self) -> Direction {
+        if self.is_active { Direction::ToClient } else { Direction::ToServer }
+    }
+}
+
 /// The parser of a control connection.
 #[derive(Debug)]
 pub(super) struct FtpParser {
@@ -58,6 +66,10 @@ pub(super) struct FtpParser {
     newest: Option<&'static str>,
     /// The newest announcement of the client.
     announced: Option<Announced>,
+    /// In prevention: the data has not reached its receiver yet.
+    strict: bool,
+    /// In prevention: some receivers read the bytes in another way.
+    is_ambiguous: bool,
     expected: Vec<Expectation>,
     frames: Notes,
 }
@@ -71,6 +83,8 @@ impl FtpParser {
             next: None,
             newest: None,
             announced: None,
+            strict: false,
+            is_ambiguous: false,
             expected: Vec::new(),
             frames: Notes::default(),
         }
@@ -90,9 +104,12 @@ impl FtpParser {
     }
 
     /// Handles a command.
-    fn command(&mut self, line: &FtpLine<'_>, prevents: bool) {
+    fn command(&mut self, line: &FtpLine<'_>) {
+        if self.strict {
+            return self.lenient_command(line);
+        }
         let text = line.text.trim_ascii();
-        self.newest = commands::command_of(text, prevents);
+        self.newest = commands::command_of(text);
         // Unknown commands make no transaction, as in Suricata.
         let Some(name) = self.newest else { return };
         let mut tx = FtpTransaction::command(name, text, line.is_cut);
@@ -100,25 +117,60 @@ impl FtpParser {
             tx.common.events.set(REQUEST_TOO_LONG);
         }
         if matches!(name, "PORT" | "EPRT") {
-            tx.announced = match name {
-                _ if !prevents => commands::strict_announcement(text),
-                "PORT" => commands::port_argument(tx.data()),
-                _ => commands::extended_argument(tx.data()),
-            };
+            tx.announced = commands::strict_announcement(text);
             self.announced = tx.announced;
         }
+        self.check_transfer(&mut tx);
+        self.push(tx);
+        self.expect();
+    }
+
+    /// Raises the events of a transfer without a name or an announced port.
+    fn check_transfer(&self, tx: &mut FtpTransaction) {
         let is_nameless = tx.transfer.is_some_and(Transfer::needs_name) && tx.data().is_empty();
         if is_nameless {
             tx.common.events.set(FILE_WITHOUT_NAME);
             tx.transfer = None;
         } else if tx.transfer.is_some() && self.next.is_none() {
             tx.common.events.set(FILE_BEFORE_PORT);
-            if !prevents {
+            if !self.strict {
                 tx.transfer = None;
             }
         }
+    }
+
+    /// Handles a command as lenient servers do. Each has a transaction, so that rules see its argument and
+    /// replies are not taken for those of others.
+    fn lenient_command(&mut self, line: &FtpLine<'_>) {
+        let (name, argument) = commands::lenient_command_of(line.text);
+        let mut tx = FtpTransaction::of(name, argument, line.is_cut);
+        if line.is_cut {
+            tx.common.events.set(REQUEST_TOO_LONG);
+            // Servers read on.
+            self.is_ambiguous = true;
+        }
+        let announced = name.and_then(|name| commands::lenient_announcement(name, argument));
+        tx.announced = announced;
+        self.check_transfer(&mut tx);
         self.push(tx);
+        if let Some(announced) = announced {
+            self.agree(NextConnection { port: announced.port, is_active: true }, announced.address);
+        }
         self.expect();
+    }
+
+    /// Notes an announced port, in prevention also for bytes that come before the command of their transfer.
+    fn agree(&mut self, next: NextConnection, address: Option<IpAddr>) {
+        if self.strict {
+            self.expected.push(Expectation {
+                protocol: data::NAME,
+                opened: next.opened(),
+                port: next.port,
+                address,
+                context: data::context_of_any(next.is_active),
+            });
+        }
+        self.next = Some(next);
     }
 
     /// The transaction of the next reply.
@@ -132,7 +184,13 @@ impl FtpParser {
     }
 
     /// Handles a line of a reply. Returns whether TLS begins after it.
-    fn reply(&mut self, line: &FtpLine<'_>, prevents: bool) -> bool {
+    fn reply(&mut self, line: &FtpLine<'_>) -> bool {
+        let prevents = self.strict;
+        // Whichever command the reply belongs to: clients take it for that of PASV.
+        if let Some(announced) = commands::announcement_of_reply(line.text).filter(|_| prevents) {
+            self.agree(NextConnection { port: announced.port, is_active: false }, announced.address);
+            self.expect();
+        }
         let (newest, announced) = (self.newest, self.announced);
         let id = self.answered();
         let Some(tx) = self.held.get_mut(id) else { return false };
@@ -171,7 +229,9 @@ impl FtpParser {
         if let Some(announced) = agreed {
             tx.port = Some(announced.port);
             tx.is_active = is_active;
-            self.next = Some(NextConnection { port: announced.port, is_active });
+            if !prevents {
+                self.next = Some(NextConnection { port: announced.port, is_active });
+            }
         }
         if is_final {
             tx.done = true;
@@ -187,9 +247,15 @@ impl FtpParser {
         let waiting = self.held.iter().find(|tx| tx.transfer.is_some()).map(|tx| tx.common.id);
         let Some(tx) = waiting.and_then(|id| self.held.mark_mut(id)) else { return };
         let Some(transfer) = tx.transfer.take() else { return };
-        let opened = if next.is_active { Direction::ToClient } else { Direction::ToServer };
+        let opened = next.opened();
         let context = data::context(transfer, next.is_active, tx.data());
-        self.expected.push(Expectation { protocol: data::NAME, opened, port: next.port, context });
+        self.expected.push(Expectation {
+            protocol: data::NAME,
+            opened,
+            port: next.port,
+            address: None,
+            context,
+        });
         self.next = None;
     }
 
@@ -230,6 +296,7 @@ fn leniently_agreed(tx: &FtpTransaction, text: &[u8]) -> Option<Announced> {
 
 impl Parser for FtpParser {
     fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
+        self.strict = context.prevents;
         let mut consumed = 0usize;
         while let Some(rest) = input.data.get(consumed..).filter(|rest| !rest.is_empty()) {
             let line = match self.line(direction, rest) {
@@ -242,12 +309,15 @@ impl Parser for FtpParser {
             };
             consumed = consumed.saturating_add(line.length);
             match direction {
-                Direction::ToServer => self.command(&line, context.prevents),
+                Direction::ToServer => self.command(&line),
                 Direction::ToClient => {
-                    if self.reply(&line, context.prevents) {
+                    if self.reply(&line) {
                         return Progress::Switch { consumed, to: Some("tls") };
                     }
                 }
+            }
+            if self.is_ambiguous {
+                return Progress::Error;
             }
         }
         Progress::Done

@@ -270,6 +270,71 @@ fn a_data_connection_is_a_file() {
 }
 
 #[test]
+fn bytes_before_the_command_of_their_transfer_are_a_file() {
+    for sender in Direction::BOTH {
+        let parser = transfer(&data::context_of_any(false), &[(sender, "ab", false), (sender, "c", true)]);
+        let tx = parser.tx(0).expect("the transfer");
+        let file = tx.files_of(sender).first().expect("a file");
+        assert_eq!((file.content().0, file.state), (&b"abc"[..], FileState::Closed));
+        assert_eq!(suite::record(tx, &LogOptions::default(), false), "{}");
+    }
+}
+
+/// Plays lines in prevention.
+fn prevented(lines: &[(Direction, &str)]) -> Driver {
+    let mut driver = Driver::new(&SPEC, Transport::Tcp);
+    driver.prevents = true;
+    for (direction, text) in lines {
+        driver.send(*direction, text.as_bytes());
+    }
+    driver
+}
+
+#[test]
+fn prevention_expects_what_lenient_servers_do() {
+    let of = |lines: &[(Direction, &str)]| {
+        let found = expected(&mut prevented(lines));
+        found.iter().map(|e| (e.opened, e.port, e.address, e.context.to_vec())).collect::<Vec<_>>()
+    };
+    // The announced port, before the command of its transfer and after it, whatever was asked before.
+    let reply = "227 Entering Passive Mode (10,0,0,2,4,1).\r\n";
+    let passive = [
+        (ToServer, "FOO\r\nPASV\r\n"),
+        (ToClient, "500 no\r\n"),
+        (ToClient, reply),
+        (ToServer, " retr  a\r\n"),
+    ];
+    let server = "10.0.0.2".parse().ok();
+    assert_eq!(
+        of(&passive),
+        [(ToServer, 1_025, server, vec![0, 0]), (ToServer, 1_025, None, b"\x01\0a".to_vec())]
+    );
+    // The port of a command, which also has the address that a bounce is found by.
+    let third = "10.9.9.9".parse().ok();
+    assert_eq!(of(&[(ToServer, "PORT 010, 9, 9, 9, 4, 257 x\r\n")]), [(ToClient, 1_025, third, vec![0, 1])]);
+}
+
+#[test]
+fn prevention_reads_commands_as_lenient_servers_do() {
+    for (line, argument) in
+        [("XMKD evil", "evil"), ("\tMKD\t evil ", "evil"), ("FOO evil", "evil"), ("\u{ff}mkd evil", "evil")]
+    {
+        let mut driver = prevented(&[(ToServer, &format!("{line}\r\n"))]);
+        let tx = driver.parser().tx(0).expect("a command");
+        let query =
+            crate::transaction::BufferQuery { id: tables::COMMAND_DATA, direction: ToServer, index: 0 };
+        let mut scratch = Vec::new();
+        assert_eq!(tx.buffer(query, &mut scratch).map(|view| view.data), Some(argument.as_bytes()), "{line}");
+    }
+    let long = format!("MKD {}evil\r\n", " ".repeat(LINE_MAX));
+    assert!(prevented(&[(ToServer, &long)]).failed);
+    // TLS follows, whatever it was called.
+    let mut driver =
+        prevented(&[(ToServer, "auth ssl\r\n"), (ToClient, "234 go\r\nrubbish"), (ToServer, "MKD a\r\n")]);
+    assert_eq!(driver.parser().tx_range(), 0..1);
+}
+
+#[test]
 fn a_listing_is_no_file() {
     let parser = transfer(&[5, 0, b'x'], &[(ToClient, "a\r\nb\r\n", true)]);
     let tx = parser.tx(0).expect("the transfer");

@@ -60,11 +60,16 @@ impl FtpTransaction {
     /// A command; `line`: without its end and white space around it.
     pub(super) fn command(command: &'static str, line: &[u8], is_cut: bool) -> Self {
         let data = line.get(command.len().saturating_add(1)..).unwrap_or_default();
+        FtpTransaction { transfer: Transfer::of(command), ..FtpTransaction::of(Some(command), data, is_cut) }
+    }
+
+    /// A command with its argument; without a name: one that Suricata does not know.
+    pub(super) fn of(command: Option<&'static str>, data: &[u8], is_cut: bool) -> Self {
         FtpTransaction {
-            command: Some(command),
+            command,
             data: data.into(),
             is_cut,
-            transfer: Transfer::of(command),
+            transfer: command.and_then(Transfer::of),
             ..FtpTransaction::default()
         }
     }
@@ -110,7 +115,7 @@ impl Transaction for FtpTransaction {
         let index = usize::try_from(query.index).ok()?;
         let value = match (query.id, index) {
             (COMMAND, 0) => self.command?.as_bytes(),
-            (COMMAND_DATA, 0) if self.command.is_some() && !self.data.is_empty() => &self.data,
+            (COMMAND_DATA, 0) if !self.data.is_empty() => &self.data,
             (REPLY, _) => self.replies.get(index)?.parts().1,
             (COMPLETION_CODE, _) => self.replies.iter().filter_map(|line| line.parts().0).nth(index)?,
             _ => return None,

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A file that a connection reads or writes in pieces, which may come in another order than they stand in.
+//!
+//! In prevention a piece leaves with its message, so none waits: one that does not continue the bytes
+//! before is a file of the list of its own, of the same name ([`FileRuns`]). The receiver puts the pieces
+//! together, so such a file begins with the last bytes before its place, and where it meets bytes that came
+//! earlier, both sides of the seam are a file, too: what lies across it is found within [`SEAM`] bytes on
+//! either side.
 
 use super::handle::FileId;
 use crate::content::files::{FileContext, FileList};
@@ -7,6 +13,90 @@ use crate::file::{FileSettings, FileState, FileTrack};
 use crate::memory::{Held as _, allocated};
 use bartizan_base::Direction;
 use std::collections::BTreeMap;
+
+/// Bytes on either side of a seam between runs that are inspected together.
+pub(super) const SEAM: usize = 256;
+/// Limit of the runs of a transfer.
+pub(super) const RUNS_MAX: usize = 64;
+
+/// Bytes that were written one behind the other, in prevention: their ends.
+#[derive(Debug)]
+struct FileRun {
+    begin: u64,
+    end: u64,
+    /// The first bytes, at most [`SEAM`].
+    first: Vec<u8>,
+    /// The last bytes, at most [`SEAM`].
+    last: Vec<u8>,
+}
+
+impl FileRun {
+    /// A run that begins at an offset.
+    fn at(begin: u64) -> Self {
+        FileRun { begin, end: begin, first: Vec::new(), last: Vec::new() }
+    }
+
+    fn extend(&mut self, data: &[u8]) {
+        let room = SEAM.saturating_sub(self.first.len()).min(data.len());
+        self.first.extend_from_slice(data.get(..room).unwrap_or_default());
+        self.last.extend_from_slice(data.get(data.len().saturating_sub(SEAM)..).unwrap_or_default());
+        self.last.drain(..self.last.len().saturating_sub(SEAM));
+        self.end = self.end.saturating_add(data.len() as u64);
+    }
+}
+
+/// The runs of a file, the newest last.
+#[derive(Debug, Default)]
+struct FileRuns {
+    list: Vec<FileRun>,
+    /// The newest run has met another one: what follows is inspected as a run of its own.
+    is_over: bool,
+}
+
+impl FileRuns {
+    /// Whether a piece at an offset continues the newest run.
+    fn goes_on_at(&self, offset: u64) -> bool {
+        !self.is_over && self.list.last().is_some_and(|run| run.end == offset)
+    }
+
+    /// Begins a run; returns the bytes that stand before it.
+    fn begin(&mut self, offset: u64) -> Vec<u8> {
+        let before = self.list.iter().rev().find(|run| run.end == offset).map(|run| run.last.clone());
+        self.is_over = false;
+        self.list.push(FileRun::at(offset));
+        before.unwrap_or_default()
+    }
+
+    /// Adds bytes to the newest run.
+    fn extend(&mut self, data: &[u8]) {
+        if let Some(run) = self.list.last_mut() {
+            run.extend(data);
+        }
+    }
+
+    /// Passes over bytes that will never come.
+    fn gap(&mut self, missing: u64) {
+        if let Some(run) = self.list.last_mut() {
+            run.end = run.end.saturating_add(missing);
+            run.last.clear();
+        }
+    }
+
+    /// The bytes on both sides of the place where the newest run meets one that came earlier.
+    fn seam(&mut self) -> Option<Vec<u8>> {
+        let (run, earlier) = self.list.split_last()?;
+        let met = earlier.iter().rev().find(|other| other.begin == run.end && !other.first.is_empty())?;
+        let seam = [run.last.as_slice(), &met.first].concat();
+        self.is_over = true;
+        Some(seam)
+    }
+
+    /// Bytes of memory held outside of the structure itself.
+    fn held(&self) -> usize {
+        let ends = self.list.iter().map(|run| run.first.held().saturating_add(run.last.held()));
+        ends.fold(self.list.held(), usize::saturating_add)
+    }
+}
 
 /// Bounds of the pieces that wait for earlier ones.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +143,11 @@ pub(super) struct FileTransfer {
     waiting: BTreeMap<u64, Vec<u8>>,
     waiting_bytes: u64,
     piece: Piece,
+    /// In prevention: the runs.
+    runs: Option<FileRuns>,
+    /// Bytes of the piece that have not come.
+    left: u64,
+    context: FileContext,
 }
 
 impl FileTransfer {
@@ -68,19 +163,28 @@ impl FileTransfer {
             waiting: BTreeMap::new(),
             waiting_bytes: 0,
             piece: Piece::Out,
+            runs: None,
+            left: 0,
+            context: FileContext::default(),
         }
     }
 
     /// Opens the file; `number`: the file's number.
     pub(super) fn open(&mut self, number: u32, settings: &FileSettings, is_strict: bool) {
-        let mut context = FileContext {
+        self.context = FileContext {
             settings: settings.clone(),
             next_id: number,
             strict: is_strict,
             ..FileContext::default()
         };
+        self.runs = is_strict.then(FileRuns::default);
         // The name was cut before.
-        let _ = self.files.open(&self.name, &mut context);
+        let _ = self.files.open(&self.name, &mut self.context);
+    }
+
+    /// Whether there are as many runs as one transfer holds: the next one needs a transfer of its own.
+    pub(super) fn is_full_at(&self, offset: u64) -> bool {
+        self.runs.as_ref().is_some_and(|runs| runs.list.len() >= RUNS_MAX && !runs.goes_on_at(offset))
     }
 
     pub(super) fn name(&self) -> &[u8] {
@@ -94,6 +198,19 @@ impl FileTransfer {
 
     /// Begins a piece of a length.
     pub(super) fn begin(&mut self, offset: u64, length: u64, limits: QueueLimits) -> PieceStart {
+        if let Some(runs) = self.runs.as_mut() {
+            if !runs.goes_on_at(offset) && length > 0 {
+                let is_first = runs.list.is_empty();
+                let before = runs.begin(offset);
+                if !is_first {
+                    let _ = self.files.open(&self.name, &mut self.context);
+                    self.files.append(&before);
+                }
+            }
+            self.piece = Piece::Next { skip: 0 };
+            self.left = length;
+            return PieceStart::Taken;
+        }
         if offset <= self.tracked {
             let skip = self.tracked.saturating_sub(offset);
             self.piece = Piece::Next { skip };
@@ -116,6 +233,12 @@ impl FileTransfer {
 
     /// Adds bytes of the piece.
     pub(super) fn data(&mut self, data: &[u8]) {
+        if let Some(runs) = self.runs.as_mut() {
+            runs.extend(data);
+            self.append(data);
+            self.left = self.left.saturating_sub(data.len() as u64);
+            return self.close_seam();
+        }
         match self.piece {
             Piece::Next { skip } => {
                 let old = usize::try_from(skip).unwrap_or(usize::MAX).min(data.len());
@@ -133,8 +256,23 @@ impl FileTransfer {
         }
     }
 
+    /// Inspects the place where a complete piece meets bytes that came earlier.
+    fn close_seam(&mut self) {
+        let seam = self.runs.as_mut().filter(|_| self.left == 0).and_then(FileRuns::seam);
+        if let Some(seam) = seam {
+            let _ = self.files.open(&self.name, &mut self.context);
+            self.files.append(&seam);
+        }
+    }
+
     /// Records that bytes of the piece will never come.
     pub(super) fn gap(&mut self, missing: u64) {
+        if let Some(runs) = self.runs.as_mut() {
+            runs.gap(missing);
+            self.files.gap(missing);
+            self.left = self.left.saturating_sub(missing);
+            return self.close_seam();
+        }
         match self.piece {
             Piece::Next { skip } => {
                 let fresh = missing.saturating_sub(skip);
@@ -193,6 +331,7 @@ impl FileTransfer {
         allocated(waiting)
             .saturating_add(places)
             .saturating_add(self.files.held())
+            .saturating_add(self.runs.as_ref().map_or(0, FileRuns::held))
             .saturating_add(self.name.held())
             .saturating_add(self.share.held())
     }
@@ -237,6 +376,24 @@ mod tests {
         file.close(FileState::Closed);
         assert_eq!(content(&file), (&b"abcdefghij"[..], false));
         assert_eq!(file.waiting_bytes, 0);
+    }
+
+    #[test]
+    fn prevention_inspects_pieces_as_they_come() {
+        let mut file = FileTransfer::new(FileId::None, b"f".to_vec(), Vec::new(), Direction::ToServer);
+        file.open(0, &FileSettings::default(), true);
+        for (at, text) in [(0, "abc"), (3, "de"), (10, "kl"), (5, "fghij"), (0, "ABC"), (12, "m")] {
+            assert_eq!(piece(&mut file, at, text), PieceStart::Taken);
+        }
+        let found: Vec<_> = file.files.list.iter().map(|track| track.content().0).collect();
+        // What stands before a run, and what it meets, are inspected with it.
+        let expected: [&[u8]; 6] = [b"abcde", b"kl", b"abcdefghij", b"fghijkl", b"ABC", b"klm"];
+        assert_eq!(found, expected);
+        assert!(!file.is_full_at(1));
+        for at in 5..RUNS_MAX as u64 {
+            piece(&mut file, at * 10, "x");
+        }
+        assert!(file.is_full_at(1) && !file.is_full_at((RUNS_MAX as u64 - 1) * 10 + 1));
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     patterns: PATTERNS,
     ports: &[port(445), port(139)],
     probe: Some(probe),
-    likely: None,
+    likely: Some(likely),
     enabled_by_default: true,
     complete: PerDirection::new(COMPLETE, COMPLETE),
     states: STATES,
@@ -111,6 +111,8 @@ pub(crate) const LIMITS: &[LimitSpec] = limits! {
     Protocol "SMB: pieces of a file that wait for earlier ones (`max-read-queue-size`, `max-read-queue-cnt` and those of writing)" = "{}, {}"
         [bytes(tables::QUEUE_MAX as usize), count(tables::QUEUE_PIECES)] in ["applayer/protocols/smb/tables.rs"],
         "event, the piece is skipped", [Event("smb.read_queue_size_exceeded"), Event("smb.write_queue_size_exceeded")];
+    Protocol "SMB: runs of pieces of a file, in prevention; bytes beside a seam of two" = "{}, {}"
+        [count(file::RUNS_MAX), bytes(file::SEAM)] in ["applayer/protocols/smb/file.rs"], "a further run is a transfer of its own", [Nothing];
     Protocol "SMB: arguments of a remote call (`dcerpc.max-stub-size`), interfaces of a connection" = "{}, {}"
         [bytes(tables::STUB_MAX), count(tables::INTERFACES_MAX)] in ["applayer/protocols/smb/tables.rs"],
         "further bytes, and interfaces, are left out", [Nothing];
@@ -178,6 +180,38 @@ fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
         None => Probe::More,
         Some(true) if message.len() < usize::from(LEAST) - 4 => Probe::More,
         Some(true) => Probe::Yes(sender(message).unwrap_or(direction)),
+    }
+}
+
+/// Limit of the bytes before the first message of SMB, in prevention.
+const PASSED_MAX: usize = 4_096;
+
+/// Matches the first message of SMB on any port, in prevention: after any messages of NetBIOS, and empty
+/// ones, over which servers pass.
+fn likely(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
+    let mut rest = data;
+    loop {
+        let [kind, length @ ..] = rest else { return Probe::More };
+        if !matches!(*kind, SESSION_MESSAGE | SESSION_REQUEST..=SESSION_LAST) {
+            return Probe::No;
+        }
+        let Some(([a, b, c], message)) = length.split_first_chunk::<3>() else { return Probe::More };
+        let length = usize::try_from(u32::from_be_bytes([0, *a, *b, *c])).unwrap_or(usize::MAX);
+        if *kind == SESSION_MESSAGE && length > 0 {
+            return match is_magic(message) {
+                Some(true) => Probe::Yes(direction),
+                Some(false) => Probe::No,
+                None => Probe::More,
+            };
+        }
+        let passed = data.len().saturating_sub(message.len()).saturating_add(length);
+        if passed > PASSED_MAX {
+            return Probe::No;
+        }
+        match message.get(length..) {
+            Some(behind) => rest = behind,
+            None => return Probe::More,
+        }
     }
 }
 

@@ -207,9 +207,16 @@ impl Session {
         let [too_large, too_many_bytes, too_many] = PIECE_EVENTS[direction];
         if (limit > 0 && head.length > limit) || (agreed > 0 && head.length > agreed) {
             self.raise(too_large);
-            return;
+            // The receiver may take it nevertheless.
+            if !around.prevents {
+                return;
+            }
         }
         let limits = self.config.queue[direction];
+        let is_full = |tx: &SmbTransaction| tx.file().is_some_and(|file| file.is_full_at(head.offset));
+        if self.file_tx(head.file, direction).is_some_and(|tx| is_full(tx)) {
+            self.close_file(head.file, &[direction], None);
+        }
         let id = match self.file_tx(head.file, direction) {
             Some(tx) => tx.common.id,
             None => self.open_file(direction, head, unnamed, around),

@@ -449,3 +449,19 @@ fn a_netbios_session_comes_before_smb() {
     driver.send(ToServer, &request);
     assert_eq!(driver.parser().tx_range(), 0..1);
 }
+
+#[test]
+fn lenient_servers_pass_over_messages_before_the_first() {
+    let likely = |bytes: &[u8]| super::likely(Transport::Tcp, Direction::ToServer, bytes);
+    let smb = b"\0\0\0\x40\xfeSMB";
+    for before in [&b""[..], b"\x85\0\0\0", b"\0\0\0\0\x81\0\0\x02ab\x85\0\0\0"] {
+        let all = [before, smb].concat();
+        assert_eq!(likely(&all), Probe::Yes(Direction::ToServer), "{before:?}");
+        for end in 0..all.len() {
+            assert_eq!(likely(&all[..end]), Probe::More, "{before:?} {end}");
+        }
+    }
+    for other in [&b"GET"[..], b"\0\0\0\x40\xfeSMX", b"\x81\xff\0\0", b"\x16\x03\x01"] {
+        assert_eq!(likely(other), Probe::No, "{other:?}");
+    }
+}

@@ -15,8 +15,8 @@
 //! `inspected-tracker.content-inspect-min-size`; its other keys are read and have no effect, since a file is
 //! inspected whole.
 //!
-//! Not supported: messages in chunks (BDAT) are skipped, as in Suricata; a message after an end of data that
-//! not all servers accept (a line feed alone).
+//! Not supported: messages in chunks (BDAT) are skipped in passive mode, as in Suricata; a message after an
+//! end of data that not all servers accept (a line feed alone).
 
 mod config;
 mod log;
@@ -33,6 +33,7 @@ use crate::protocol::{
     CounterSpec, DetectionPattern, Parser, ParserFactory, Probe, ProbePort, ProtocolSpec, RecordSpec,
     Transport,
 };
+use crate::protocols::first_line::{self, FirstCommands};
 use bartizan_base::limit::LimitTrace::{Event, Nothing};
 use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::{Direction, PerDirection, SettingError, SettingsMap, limits};
@@ -55,7 +56,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     patterns: PATTERNS,
     ports: &[port(25), port(465)],
     probe: Some(probe),
-    likely: None,
+    likely: Some(likely),
     enabled_by_default: true,
     complete: PerDirection::new(COMPLETE, COMPLETE),
     states: PerDirection {
@@ -93,6 +94,8 @@ const PATTERNS: &[DetectionPattern] = &[first(b"EHLO"), first(b"HELO"), first(b"
 
 /// Bounds of this protocol.
 pub(crate) const LIMITS: &[LimitSpec] = limits! {
+    Protocol "SMTP, FTP: first lines of a client by which prevention knows the protocol" = "{}"
+        [bytes(first_line::BYTES_MAX)] in ["applayer/protocols/first_line.rs"], "the bytes belong to none of the two", [Nothing];
     Protocol "SMTP: line of a command or a reply" = "{}" [bytes(parser::LINE_MAX)] in ["applayer/protocols/smtp/parser.rs"],
         "event, the rest of the line is skipped; longer lines of a message are read in pieces", [Event("smtp.truncated_line")];
     Protocol "SMTP: envelopes held for a flow" = "{}" [count(parser::TX_MAX)] in ["applayer/protocols/smtp/parser.rs"],
@@ -130,6 +133,22 @@ fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
         }
     }
     found
+}
+
+/// First commands that only SMTP has, and those that FTP has, too.
+const FIRST: FirstCommands = FirstCommands {
+    own: &[
+        "EHLO", "HELO", "MAIL", "RCPT", "DATA", "BDAT", "STARTTLS", "VRFY", "EXPN", "ETRN", "XCLIENT",
+        "XFORWARD",
+    ],
+    shared: &["NOOP", "RSET", "HELP", "QUIT", "AUTH"],
+    greets: b"smtp",
+    others: b"ftp",
+};
+
+/// Matches first lines that servers take on any port, in prevention.
+fn likely(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
+    FIRST.likely(direction, data)
 }
 
 fn configure(settings: &SettingsMap) -> Result<Box<dyn ParserFactory>, SettingError> {

@@ -17,6 +17,8 @@ pub(super) enum AwaitedReply {
     StartTls,
     /// To DATA: `354` asks for the message.
     Data,
+    /// To MAIL of this envelope: a code of failure leaves it without a sender.
+    Sender(TxId),
     /// To a command or a message that ends an envelope, if its code begins with this digit or with any (0).
     Ends {
         /// The envelope.

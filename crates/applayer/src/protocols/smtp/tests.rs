@@ -5,7 +5,7 @@ use super::*;
 use crate::file::FileState;
 use crate::protocol::{Input, ParseContext, Progress};
 use crate::suite::{self, Driver, Seed, protocol_suite};
-use crate::transaction::{LogOptions, Transaction};
+use crate::transaction::{BufferQuery, LogOptions, Transaction};
 use Direction::{ToClient, ToServer};
 use bartizan_events::JsonWriter;
 
@@ -275,6 +275,9 @@ fn prevented(pieces: &[(Direction, &str)]) -> (Progress, Vec<String>) {
     let mut parser = parser::SmtpParser::new(Arc::new(SmtpConfig::read(&settings).expect("defaults")));
     let mut events = crate::event::Events::default();
     let mut last = Progress::Done;
+    if pieces.iter().all(|(direction, _)| *direction == ToServer) {
+        parser.leave_out(ToClient);
+    }
     for (direction, data) in pieces {
         let mut context = ParseContext {
             now: bartizan_base::Timestamp::ZERO,
@@ -295,6 +298,89 @@ fn prevented(pieces: &[(Direction, &str)]) -> (Progress, Vec<String>) {
         files.iter().map(|file| String::from_utf8_lossy(file.content().0).into_owned()).collect()
     };
     (last, parser.tx(0).map(names).unwrap_or_default())
+}
+
+/// The values of a buffer in all envelopes after these commands, in prevention; `None`: the flow is refused.
+fn prevented_values(id: u16, pieces: &[(Direction, &str)]) -> Option<Vec<String>> {
+    let greeting = [(ToClient, "220 x\r\n")];
+    let mut driver = Driver::new(&SPEC, Transport::Tcp);
+    driver.prevents = true;
+    for (direction, text) in greeting.iter().chain(pieces) {
+        driver.send(*direction, text.as_bytes());
+    }
+    if driver.failed {
+        return None;
+    }
+    let mut values = Vec::new();
+    let parser = driver.parser();
+    for tx in parser.tx_range().filter_map(|at| parser.tx(at)) {
+        let mut scratch = Vec::new();
+        let query = BufferQuery { id, direction: ToServer, index: 0 };
+        values.extend(
+            tx.buffer(query, &mut scratch).map(|view| String::from_utf8_lossy(view.data).into_owned()),
+        );
+    }
+    Some(values)
+}
+
+#[test]
+fn prevention_reads_commands_as_lenient_servers_do() {
+    for (line, sender) in [
+        ("MAIL FROM:<evil@x> SIZE=3", "<evil@x>"),
+        ("mail  from : <evil@x>", "<evil@x>"),
+        (" MAIL\tFROM:\t<evil@x>  ", "<evil@x>"),
+        ("MAIL FROM:evil@x BODY=7BIT", "evil@x"),
+        ("MAIL FROM:<\"a evil\"@x>", "<\"a evil\"@x>"),
+        ("MAIL FROM:<\"a> evil\"@x> SIZE=1", "<\"a> evil\"@x>"),
+        ("MAIL FROM:A name <evil@x>", "A name <evil@x>"),
+    ] {
+        let line = format!("{line}\r\n");
+        assert_eq!(
+            prevented_values(tables::MAIL_FROM, &[(ToServer, &line)]),
+            Some(vec![sender.into()]),
+            "{line}"
+        );
+    }
+    // The second sender, if the server has refused the first, and the second name of the client.
+    let again =
+        [(ToServer, "MAIL FROM:<good>\r\n"), (ToClient, "501 no\r\n"), (ToServer, "MAIL FROM:<evil>\r\n")];
+    assert_eq!(prevented_values(tables::MAIL_FROM, &again), Some(vec!["<good>".into(), "<evil>".into()]));
+    let reset = [(ToServer, "MAIL FROM:<good>\r\nRSET\r\nMAIL FROM:<evil>\r\n")];
+    assert_eq!(prevented_values(tables::MAIL_FROM, &reset), Some(vec!["<good>".into(), "<evil>".into()]));
+    let names = [(ToServer, "EHLO good\r\nEHLO evil\r\n")];
+    assert_eq!(prevented_values(tables::HELO, &names), Some(vec!["good".into(), "evil".into()]));
+}
+
+#[test]
+fn prevention_refuses_commands_that_servers_take_otherwise() {
+    let long = format!("MAIL FROM:{}<evil>\r\n", " ".repeat(5_000));
+    for pieces in [
+        &[(ToServer, "MAIL FROM:<a>\r\nMAIL FROM:<b>\r\n")][..],
+        &[(ToServer, long.as_str())],
+        &[(ToServer, "MAIL FROM:<e\\vil>\r\n")],
+        &[(ToServer, "BDAT +3\r\nabc")],
+        &[(ToServer, "BDAT 3\r\nabc")],
+        &[(ToServer, "\0DATA\r\n"), (ToClient, "354 go\r\n")],
+    ] {
+        assert_eq!(prevented_values(tables::MAIL_FROM, pieces), None, "{pieces:.60?}");
+    }
+}
+
+#[test]
+fn prevention_reads_messages_in_chunks() {
+    let part = "Content-Disposition: attachment; filename=a\r\n\r\n.one\r\ntwo";
+    for cut in 1..part.len() {
+        let (first, second) = part.split_at(cut);
+        let chunks = format!("BDAT {}\r\n{first}BDAT {} last\r\n{second}", first.len(), second.len());
+        let pieces = [
+            (ToClient, "220 x\r\n"),
+            (ToServer, "EHLO c\r\n"),
+            (ToClient, "250-x\r\n250 CHUNKING\r\n"),
+            (ToServer, "MAIL FROM:<a>\r\nRCPT TO:<b>\r\n"),
+            (ToServer, chunks.as_str()),
+        ];
+        assert_eq!(prevented(&pieces), (Progress::Done, vec![".one\r\ntwo".to_owned()]), "{cut}");
+    }
 }
 
 #[test]

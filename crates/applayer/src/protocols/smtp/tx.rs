@@ -33,6 +33,8 @@ pub(super) struct SmtpTransaction {
     pub(super) files: FileList,
     /// Size from which on rules see a file that is not complete.
     pub(super) inspect_min: u64,
+    /// The server has refused the sender, or the client has given it up.
+    pub(super) is_refused: bool,
     /// DATA was sent and not refused.
     pub(super) has_data: bool,
     pub(super) progress: PerDirection<u8>,
@@ -138,7 +140,10 @@ impl Transaction for SmtpTransaction {
                 let (data, offset) = file.content();
                 return Some(BufferView { data, offset, complete: file.state != FileState::Open });
             }
-            (FILE_NAME, _) => &self.files.list.get(index)?.name,
+            (FILE_NAME, _) => match index.checked_sub(self.files.list.len()) {
+                None => &self.files.list.get(index)?.name,
+                Some(beyond) => self.files.aliases.get(beyond)?,
+            },
             (FILE_MAGIC, _) => self.files.list.get(index)?.magic()?.as_bytes(),
             (id, _) => self.email(id, index)?,
         };

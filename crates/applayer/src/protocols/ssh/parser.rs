@@ -102,7 +102,7 @@ impl Parser for SshParser {
             let at = input.offset.saturating_add(consumed as u64);
             let step = if tx.sides[direction].state < SshState::BannerDone {
                 self.identified[direction] = true;
-                line(tx, reader, direction, rest, context.prevents)
+                line(tx, reader, LineOrigin { direction, prevents: context.prevents }, rest)
             } else {
                 packet(tx, reader, direction, rest, PacketNotes { notes: &mut self.frames, at })
             };
@@ -152,14 +152,17 @@ impl Parser for SshParser {
     }
 }
 
-/// Reads an identification line, the rest of one that was too long, or a line before it.
-fn line(
-    tx: &mut SshTransaction,
-    reader: &mut SshReader,
+/// The origin of a line.
+#[derive(Clone, Copy)]
+struct LineOrigin {
     direction: Direction,
-    data: &[u8],
+    /// The line has not reached its receiver yet.
     prevents: bool,
-) -> SshStep {
+}
+
+/// Reads an identification line, the rest of one that was too long, or a line before it.
+fn line(tx: &mut SshTransaction, reader: &mut SshReader, origin: LineOrigin, data: &[u8]) -> SshStep {
+    let LineOrigin { direction, prevents } = origin;
     let max = if prevents { LINE_MAX } else { LINE_USUAL };
     let end = memchr::memchr(b'\n', data).filter(|end| !prevents || *end < max);
     let side = &mut tx.sides[direction];
@@ -175,7 +178,12 @@ fn line(
         None => (Some(data), data.len()),
     };
     let text = text.unwrap_or_default();
-    if identify(side, text) {
+    if prevents && end.is_none() {
+        // Receivers read on, and the software that rules look for may be in the rest.
+        tx.common.events.set(LONG_BANNER);
+        return SshStep::Invalid;
+    }
+    if identify(side, text, prevents) {
         side.state = if end.is_some() { SshState::BannerDone } else { SshState::BannerWaitEol };
         if text.len() >= LINE_USUAL {
             tx.common.events.set(LONG_BANNER);
@@ -191,11 +199,13 @@ fn line(
 
 /// Reads versions of protocol and software: `SSH-protoversion-softwareversion SP comments CR LF`. `false`:
 /// the line is none of identification.
-fn identify(side: &mut SshSide, text: &[u8]) -> bool {
+fn identify(side: &mut SshSide, text: &[u8], strict: bool) -> bool {
     let Some(rest) = text.strip_prefix(PREFIX) else { return false };
     let Some(dash) = memchr::memchr(b'-', rest).filter(|dash| *dash > 0) else { return false };
     let (version, rest) = rest.split_at_checked(dash).unwrap_or_default();
     let rest = rest.strip_prefix(b"-").unwrap_or(rest);
+    // Receivers take software after a blank for that of the client.
+    let rest = if strict { rest.trim_ascii_start() } else { rest };
     let end = rest.iter().position(|byte| matches!(byte, b' ' | b'\r')).unwrap_or(rest.len());
     side.version = version.to_vec();
     side.software = rest.get(..end).unwrap_or_default().to_vec();
