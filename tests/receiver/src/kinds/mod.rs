@@ -102,11 +102,11 @@ pub const KINDS: &[Kind] = &[
     kind("ports-again", 8, true, stream::again, "another connection at once over the same ports"),
     kind("strays", 8, true, stream::strays, "packets of no connection, and then one on their ports"),
     kind("icmp-errors", 6, true, stream::icmp_errors, "bad news of the connection by ICMP"),
-    kind("mail-forms", 12, true, mail::forms, "mail with odd commands, line ends and chunks, for Exim"),
-    kind("mail-parts", 12, true, mail::parts, "mail whose parts receivers find by their own rules"),
-    kind("ftp-forms", 12, true, ftp::forms, "commands and transfers in odd forms, for vsftpd"),
-    kind("smb-forms", 12, true, smb::forms, "files in compounds and in pieces of any order, for Samba"),
-    kind("ssh-forms", 8, true, ssh::forms, "identification lines in odd forms, for OpenSSH"),
+    kind("mail-forms", 12, false, mail::forms, "mail with odd commands, line ends and chunks, for Exim"),
+    kind("mail-parts", 12, false, mail::parts, "mail whose parts receivers find by their own rules"),
+    kind("ftp-forms", 12, false, ftp::forms, "commands and transfers in odd forms, for vsftpd"),
+    kind("smb-forms", 12, false, smb::forms, "files in compounds and in pieces of any order, for Samba"),
+    kind("ssh-forms", 8, false, ssh::forms, "identification lines in odd forms, for OpenSSH"),
     kind("windows", 6, true, stream::windows, "more than fits into the window, then other content"),
 ];
 
