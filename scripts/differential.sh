@@ -5,7 +5,7 @@
 #
 #   scripts/differential.sh           with the answers of seed 1 that are kept, and the planted faults SEED=7
 #   scripts/differential.sh    asks Suricata (SURICATA_ROOT: the root of a system that has it) about another
-#   seed
+#   seed; with PROTOCOLS=smtp,ftp about pairs of these application protocols
 #
 # From the environment: PROGRAM (built here unless given), PAIRS (5000, with SEED). Exit status: 0 no new
 # difference, 1 some, 2 it could not run.
@@ -26,8 +26,10 @@ differential=$target/debug/differential
 
 if [ -n "${SEED:-}" ]; then
     answers=$target/differential-$SEED.txt
-    "$differential" answers --seed "$SEED" --pairs "${PAIRS:-5000}" "$answers"
+    "$differential" answers --seed "$SEED" --protocols "${PROTOCOLS:-}" --pairs "${PAIRS:-5000}" "$answers"
     exec "$differential" check --program "$program" "$answers"
 fi
 "$differential" check --program "$program" --open tests/differential/open.txt tests/differential/answers.txt
+"$differential" check --program "$program" --open tests/differential/applications-open.txt \
+    tests/differential/applications.txt
 "$differential" planted --program "$program" tests/differential/answers.txt

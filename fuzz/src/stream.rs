@@ -71,8 +71,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
     ];
     let requests =
         connections.chain(others).map(|operation| Request { handle, sequence: 7, operation }.words());
-    let messages =
-        [Message::Join, Message::Open { v6: true, transport: Transport::Tcp }, Message::Accept(handle)];
+    let messages = [
+        Message::Join,
+        Message::Open { v6: true, transport: Transport::Tcp, process: 0 },
+        Message::Accept(handle),
+    ];
     let all = requests.chain(messages.map(|message| message.words()));
     all.map(|words| [&[1][..], &to_bytes(&words)].concat()).collect()
 }

@@ -79,6 +79,8 @@ pub(crate) struct Driver {
     pub events: Events,
     /// The parser failed.
     pub failed: bool,
+    /// The data has not reached its receiver yet.
+    pub prevents: bool,
 }
 
 impl Driver {
@@ -101,6 +103,7 @@ impl Driver {
             stopped: PerDirection::default(),
             events: Events::default(),
             failed: false,
+            prevents: false,
         }
     }
 
@@ -129,7 +132,7 @@ impl Driver {
             client_port: 40_000,
             transport: self.transport,
             files: &self.files,
-            prevents: false,
+            prevents: self.prevents,
             events: &mut self.events,
         };
         let input = Input { data: &data, offset: self.offset[direction], eof };
@@ -182,7 +185,7 @@ impl Driver {
             client_port: 40_000,
             transport: self.transport,
             files: &self.files,
-            prevents: false,
+            prevents: self.prevents,
             events: &mut self.events,
         };
         if !self.parser.gap(direction, missing, &mut context) {
@@ -202,7 +205,7 @@ impl Driver {
                 client_port: 40_000,
                 transport: self.transport,
                 files: &self.files,
-                prevents: false,
+                prevents: self.prevents,
                 events: &mut self.events,
             };
             self.parser.end(direction, &mut context);

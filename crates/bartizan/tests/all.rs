@@ -44,6 +44,7 @@ mod failing;
 mod firewall;
 mod flow_counts;
 mod full_rate;
+mod guest_names;
 mod guests;
 mod handshakes;
 mod held_back;

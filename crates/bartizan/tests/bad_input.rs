@@ -106,6 +106,13 @@ fn captures() {
             &["zstd data is damaged", "zstd -t"],
         ),
         case(&[], inspect, 1, &["cannot open capture x.pcap: no such file; check the path"]),
+        // Before the rules, whose load may take seconds.
+        case(
+            &[],
+            "inspect --cache none --out o --rules nothere.rules x.pcap",
+            1,
+            &["cannot open capture x.pcap: no such file; check the path"],
+        ),
         case(
             &[],
             "inspect --cache none --out o dir",

@@ -14,6 +14,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The administrator's token, made by the bootstrap token of the state.
@@ -54,14 +56,20 @@ fn what_was_answered_is_there_after_a_sudden_end() {
     );
     for round in 0..kills() {
         // Two writers, so that some change is on its way at any time; killed at another moment each time.
+        // Changes of this round that were answered.
+        let count = Arc::new(AtomicU64::new(0));
         let write = |letter: char, mut client: Client| {
+            let count = Arc::clone(&count);
             std::thread::spawn(move || {
                 let mut done = Vec::new();
                 for number in 0.. {
                     let path = format!("/v1/tenants/acme/groups/{letter}{round}-{number}");
                     let body = json!({ "members": [format!("10.{}.{}.0/24", round % 256, number % 256)] });
                     match put(&mut client, &path, &body) {
-                        Ok(200 | 201) => done.push((path, body)),
+                        Ok(200 | 201) => {
+                            done.push((path, body));
+                            count.fetch_add(1, Ordering::Relaxed);
+                        }
                         Ok(other) => panic!("{path}: {other}"),
                         Err(_) => break,
                     }
@@ -71,6 +79,10 @@ fn what_was_answered_is_there_after_a_sudden_end() {
         };
         let writers =
             [write('a', running.client(&state, &token)), write('b', running.client(&state, &token))];
+        // On a busy machine the first answer takes its time.
+        while count.load(Ordering::Relaxed) == 0 && writers.iter().any(|writer| !writer.is_finished()) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         std::thread::sleep(Duration::from_millis(40 + u64::from(round * 37 % 160)));
         running.kill();
         for writer in writers {

@@ -3,16 +3,19 @@
 //! own system calls) reach nothing but the engine (docs/stream.md).
 //!
 //! * `namespace`: a network namespace whose only interface is its loopback: what no hook sees has no route.
-//! * `hooks`: programs of the guest's control group lead connects to the relay, refuse datagrams, and count.
+//! * `hooks`: programs of the guest's control group lead connects and datagrams to the relay, and count.
 //! * [`relay`]: listens on the guest's loopback, and makes a stream of each connection.
+//! * `datagrams`: the relay of datagrams, by sockets that tell their destination (`packet_info`).
 //! * `descriptors`: no socket of the outer namespace is inherited.
 //! * `rights`: capabilities with which a program could leave the namespace.
 //!
 //! All fails closed: without hooks, relay or engine there is no route.
 //!
-//! Not done: datagrams; connections from outside to servers that do not use the library.
+//! Not done: connections from outside to servers that do not use the library.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod clock;
+pub mod datagrams;
 // The system call that closes descriptors; the argument is beside it.
 #[allow(unsafe_code)]
 mod descriptors;
@@ -22,25 +25,26 @@ pub mod limits;
 // The system call that makes a namespace; the argument is beside it.
 #[allow(unsafe_code)]
 mod namespace;
+// Control messages with the address of a datagram; the argument is beside each call.
+#[allow(unsafe_code)]
+mod packet_info;
 pub mod relay;
 mod rights;
 
 pub use error::BoundaryError;
-pub use hooks::{BoundaryCounts, Destinations};
+pub use hooks::{BoundaryCounts, DatagramDestinations, Destination, Destinations};
 
 use hooks::Hooks;
-use relay::Relay;
+use relay::{Relay, RelayCounts, RelayTables};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The boundary around this process and all that it starts.
 #[derive(Debug)]
 pub struct Boundary {
     hooks: Hooks,
-    /// Relayed connections for which there was no room.
-    reset: Arc<AtomicU64>,
+    relayed: RelayCounts,
     group: PathBuf,
     outside: PathBuf,
 }
@@ -48,7 +52,7 @@ pub struct Boundary {
 impl Boundary {
     /// Draws the boundary: from here on, this thread and the processes that it starts are in a namespace of
     /// their own and in a control group `bartizan/NAME-PID`, without the capabilities to leave them. Connects
-    /// of plain sockets are relayed to streams of the guest whose descriptor is given.
+    /// and datagrams of plain sockets are relayed to streams of the guest whose descriptor is given.
     ///
     /// # Errors
     /// The kernel refuses a part; nothing was started by then.
@@ -56,16 +60,18 @@ impl Boundary {
         descriptors::keep_only(guest)?;
         let (group, outside) = hooks::make_group(name)?;
         let made = Hooks::load(&group).and_then(|mut hooks| {
-            namespace::enter_new()?;
-            let relay = Relay::listen()?;
+            let has_v6 = namespace::enter_new()?;
+            let relay = Relay::listen(has_v6)?;
             hooks.lead_to(relay.ports())?;
-            let reset = relay.start(guest.as_fd(), hooks.destinations()?)?;
+            let tables =
+                RelayTables { streams: hooks.destinations()?, datagrams: hooks.datagram_destinations()? };
+            let relayed = relay.start(guest.as_fd(), tables)?;
             hooks::join(&group)?;
             rights::drop_those_that_leave()?;
-            Ok((hooks, reset))
+            Ok((hooks, relayed))
         });
         match made {
-            Ok((hooks, reset)) => Ok(Boundary { hooks, reset, group, outside }),
+            Ok((hooks, relayed)) => Ok(Boundary { hooks, relayed, group, outside }),
             Err(error) => {
                 let _ = std::fs::remove_dir(&group);
                 Err(error)
@@ -76,7 +82,13 @@ impl Boundary {
     /// Connects that were relayed, and attempts that were refused.
     #[must_use]
     pub fn counts(&self) -> BoundaryCounts {
-        BoundaryCounts { reset_relays: self.reset.load(Ordering::Relaxed), ..self.hooks.counts() }
+        let (counts, datagrams) = (self.hooks.counts(), &self.relayed.datagrams);
+        BoundaryCounts {
+            relayed_datagrams: datagrams.relayed.load(Relaxed),
+            refused_datagrams: counts.refused_datagrams + datagrams.refused.load(Relaxed),
+            reset_relays: self.relayed.reset.load(Relaxed),
+            ..counts
+        }
     }
 }
 

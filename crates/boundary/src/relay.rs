@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The relay: listens on the loopback of a guest's namespace, and makes a stream of each connection that the
-//! hooks lead there.
+//! hooks lead there, and datagrams of the guest of those that they lead there (`datagrams`).
 //!
 //! It is a process of the guest like any other and is trusted with nothing: the engine judges what it sends.
 //! Where a stream is refused, the program's connection is reset.
 
-use crate::error::BoundaryError;
-use crate::hooks::Destinations;
+use crate::datagrams::{DatagramCounts, DatagramRelay, DatagramSockets};
+use crate::error::{BoundaryError, system};
+use crate::hooks::{DatagramDestinations, Destination, Destinations};
 use bartizan_toe::descriptor::Transport;
 use bartizan_toe::guest::{GuestProcess, OpenedStream, ReceiveOptions};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, sockopt};
 use std::io::{IoSlice, IoSliceMut, Read as _, Write as _};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,18 +33,36 @@ pub(crate) struct RelayPorts {
     pub(crate) v4: u16,
     /// 0: the kernel has no IPv6.
     pub(crate) v6: u16,
+    pub(crate) datagrams_v4: u16,
+    /// As `v6`.
+    pub(crate) datagrams_v6: u16,
 }
 
 /// The listeners of a relay.
 #[derive(Debug)]
 pub(crate) struct Relay {
     listeners: Vec<TcpListener>,
+    datagrams: DatagramSockets,
     ports: RelayPorts,
+}
+
+/// Tables of the hooks, by which the relay finds destinations.
+pub(crate) struct RelayTables {
+    pub(crate) streams: Destinations,
+    pub(crate) datagrams: DatagramDestinations,
+}
+
+/// Counters of a running relay.
+#[derive(Debug)]
+pub(crate) struct RelayCounts {
+    /// Connections that were reset since there were as many as may be.
+    pub(crate) reset: Arc<AtomicU64>,
+    pub(crate) datagrams: Arc<DatagramCounts>,
 }
 
 /// State that all connections share.
 struct RelayState {
-    process: GuestProcess,
+    process: Arc<GuestProcess>,
     destinations: Mutex<Destinations>,
     connections: AtomicUsize,
     /// Connections that were reset since there were as many as may be.
@@ -51,42 +70,49 @@ struct RelayState {
 }
 
 impl Relay {
-    /// Listens in the namespace of this thread.
-    pub(crate) fn listen() -> Result<Relay, BoundaryError> {
+    /// Listens in the namespace of this thread. `has_v6`: datagrams of IPv6 can be led here.
+    pub(crate) fn listen(has_v6: bool) -> Result<Relay, BoundaryError> {
         let failed =
             |source| BoundaryError::System { what: "listen on the loopback of its namespace", source };
         let v4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         let v6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).ok();
         let port = |listener: &TcpListener| listener.local_addr().map(|at| at.port());
+        let datagrams = DatagramSockets::bind(has_v6)?;
+        let [datagrams_v4, datagrams_v6] = datagrams.ports();
         let ports = RelayPorts {
+            datagrams_v4,
+            datagrams_v6,
             v4: port(&v4).map_err(failed)?,
             v6: v6.as_ref().map(port).transpose().map_err(failed)?.unwrap_or(0),
         };
-        Ok(Relay { listeners: std::iter::once(v4).chain(v6).collect(), ports })
+        Ok(Relay { listeners: std::iter::once(v4).chain(v6).collect(), datagrams, ports })
     }
 
     pub(crate) const fn ports(&self) -> RelayPorts {
         self.ports
     }
 
-    /// Joins the guest, and serves connections from now on, until this process ends. Returns the number of
-    /// connections that were reset for want of room.
+    /// Joins the guest, and serves connections and datagrams from now on, until this process ends.
     pub(crate) fn start(
         self,
         guest: BorrowedFd<'_>,
-        destinations: Destinations,
-    ) -> Result<Arc<AtomicU64>, BoundaryError> {
-        let process = GuestProcess::join(guest).map_err(BoundaryError::Join)?;
-        let (destinations, connections) = (Mutex::new(destinations), AtomicUsize::new(0));
-        let reset = Arc::new(AtomicU64::new(0));
-        let state = Arc::new(RelayState { process, destinations, connections, reset: Arc::clone(&reset) });
+        tables: RelayTables,
+    ) -> Result<RelayCounts, BoundaryError> {
+        let process = Arc::new(GuestProcess::join(guest).map_err(BoundaryError::Join)?);
+        let (destinations, connections) = (Mutex::new(tables.streams), AtomicUsize::new(0));
+        let (reset, datagrams) = (Arc::<AtomicU64>::default(), Arc::<DatagramCounts>::default());
+        let counts = RelayCounts { reset: Arc::clone(&reset), datagrams: Arc::clone(&datagrams) };
+        let relay = DatagramRelay::new(self.datagrams, Arc::clone(&process), tables.datagrams, datagrams)
+            .map_err(system("start its relay of datagrams"))?;
+        let state = Arc::new(RelayState { process, destinations, connections, reset });
+        let failed = |source| BoundaryError::System { what: "start its relay", source };
+        let thread = || thread::Builder::new().name("relay".to_owned()).stack_size(STACK);
+        thread().spawn(move || relay.serve()).map_err(failed)?;
         for listener in self.listeners {
             let state = Arc::clone(&state);
-            let thread = thread::Builder::new().name("relay".to_owned()).stack_size(STACK);
-            let started = thread.spawn(move || state.serve(&listener));
-            started.map_err(|source| BoundaryError::System { what: "start its relay", source })?;
+            thread().spawn(move || state.serve(&listener)).map_err(failed)?;
         }
-        Ok(reset)
+        Ok(counts)
     }
 }
 
@@ -123,12 +149,13 @@ impl RelayState {
     }
 
     /// Moves the bytes of a connection, in both directions, until both have ended or one fails.
-    fn relay(&self, connection: &TcpStream, destination: SocketAddr) {
-        let opened = match self.process.open(destination.is_ipv6(), Transport::Tcp) {
+    fn relay(&self, connection: &TcpStream, destination: Destination) {
+        let Destination { to, process } = destination;
+        let opened = match self.process.open_for(process, to.is_ipv6(), Transport::Tcp) {
             Ok(opened) => opened,
             Err(_) => return reset(connection),
         };
-        let connected = self.stream(&opened).and_then(|stream| stream.connect(destination));
+        let connected = self.stream(&opened).and_then(|stream| stream.connect(to));
         if connected.is_err() {
             return reset(connection);
         }

@@ -32,6 +32,18 @@ impl Waker {
     pub fn wake(&self) {
         sys::event_set(self.event.as_fd());
     }
+
+    /// Takes the call back with which the waker's descriptor is readable, for sources that watch it
+    /// themselves.
+    pub fn take(&self) {
+        sys::event_clear(self.event.as_fd());
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
 }
 
 /// The reason why a sleep ended.
@@ -82,14 +94,6 @@ pub fn wait_any(
         port.woken(watch.failed)?;
     }
     Ok(slept.woke())
-}
-
-/// Sleeps until a descriptor is readable, the waker is used or `timeout` is over, for a source without ports.
-///
-/// # Errors
-/// A failing `poll`.
-pub fn wait_for(descriptor: BorrowedFd<'_>, waker: Option<&Waker>, timeout: Duration) -> io::Result<Woke> {
-    Ok(sleep(std::iter::once(descriptor.as_raw_fd()), waker, timeout)?.woke())
 }
 
 /// The port's activity in errors of a failed sleep.

@@ -53,6 +53,21 @@ pub struct Found {
     pub skipped: Vec<String>,
 }
 
+/// Checks that the named files can be opened and are captures, before rules are loaded, which may take
+/// seconds.
+/// Folders, pipes and standard input are left to [`open`].
+///
+/// # Errors
+/// A file does not exist or is no capture.
+pub fn check(names: &[PathBuf]) -> Result<(), Failure> {
+    for name in names.iter().filter(|name| !is_stdin(name)) {
+        if std::fs::metadata(name).map_or(true, |about| about.is_file()) {
+            look_at(name)?;
+        }
+    }
+    Ok(())
+}
+
 /// Opens the named captures. `links`: one for each name; all files of a folder have its link.
 ///
 /// # Errors

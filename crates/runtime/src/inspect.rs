@@ -152,6 +152,7 @@ fn recorder_of(
 pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Inspection, Failure> {
     let begun = Instant::now();
     let out = out_folder(options)?;
+    captures::check(&options.captures)?;
     let mut builder = Builder::for_captures(&options.build, &out)?;
     let built = reported(&mut builder, |builder| builder.build(Generation(1)))?;
     let links = links_of(options, built.policy.as_ref())?;

@@ -96,6 +96,9 @@ pub enum Message {
         v6: bool,
         /// TCP or UDP.
         transport: Transport,
+        /// Process for which a relay makes it; 0: the one that asks. The engine believes it of processes of
+        /// the same control group only.
+        process: u32,
     },
     /// Takes a connection from a listener: the reply has its descriptor.
     Accept(StreamHandle),
@@ -334,13 +337,15 @@ impl Message {
         match fields.operation {
             JOIN => fields.none_but(Fields::default()).map(|()| Message::Join),
             OPEN => {
-                fields.none_but(Fields { kind: fields.kind, ..Fields::default() })?;
+                let [process, _] = fields.arguments;
+                let arguments = [process, 0];
+                fields.none_but(Fields { kind: fields.kind, arguments, ..Fields::default() })?;
                 let transport = match fields.kind >> 1 {
                     0 => Transport::Tcp,
                     1 => Transport::Udp,
                     other => return Err(DescriptorError::Transport(other)),
                 };
-                Ok(Message::Open { v6: fields.kind & 1 == 1, transport })
+                Ok(Message::Open { v6: fields.kind & 1 == 1, transport, process })
             }
             ACCEPT => fields.none_but(Fields::default()).map(|()| Message::Accept(fields.handle)),
             other => Err(DescriptorError::Operation(other)),
@@ -352,8 +357,9 @@ impl Message {
     pub fn words(&self) -> DescriptorWords {
         let fields = match *self {
             Message::Join => Fields { operation: JOIN, ..Fields::default() },
-            Message::Open { v6, transport } => {
-                Fields { operation: OPEN, kind: u8::from(v6) | (transport as u8) << 1, ..Fields::default() }
+            Message::Open { v6, transport, process } => {
+                let kind = u8::from(v6) | (transport as u8) << 1;
+                Fields { operation: OPEN, kind, arguments: [process, 0], ..Fields::default() }
             }
             Message::Accept(handle) => Fields { operation: ACCEPT, handle, ..Fields::default() },
         };

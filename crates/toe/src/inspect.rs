@@ -30,6 +30,9 @@ pub struct StreamInfo {
     pub guest: u16,
     /// Process that opened the stream, as the kernel names it.
     pub process: i32,
+    /// Number of the joining by which this process opened it: another one after each `fork` and `exec`, so
+    /// that what is known of the process may be kept. `None`: another process has named this one.
+    pub joined: Option<u64>,
     /// The guest's address.
     pub local: SocketAddr,
     /// The peer's address.

@@ -78,7 +78,7 @@ impl RawProcess {
     }
 
     fn open_of(&self, transport: Transport) -> Option<(StreamHandle, OwnedFd)> {
-        let message = Message::Open { v6: false, transport };
+        let message = Message::Open { v6: false, transport, process: 0 };
         send(self.channel.as_fd(), &to_bytes(&message.words()), &[]);
         let (reply, mut descriptors) = receive(self.channel.as_fd())?;
         Some((reply.handle, descriptors.pop()?))

@@ -178,8 +178,8 @@ fn segments_are_mapped_only_with_their_size_sealed() {
 fn messages_are_read_as_they_were_written() {
     for message in [
         Message::Join,
-        Message::Open { v6: true, transport: Transport::Tcp },
-        Message::Open { v6: false, transport: Transport::Udp },
+        Message::Open { v6: true, transport: Transport::Tcp, process: 0 },
+        Message::Open { v6: false, transport: Transport::Udp, process: 7 },
         Message::Accept(StreamHandle { slot: 7, generation: 9 }),
     ] {
         assert_eq!(Message::parse(&message.words()), Ok(message));

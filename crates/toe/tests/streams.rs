@@ -205,3 +205,41 @@ fn a_guest_keeps_to_its_addresses() {
     client.send(b"inside").unwrap();
     assert_eq!(server.receive(10).unwrap(), b"inside");
 }
+
+#[test]
+fn a_wildcard_of_ipv6_of_a_guest_with_both_families_takes_connections_of_both() {
+    let bench = Bench::passing();
+    let mut own = spec(1);
+    own.addresses = vec![IpAddr::from([127, 0, 0, 6]), IpAddr::from(std::net::Ipv6Addr::LOCALHOST)];
+    own.shares_loopback = false;
+    let guest = bench.guest(own);
+    let wildcard: SocketAddr = "[::]:0".parse().unwrap();
+    let listener = Socket::listening(&guest, wildcard);
+    assert_eq!(listener.local().ip(), wildcard.ip());
+    let port = listener.local().port();
+    for address in ["127.0.0.6", "::1"] {
+        let address = SocketAddr::new(address.parse().unwrap(), port);
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(b"outside").unwrap();
+        let server = listener.accept();
+        assert_eq!(server.receive(20).unwrap(), b"outside");
+        // An IPv6 socket shows IPv4 addresses in the notation of IPv6.
+        let shown = server.local();
+        assert!(shown.is_ipv6() && shown.ip().to_canonical() == address.ip(), "{shown}");
+    }
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "no address of the guest");
+    // Connections of the guest itself meet the listener by each of its addresses.
+    let client = Socket::connected(&guest, SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port));
+    let server = listener.accept();
+    client.send(b"inside").unwrap();
+    assert_eq!(server.receive(10).unwrap(), b"inside");
+    // With V6ONLY it listens on IPv6 only, and the port of IPv4 stays free.
+    drop(listener);
+    let only = Socket::open(&guest, true);
+    only.stream().set_option(41, 26, &1_i32.to_ne_bytes()).unwrap();
+    only.stream().bind(wildcard).unwrap();
+    only.stream().listen(8).unwrap();
+    let port = only.local().port();
+    assert!(TcpStream::connect(("127.0.0.6", port)).is_err());
+    assert!(TcpStream::connect(("::1", port)).is_ok());
+}

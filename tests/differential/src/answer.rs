@@ -4,8 +4,10 @@
 //! An answer is a multiset of findings: `0@5>1.0:allowed` is an alert of the first rule at the fifth frame,
 //! sent to the server, in the flow of the first host's first port; `drop@5:rules` is a dropped packet with
 //! its reason, `refused:1` a rule that was not loaded; all other findings are names of records, with their
-//! flow (`http~3.1`) where the pair has several.
+//! flow (`http~3.1`) where the pair has several. In files of application protocols alerts that differ only by
+//! their frame stand together: `0@5,7>1.0:allowed`.
 
+use crate::applications::Grammar;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -60,9 +62,52 @@ impl Answer {
                 Some((name, count)) => (name, count.parse().ok()?),
                 None => (item, 1),
             };
-            answer.0.insert(name.into(), count);
+            for name in frames_of(name) {
+                answer.0.insert(name, count);
+            }
         }
         Some(answer)
+    }
+}
+
+/// The findings of an item whose frames stand together.
+fn frames_of(name: &str) -> Vec<String> {
+    let alert = name.split_once('@').and_then(|(rule, rest)| {
+        let (frames, rest) = rest.split_at(rest.find(['>', '<'])?);
+        frames.contains(',').then_some((rule, frames, rest))
+    });
+    match alert {
+        Some((rule, frames, rest)) => {
+            frames.split(',').map(|frame| format!("{rule}@{frame}{rest}")).collect()
+        }
+        None => vec![name.into()],
+    }
+}
+
+impl Answer {
+    /// The findings, with the frames of like alerts together.
+    fn compact(&self) -> String {
+        let mut items: Vec<(String, String)> = Vec::new();
+        for (name, count) in &self.0 {
+            let times = if *count == 1 { String::new() } else { format!("*{count}") };
+            let alert =
+                name.split_once('@').filter(|(rule, _)| rule.bytes().all(|byte| byte.is_ascii_digit()));
+            let parts = alert.and_then(|(rule, rest)| {
+                let (frame, rest) = rest.split_at(rest.find(['>', '<'])?);
+                Some((rule, frame, rest))
+            });
+            let Some((rule, frame, rest)) = parts else {
+                items.push((format!("{name}{times}"), String::new()));
+                continue;
+            };
+            let key = format!("{rule}@ {rest}{times}");
+            match items.iter_mut().find(|(of, _)| *of == key) {
+                Some((_, frames)) => frames.extend([",", frame]),
+                None => items.push((key, frame.into())),
+            }
+        }
+        let texts = items.into_iter().map(|(key, frames)| key.replacen("@ ", &format!("@{frames}"), 1));
+        texts.collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -84,9 +129,14 @@ impl std::fmt::Display for Answer {
 pub struct File {
     /// The seed.
     pub seed: u64,
+    /// The grammar that made the pairs.
+    pub grammar: Grammar,
     /// By the pair's number: its digest, and the answers passive and in prevention.
     pub answers: BTreeMap<u32, (u64, [Answer; 2])>,
 }
+
+/// Mark before the protocols of the grammar of application protocols.
+const PROTOCOLS: &str = " protocols: ";
 
 const HEAD: &str = "# Answers of Suricata 8.0.8; docs/differential.md says how they are made. Seed: ";
 
@@ -95,9 +145,16 @@ impl File {
     /// one.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = format!("{HEAD}{}\n", self.seed);
+        let protocols = match self.grammar.names() {
+            names if names.is_empty() => names,
+            names => format!("{PROTOCOLS}{names}"),
+        };
+        let mut text = format!("{HEAD}{}{protocols}\n", self.seed);
         for (number, (digest, [passive, inline])) in &self.answers {
-            let inline = if inline == passive { "=".to_string() } else { inline.to_string() };
+            let write =
+                |answer: &Answer| if protocols.is_empty() { answer.to_string() } else { answer.compact() };
+            let inline = if inline == passive { "=".to_string() } else { write(inline) };
+            let passive = write(passive);
             let _ = writeln!(text, "{number} {digest:016x} | {passive} | {inline}");
         }
         text
@@ -110,8 +167,11 @@ impl File {
     /// The first line that is not an answer.
     pub fn read(text: &str) -> Result<Self, String> {
         let mut lines = text.lines();
-        let seed = lines.next().and_then(|line| line.strip_prefix(HEAD)).and_then(|seed| seed.parse().ok());
-        let mut file = File { seed: seed.ok_or("line 1: the seed is missing")?, ..File::default() };
+        let head = lines.next().and_then(|line| line.strip_prefix(HEAD)).unwrap_or_default();
+        let (seed, protocols) = head.split_once(PROTOCOLS).unwrap_or((head, ""));
+        let seed = seed.parse().map_err(|_| "line 1: the seed is missing")?;
+        let grammar = Grammar::read(protocols).map_err(|problem| format!("line 1: {problem}"))?;
+        let mut file = File { seed, grammar, ..File::default() };
         for (at, line) in lines.enumerate() {
             let (number, entry) =
                 entry(line).ok_or_else(|| format!("line {}: not an answer: {line}", at + 2))?;
@@ -152,6 +212,25 @@ mod tests {
         assert_eq!(read.answers, file.answers);
         assert_eq!(read.seed, 7);
         assert!(File::read("nonsense").is_err());
+    }
+
+    #[test]
+    fn like_alerts_stand_together_in_files_of_protocols() {
+        let grammar = Grammar::read("smtp").unwrap();
+        let mut file = File { seed: 7, grammar, ..File::default() };
+        let one = answer(&[
+            "0@3>1.0:allowed",
+            "0@12>1.0:allowed",
+            "0@->1.0:allowed",
+            "0@5>1.0:allowed",
+            "0@5>1.0:allowed",
+            "drop@7:rules",
+            "smtp:12ab",
+        ]);
+        file.answers.insert(0, (1, [one.clone(), one]));
+        assert!(file.text().contains("| 0@-,12,3>1.0:allowed 0@5>1.0:allowed*2 drop@7:rules smtp:12ab | ="));
+        let read = File::read(&file.text()).unwrap();
+        assert_eq!((read.answers, read.grammar), (file.answers, file.grammar));
     }
 
     #[test]

@@ -4,7 +4,6 @@
 use crate::answer::{Answer, File};
 use crate::engine::Program;
 use crate::explained::{Why, reasons};
-use crate::make::pair;
 use crate::pair::Pair;
 use crate::reasons::Reason;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,14 +45,15 @@ pub struct Comparison {
 ///
 /// A generated pair differs from the one that was answered.
 pub fn pairs(file: &File) -> Result<Vec<Pair>, String> {
-    let pairs: Vec<Pair> = file.answers.keys().map(|number| pair(file.seed, *number)).collect();
+    let pairs: Vec<Pair> = file.answers.keys().map(|number| file.grammar.pair(file.seed, *number)).collect();
     match pairs.iter().find(|pair| file.answers[&pair.number].0 != pair.digest()) {
         Some(pair) => Err(format!(
             "pair {} is not the one that was asked about: the generator has changed. Make the answers anew: differential answers \
-             --seed {} --pairs {}",
+             --seed {} --pairs {} --protocols '{}'",
             pair.number,
             file.seed,
-            pairs.len()
+            pairs.len(),
+            file.grammar.names()
         )),
         None => Ok(pairs),
     }

@@ -3,6 +3,7 @@
 
 use crate::answer::Answer;
 use crate::pair::{MAX_RULES, Pair, owner};
+use crate::record;
 use bartizan_testkit::capture::{ETHERNET, pcap};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -28,6 +29,8 @@ pub fn window(setting: usize) -> i32 {
 }
 
 const CONFIG: &str = include_str!("../suricata.yaml");
+/// Settings of pairs of application protocols.
+const APPLICATIONS: &str = include_str!("../applications.yaml");
 
 /// A program under comparison.
 #[derive(Clone, Debug)]
@@ -148,6 +151,8 @@ struct Batch {
     begins: Vec<(u32, u64, bool)>,
     /// Pair and index of each rule, by line of the rule file.
     lines: Vec<(u32, usize)>,
+    /// The pairs are of application protocols: the content of records counts.
+    is_application: bool,
 }
 
 impl Batch {
@@ -165,15 +170,17 @@ impl Batch {
                 rules.push('\n');
             }
         }
+        let is_application = pairs.iter().any(|pair| pair.is_application);
+        let config = if is_application { APPLICATIONS } else { CONFIG };
         for (name, bytes) in [
             ("rules", rules.as_bytes()),
-            ("suricata.yaml", CONFIG.as_bytes()),
+            ("suricata.yaml", config.as_bytes()),
             ("capture.pcap", &pcap(ETHERNET, frames)),
         ] {
             let file = dir.join(name);
             std::fs::write(&file, bytes).map_err(|error| problem(&file, error))?;
         }
-        Ok(Batch { begins, lines })
+        Ok(Batch { begins, lines, is_application })
     }
 
     /// Reads the answers: events in `dir`, rejected rules in the messages.
@@ -235,6 +242,10 @@ impl Batch {
             "anomaly" => answer.add(format!("anomaly:{}{of_flow}", text("/anomaly/event"))),
             "flow" => answer.add(format!("flow:{}:{}{of_flow}", text("/proto"), text("/app_proto"))),
             "stats" => {}
+            other if self.is_application => {
+                let content = record::digest(event, other);
+                answer.add(format!("{other}:{content:04x}{of_flow}"));
+            }
             other => answer.add(format!("{other}{of_flow}")),
         }
     }

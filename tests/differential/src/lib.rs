@@ -11,6 +11,7 @@
 //!   feature.
 //! * [`wider`]: families on negated, absent or empty content, packets without ports, states and
 //!   protocols.
+//! * [`applications`]: SMTP, FTP, SSH, SMB and DCERPC, as a grammar with numbers of its own.
 //! * [`engine`], [`answer`]: a run of either program, and its answer.
 //! * [`compare`]: comparison of answers. [`explained`]: differences that have a reason; [`causes`],
 //!   [`ends`], [`holes`], [`left_out`], [`lost`], [`numbers`], [`silent`], [`times`]: their causes;
@@ -20,6 +21,7 @@
 //! Everything is a function of the seed, on every machine.
 
 pub mod answer;
+pub mod applications;
 pub mod bodies;
 pub mod causes;
 pub mod compare;
@@ -44,6 +46,7 @@ pub mod order;
 pub mod pair;
 pub mod passage;
 pub mod reasons;
+pub mod record;
 pub mod scene;
 pub mod shrink;
 pub mod silent;

@@ -3,11 +3,11 @@
 //! explained, 1 some are not, 2 it could not run.
 
 use bartizan_differential::answer::{Answer, File};
+use bartizan_differential::applications::Grammar;
 use bartizan_differential::compare::{Comparison, MODES, compare, known, pairs};
 use bartizan_differential::engine::{Program, write};
 use bartizan_differential::explained::explain;
 use bartizan_differential::faults::FAULTS;
-use bartizan_differential::make::pair;
 use bartizan_differential::pair::Pair;
 use bartizan_differential::reasons::Kind;
 use bartizan_differential::shrink::shrink;
@@ -68,6 +68,9 @@ enum Task {
         /// Number of pairs.
         #[arg(long, default_value_t = 5_000)]
         pairs: u32,
+        /// Protocols of the grammar of application protocols, separated by commas; none: the other grammars.
+        #[arg(long, default_value = "", value_name = "NAMES")]
+        protocols: String,
         /// File to write.
         #[arg(value_name = "ANSWERS")]
         answers: PathBuf,
@@ -77,6 +80,9 @@ enum Task {
         /// Seed of all pairs.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Protocols of the grammar of application protocols.
+        #[arg(long, default_value = "", value_name = "NAMES")]
+        protocols: String,
         /// Numbers of the pairs.
         numbers: Vec<u32>,
     },
@@ -88,6 +94,9 @@ enum Task {
         /// Seed of all pairs.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Protocols of the grammar of application protocols.
+        #[arg(long, default_value = "", value_name = "NAMES")]
+        protocols: String,
         /// Number of the pair.
         number: u32,
         /// Remove everything that the difference does not need.
@@ -112,18 +121,19 @@ fn main() -> ExitCode {
         Task::Planted { program, answers } => {
             planted(&Program::Bartizan(program.clone()), answers, args.batch)
         }
-        Task::Answers { seed, pairs, answers } => {
-            make(*seed, *pairs, answers, &peer, args.batch).map(|()| true)
-        }
-        Task::Rules { seed, numbers } => {
-            numbers
-                .iter()
-                .flat_map(|number| pair(*seed, *number).rules())
-                .for_each(|rule| println!("{rule}"));
-            Ok(true)
-        }
-        Task::Show { program, seed, number, shrink, out } => {
-            show(&Program::Bartizan(program.clone()), &peer, &pair(*seed, *number), *shrink, out)
+        Task::Answers { seed, pairs, protocols, answers } => Grammar::read(protocols)
+            .and_then(|grammar| make(*seed, &grammar, *pairs, answers, &peer, args.batch))
+            .map(|()| true),
+        Task::Rules { seed, protocols, numbers } => Grammar::read(protocols).map(|grammar| {
+            let rules = numbers.iter().flat_map(|number| grammar.pair(*seed, *number).rules());
+            rules.for_each(|rule| println!("{rule}"));
+            true
+        }),
+        Task::Show { program, seed, protocols, number, shrink, out } => {
+            Grammar::read(protocols).and_then(|grammar| {
+                let pair = grammar.pair(*seed, *number);
+                show(&Program::Bartizan(program.clone()), &peer, &pair, *shrink, out)
+            })
         }
     };
     match done {
@@ -136,9 +146,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn make(seed: u64, count: u32, to: &Path, peer: &Program, batch: usize) -> Result<(), String> {
-    let pairs: Vec<Pair> = (0..count).map(|number| pair(seed, number)).collect();
-    let mut file = File { seed, ..File::default() };
+fn make(
+    seed: u64,
+    grammar: &Grammar,
+    count: u32,
+    to: &Path,
+    peer: &Program,
+    batch: usize,
+) -> Result<(), String> {
+    let pairs: Vec<Pair> = (0..count).map(|number| grammar.pair(seed, number)).collect();
+    let mut file = File { seed, grammar: grammar.clone(), ..File::default() };
     let mut answers = [peer.run(&pairs, false, batch)?, peer.run(&pairs, true, batch)?];
     for pair in &pairs {
         let both = answers.each_mut().map(|answers| answers.remove(&pair.number).unwrap_or_default());
@@ -175,7 +192,7 @@ fn check(
     for difference in &found.differences {
         if !known.contains(difference.to_string().as_str()) {
             fresh += 1;
-            let pair = pair(file.seed, difference.number);
+            let pair = file.grammar.pair(file.seed, difference.number);
             println!("{difference}\n    {} (setting {})", pair.name, pair.setting);
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pairs of a seed: groups of a scene and its variants, which differ from it by one feature.
 
+use crate::applications::place;
 use crate::family::FAMILIES;
 use crate::order::{Family, Order};
 use crate::pair::{Packet, Pair, Rule};
@@ -25,6 +26,8 @@ struct Draft {
     v6: bool,
     setting: usize,
     twist: Option<(crate::twist::Twist, u64)>,
+    /// Small segments end after a few of each message.
+    has_long_messages: bool,
 }
 
 /// The pair with this number.
@@ -34,14 +37,35 @@ pub fn pair(seed: u64, number: u32) -> Pair {
     let mut random = Random::of(seed, &[u64::from(group)]);
     let families = if number < FIRST_WIDER { FAMILIES } else { WIDER };
     let family = &families[group as usize % families.len()];
-    let mut draft = draft(&mut random, family);
-    let mut random = Random::of(seed, &[u64::from(group), u64::from(variant) + 1]);
-    let feature = match variant {
+    let draft = draft(&mut random, family);
+    let random = Random::of(seed, &[u64::from(group), u64::from(variant) + 1]);
+    finish(random, number, family, draft)
+}
+
+/// The pair with this number whose group, of an application's protocol, has these words.
+pub(crate) fn application(seed: u64, words: &[u64; 2], number: u32, family: &Family) -> Pair {
+    let mut random = Random::of(seed, words);
+    let v6 = random.percent(40);
+    let mut scene = (family.scene)(&mut random);
+    place(&mut scene, number, v6);
+    let draft = rules(&mut random, family, scene);
+    let variant = u64::from(number % GROUP);
+    let random = Random::of(seed, &[words[0], words[1], variant + 1]);
+    let pair = finish(random, number, family, Draft { v6, has_long_messages: true, ..draft });
+    Pair { is_application: true, ..pair }
+}
+
+/// Makes the pair of a draft, with the feature of its variant.
+fn finish(mut random: Random, number: u32, family: &Family, mut draft: Draft) -> Pair {
+    let feature = match number % GROUP {
         0 => "base".to_string(),
         1 | 3 | 5 => other_rule(&mut random, &mut draft, family),
         7 => bond(&mut random, &mut draft),
         _ => other_way(&mut random, &mut draft),
     };
+    if draft.has_long_messages && !draft.scene.way.udp {
+        limit_segments(&mut draft.scene.way.sizes);
+    }
     let mut made = packets(&draft.scene.messages, &draft.scene.way);
     spread(&mut made, &draft.scene.beside);
     if let Some((twist, seed)) = draft.twist
@@ -56,6 +80,17 @@ pub fn pair(seed: u64, number: u32) -> Pair {
         setting: draft.setting,
         rules: draft.rules,
         packets: made,
+        is_application: false,
+    }
+}
+
+/// Bounds the number of segments of a long message.
+fn limit_segments(sizes: &mut Vec<usize>) {
+    const SMALL: usize = 24;
+    let last = sizes.last().copied().unwrap_or(1_460);
+    if last < 200 {
+        sizes.resize(SMALL.max(sizes.len()), last);
+        sizes.push(300);
     }
 }
 
@@ -69,6 +104,12 @@ fn spread(packets: &mut Vec<Packet>, beside: &[Packet]) {
 
 fn draft(random: &mut Random, family: &Family) -> Draft {
     let scene = (family.scene)(random);
+    let draft = rules(random, family, scene);
+    Draft { v6: random.percent(40), ..draft }
+}
+
+/// A draft over IPv4 with four rules on a scene.
+fn rules(random: &mut Random, family: &Family, scene: Scene) -> Draft {
     let mut rules = Vec::new();
     for at in 0..4 {
         let target = random.pick(&scene.targets).clone();
@@ -84,7 +125,7 @@ fn draft(random: &mut Random, family: &Family) -> Draft {
         2 => 3,
         _ => 0,
     };
-    Draft { scene, rules, v6: random.percent(40), setting, twist: None }
+    Draft { scene, rules, v6: false, setting, twist: None, has_long_messages: false }
 }
 
 fn other_rule(random: &mut Random, draft: &mut Draft, family: &Family) -> String {

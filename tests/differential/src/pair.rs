@@ -105,6 +105,8 @@ pub struct Pair {
     pub rules: Vec<Rule>,
     /// Its packets.
     pub packets: Vec<Packet>,
+    /// It is of the grammar of application protocols, which has settings and records of its own.
+    pub is_application: bool,
 }
 
 /// A frame with its time in microseconds since 1970.

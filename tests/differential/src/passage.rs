@@ -13,6 +13,9 @@ pub struct Passage<'p> {
     frames: Vec<usize>,
 }
 
+/// Limit of the bytes of a direction that [`Passage::first`] returns.
+const FIRST_MAX: u32 = 1 << 20;
+
 impl<'p> Passage<'p> {
     /// The frames and packets of a pair.
     #[must_use]
@@ -120,13 +123,20 @@ impl<'p> Passage<'p> {
             return Vec::new();
         };
         let begin = syn.seq.wrapping_add(1);
-        let byte = |of: u32| {
-            self.before(flow, to_server, at).filter(|one| one.flags & SYN == 0).find_map(|one| {
-                let place = begin.wrapping_add(of).wrapping_sub(one.seq);
-                one.load.get(place as usize).copied()
-            })
-        };
-        (0..count).map_while(byte).collect()
+        let mut bytes: Vec<Option<u8>> = Vec::new();
+        let count = count.min(FIRST_MAX);
+        for one in self.before(flow, to_server, at).filter(|one| one.flags & SYN == 0) {
+            let place = ahead(one.seq, begin);
+            for (of, byte) in (place..).zip(&one.load).filter(|(of, _)| (0..count.cast_signed()).contains(of))
+            {
+                let of = of as usize;
+                if bytes.len() <= of {
+                    bytes.resize(of + 1, None);
+                }
+                bytes[of].get_or_insert(*byte);
+            }
+        }
+        bytes.into_iter().map_while(|byte| byte).collect()
     }
 
     /// Whether a client of that port has sent only a part of a message that begins with its length, and no

@@ -11,7 +11,8 @@ pub enum Kind {
     InspectedBeforeForwarding,
     /// Prevention detects protocols from what one side has sent, and goes on while a receiver may take it.
     ProtocolDetection,
-    /// Bytes behind a hole are inspected once, when the hole is known to stay.
+    /// Bytes behind a hole are inspected once, when the hole is known to stay; so are those behind a message
+    /// that cannot be read.
     MissingBytes,
     /// Segments at the edges of a stream: beyond FIN, RST or window, and data that comes again.
     StreamPosition,
@@ -172,6 +173,11 @@ const CAUSES: &[(Kind, Cause)] = &[
     (Kind::Repetitions, crate::ends::counted_in_another_order),
     (Kind::StreamPosition, crate::ends::shown_before_it_is_acknowledged),
     (Kind::PassiveDrops, crate::wide::fragment_of_a_matched_datagram),
+    (Kind::MissingBytes, crate::applications::causes::behind_another_kind),
+    (Kind::MissingBytes, crate::applications::causes::behind_a_broken_message),
+    (Kind::RuleOptions, crate::applications::causes::reply_without_a_command),
+    (Kind::ProtocolDetection, crate::applications::causes::another_protocol_in_a_data_connection),
+    (Kind::InspectedBeforeForwarding, crate::applications::causes::lines_before_a_banner),
     (Kind::TlsSessions, crate::wide::size_of_what_is_encrypted),
     (Kind::InspectedBeforeForwarding, crate::wide::refused_bytes_again),
 ];

@@ -91,7 +91,10 @@ impl Asking<'_> {
 
 /// The kinds of the differing findings.
 fn kinds(lines: &[String]) -> Vec<&'static str> {
-    const KINDS: &[&str] = &["refused", "drop", "flow", "anomaly", "http", "dns", "tls", "fileinfo"];
+    const KINDS: &[&str] = &[
+        "refused", "drop", "flow", "anomaly", "http", "dns", "tls", "fileinfo", "smtp", "ftp_data", "ftp",
+        "ssh", "smb", "dcerpc",
+    ];
     // Alerts of all rules are one kind.
     let kind = |line: &String| {
         let word = line.trim_start_matches(['+', '-']);

@@ -17,13 +17,19 @@ pub struct Message {
     pub flow: u16,
     /// Pause before it, in milliseconds.
     pub pause: u64,
+    /// Port of the server in this flow; `None`: that of all.
+    pub port: Option<u16>,
+    /// The server opens the connection.
+    pub is_active: bool,
+    /// The connection is closed after it.
+    pub closes: bool,
 }
 
 impl Message {
     /// A message of the first flow of the first client.
     #[must_use]
     pub fn new(to_server: bool, data: Vec<u8>) -> Self {
-        Message { to_server, data, client: 0, flow: 0, pause: 0 }
+        Message { to_server, data, client: 0, flow: 0, pause: 0, port: None, is_active: false, closes: false }
     }
 }
 
@@ -125,6 +131,9 @@ pub fn packets(messages: &[Message], way: &Way) -> Vec<Packet> {
                 flows.len() - 1
             });
             flows[at].1.say(message);
+            if message.closes {
+                flows[at].1.close();
+            }
             packets.append(&mut flows[at].1.packets);
         }
         if let Some(first) = packets.get_mut(from) {
@@ -159,6 +168,7 @@ pub(crate) fn packet(key: (u8, u16), way: &Way, to_server: bool, body: Body) -> 
 struct Connection<'a> {
     key: (u8, u16),
     way: &'a Way,
+    port: u16,
     /// Next sequence numbers: of the client, of the server.
     next: [u32; 2],
     /// The number that each side has acknowledged of the other.
@@ -176,6 +186,7 @@ impl<'a> Connection<'a> {
         let mut connection = Connection {
             key,
             way,
+            port: first.port.unwrap_or(way.port),
             next: begin,
             acked: [begin[1], begin[0]],
             early: 0,
@@ -183,17 +194,20 @@ impl<'a> Connection<'a> {
             finished: false,
             packets: Vec::new(),
         };
-        let early = if way.syn_data && first.to_server {
+        // The side that opens the connection.
+        let opener = !first.is_active;
+        let [side, other] = [usize::from(!opener), usize::from(opener)];
+        let early = if way.syn_data && first.to_server && opener {
             first.data[..first.data.len().min(20)].to_vec()
         } else {
             Vec::new()
         };
         connection.early = early.len();
-        connection.send(true, SYN, early);
-        connection.acked[1] = connection.next[0];
-        connection.send(false, SYN | ACK, Vec::new());
-        connection.acked[0] = connection.next[1];
-        connection.send(true, ACK, Vec::new());
+        connection.send(opener, SYN, early);
+        connection.acked[other] = connection.next[side];
+        connection.send(!opener, SYN | ACK, Vec::new());
+        connection.acked[side] = connection.next[other];
+        connection.send(opener, ACK, Vec::new());
         if way.midstream {
             connection.packets.clear();
         }
@@ -224,7 +238,8 @@ impl<'a> Connection<'a> {
             ..Segment::default()
         };
         self.next[side] = self.next[side].wrapping_add(length);
-        self.packets.push(packet(self.key, self.way, client, Body::Tcp(segment)));
+        let packet = packet(self.key, self.way, client, Body::Tcp(segment));
+        self.packets.push(Packet { port: self.port, ..packet });
     }
 
     fn say(&mut self, message: &Message) {

@@ -69,7 +69,7 @@ pub(crate) enum Phase {
 }
 
 /// Milliseconds after which a connection is given up.
-const PATIENCE: u64 = 1500;
+pub(crate) const PATIENCE: u64 = 1500;
 /// One connection.
 #[derive(Clone, Debug)]
 pub struct Client {

@@ -197,7 +197,11 @@ impl Judge {
             // Without prevention the dirty traffic may fill the receiver's own memory for fragments.
             if there != 1 && self.prevention {
                 let length = case.good.as_ref().map_or(0, Vec::len);
-                let what = format!("a good datagram of {length} bytes arrived {there} times");
+                let what = match case.talked() {
+                    None => format!("a good datagram of {length} bytes arrived {there} times"),
+                    Some(true) => format!("the server recorded a good conversation {there} times"),
+                    Some(false) => "a good conversation was broken off".to_owned(),
+                };
                 if let (Some(kind), 0, false) = (case.kind, there, again) {
                     let (number, story) = (case.number, case.story());
                     self.doubts.push(Doubt { kind, number, what, story, after });
@@ -212,7 +216,7 @@ impl Judge {
 
     fn finding(&mut self, case: &Case, what: String, after: f64) -> Result<(), Problem> {
         let before = self.findings.iter().filter(|finding| finding.family == case.family()).count();
-        let capture = if before < CAPTURES {
+        let capture = if before < CAPTURES && case.talked().is_none() {
             let name =
                 format!("{}-{}-{}.pcap", case.family(), case.number, self.setup.replace(['[', ']'], ""));
             let path = self.folder.join(name);
@@ -306,11 +310,21 @@ impl Judge {
     }
 }
 
-/// Number of copies of a case's good datagram that arrived; `None` if the case has no good datagram.
+/// Number of copies of a case's good datagram, or of a good conversation's mark, that arrived; `None` if the
+/// case has neither.
 fn copies(case: &Case, read: &HashMap<Key, Read>) -> Option<usize> {
     let good = case.good.as_ref()?;
     let record = read.get(&(case.peer.0, case.peer.1, case.service.port()));
+    if let Some(is_finished) = case.talked() {
+        let marks = record.map_or(0, |read| memmem(&read.stream, good));
+        return Some(if is_finished { marks } else { 0 });
+    }
     Some(record.map_or(0, |read| read.datagrams.iter().filter(|d| *d == good).count()))
+}
+
+/// Number of places at which a text lies.
+fn memmem(text: &[u8], part: &[u8]) -> usize {
+    text.windows(part.len()).filter(|window| *window == part).count()
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -10,8 +10,9 @@
 //! * [`server`]: the harness's TCP server, for strategies that a server plays towards a Linux client.
 //! * [`kinds`]: the families of attacks; each case is a function of the seed.
 //! * [`strategy`]: evasions in the grammar of Geneva, published and random ones.
+//! * [`talk`]: conversations with real servers over sockets of the kernel.
 //! * [`honest`]: good traffic of an unmodified stack.
-//! * [`receivers`]: UDP, TCP, nginx, OpenSSL, with their records; [`judge`] compares these with the rules.
+//! * [`receivers`]: UDP, TCP, nginx, OpenSSL, a mail server and others, with their records; [`judge`] compares these with the rules.
 //! * [`net`], [`program`], [`player`], [`run`]: namespaces, the program under test, the sending loop, a whole
 //!   run.
 //!
@@ -34,4 +35,5 @@ pub mod strategy;
 // One system call; the file contains the safety argument.
 #[allow(unsafe_code)]
 mod sys;
+pub mod talk;
 pub mod tcp;

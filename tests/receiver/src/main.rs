@@ -4,9 +4,11 @@
 use bartizan_receiver::honest::GOODS;
 use bartizan_receiver::kinds::{KINDS, Listed};
 use bartizan_receiver::net::{Problem, problem};
-use bartizan_receiver::run::{Plan, places, run, setups};
+use bartizan_receiver::receivers::{Service, servers};
+use bartizan_receiver::run::{Plan, places, run, setups, wanted};
 use bartizan_receiver::strategy::Strategy;
 use clap::Parser;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -80,15 +82,26 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let done = if std::env::var_os(INSIDE).is_some() { attack(&args) } else { in_namespace() };
+    let done = if std::env::var_os(INSIDE).is_some() {
+        attack(&args)
+    } else {
+        plan(&args).and_then(|plan| in_namespace(&wanted(&plan)))
+    };
     done.unwrap_or_else(|why| {
         eprintln!("attack: {why}");
         ExitCode::from(2)
     })
 }
 
+/// Whether a program is installed.
+fn is_there(tool: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.into_iter().any(|folder| folder.join(tool).exists())
+}
+
 /// Runs this program again in a network namespace that ends with it, with a high limit of open files.
-fn in_namespace() -> Result<ExitCode, Problem> {
+fn in_namespace(wanted: &HashSet<Service>) -> Result<ExitCode, Problem> {
     for (tool, package) in [
         ("unshare", "util-linux"),
         ("prlimit", "util-linux"),
@@ -99,10 +112,14 @@ fn in_namespace() -> Result<ExitCode, Problem> {
         ("python3", "python3"),
         ("curl", "curl"),
     ] {
-        let there = |dir: PathBuf| dir.join(tool).exists();
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        if !std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).any(there) {
+        if !is_there(tool) {
             return Err(problem(format!("not run: needs the program {tool}: apt-get install {package}")));
+        }
+    }
+    for needed in servers::NEEDED.iter().filter(|needed| wanted.contains(&needed.service)) {
+        if !is_there(needed.program) {
+            let (program, package) = (needed.program, needed.package);
+            return Err(problem(format!("not run: needs the program {program}: apt-get install {package}")));
         }
     }
     let space = Command::new("unshare").args(["-n", "true"]).output();

@@ -16,6 +16,8 @@ use std::sync::mpsc;
 pub const SERVER: [&str; 2] = ["10.66.0.2", "fd66::2"];
 /// The addresses of the host with an unmodified stack.
 pub const HONEST: [&str; 2] = ["10.66.0.1", "fd66::1"];
+/// The networks of hosts that hold conversations, over the stack of the clients' side.
+pub const TALKERS: [&str; 2] = ["10.69.0.0/16", "fd69::/64"];
 /// Packets of hosts beyond the hop with a lower hop limit than this do not reach the receivers.
 pub const HOPS: u8 = 12;
 
@@ -113,6 +115,9 @@ pub fn receivers_side(give: impl FnOnce(i32) -> Result<(), Problem>) -> Result<b
         run(&format!("ip route add 10.{net}.0.0/16 via 10.66.0.3 dev b0"))?;
         run(&format!("ip route add fd{net}::/64 via fd66::3 dev b0"))?;
     }
+    for (net, via) in TALKERS.iter().zip(HONEST) {
+        run(&format!("ip route add {net} via {via} dev b0"))?;
+    }
     for (name, value) in [
         // Allows fragments of many hosts at once.
         ("net.ipv4.ipfrag_max_dist", "0"),
@@ -151,6 +156,11 @@ fn neighbours(device: &str, addresses: [&str; 2], mac: &str) -> Result<(), Probl
 /// If the setup fails.
 pub fn clients_side(give: impl FnOnce(i32) -> Result<(), Problem>) -> Result<(), Problem> {
     side("a0", HONEST, give)?;
+    // Sockets may have any address of these networks.
+    sysctl("net.ipv6.ip_nonlocal_bind", "1")?;
+    for net in TALKERS {
+        run(&format!("ip route add local {net} dev lo"))?;
+    }
     neighbours("a0", SERVER, "02:00:00:00:00:02")
 }
 

@@ -38,7 +38,7 @@ impl Setup {
         if self.chain.contains(&"pfw") {
             text.push_str(
                 "    pfw:\n      default: drop\n      rules:
-        - {allow: tcp, to-ports: [53, 80, 443, 8080, 9001, 9010-9013]}
+        - {allow: tcp, to-ports: [21, 22, 25, 53, 80, 139, 443, 445, 8080, 9001, 9010-9013, 30000-40999]}
         - {allow: udp, to-ports: [53, 9000]}
         - {allow: icmp}
         - {allow: icmpv6}\n",
@@ -189,7 +189,11 @@ impl Told {
         };
         let ends = [end("src"), end("dest")];
         match event["event_type"].as_str() {
-            Some("alert") => self.alerted.extend(ends.into_iter().flatten()),
+            // Hosts that hold conversations have no port in the records.
+            Some("alert") => {
+                self.alerted
+                    .extend(ends.into_iter().flatten().flat_map(|(host, port)| [(host, port), (host, 0)]));
+            }
             Some("drop") => {
                 let own = &event["bartizan"]["reason"];
                 let reason =

@@ -7,9 +7,11 @@ use crate::kinds::{self, Case, KINDS, Listed};
 use crate::net::{self, Problem, problem};
 use crate::player::Player;
 use crate::program::{Program, Setup, Told};
-use crate::receivers::{Callers, Records, Sinks, Web};
+use crate::receivers::{Callers, Records, Servers, Service, Sinks, Web};
+use crate::talk;
 use bartizan_testkit::random::Random;
 use serde_json::json;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -90,7 +92,16 @@ impl Clients {
                 let before = player.crowded;
                 let played = std::thread::scope(|scope| {
                     let good = scope.spawn(|| honest::play(seed, &goods, first, &stop));
-                    let played = player.play(&mut cases, || false);
+                    // Conversations have sockets of their own.
+                    let (mut talks, mut packets): (Vec<Case>, Vec<Case>) =
+                        cases.drain(..).partition(|case| case.talked().is_some());
+                    let talking = scope.spawn(|| {
+                        talk::hold_all(&mut talks);
+                        talks
+                    });
+                    let played = player.play(&mut packets, || false);
+                    let talks = talking.join().map_err(|_| problem("a conversation has panicked"))?;
+                    cases.extend(packets.into_iter().chain(talks));
                     stop.store(true, Ordering::Release);
                     let good = good.join().map_err(|_| problem("good traffic has panicked"))?;
                     played.map(|()| good)
@@ -111,16 +122,40 @@ impl Clients {
     }
 }
 
+/// The receivers, which end when this is dropped.
+struct Receivers {
+    web: Web,
+    servers: Servers,
+    sinks: Sinks,
+    callers: Callers,
+    hop: bool,
+}
+
+/// The services of the families of a plan.
+#[must_use]
+pub fn wanted(plan: &Plan) -> HashSet<Service> {
+    let only = plan.only.map(|(kind, _)| kind);
+    let kinds = plan.kinds.iter().copied().filter(|_| only.is_none()).chain(only);
+    kinds.map(|kind| kinds::make(kind, plan.seed, 0, 0).service).collect()
+}
+
 /// Starts the receivers on their side.
-fn receivers(plan: &Plan, records: &Arc<Records>) -> Result<(Web, Sinks, Callers, bool), Problem> {
+fn receivers(plan: &Plan, records: &Arc<Records>) -> Result<Receivers, Problem> {
     let (folder, records) = (plan.folder.clone(), Arc::clone(records));
+    let services = wanted(plan);
     net::in_side("b0", move |give, ready| {
         let start = || {
             let hop = net::receivers_side(give)?;
             let honest = honest::addresses().try_into().map_err(|_| problem("two addresses are wanted"))?;
             let sinks =
                 Sinks::open(&records, honest).map_err(|error| problem(format!("receivers: {error}")))?;
-            Ok((Web::start(&folder, &records)?, sinks, Callers::start(&records), hop))
+            Ok(Receivers {
+                web: Web::start(&folder, &records)?,
+                servers: Servers::start(&services, &folder, &records)?,
+                sinks,
+                callers: Callers::start(&records),
+                hop,
+            })
         };
         let _ = ready.send(start());
     })
@@ -138,6 +173,19 @@ fn judge_told(judge: &mut Judge, setup: &Setup, told: &Told, after: Duration, si
     if setup.level && told.below == 0 && !single {
         judge.good_finding("level", "it has handled no frame".into(), after.as_secs_f64());
     }
+}
+
+/// Writes the transcripts of a round's conversations to a file.
+fn write_talks(plan: &Plan, setup: &Setup, cases: &[Case]) -> Result<(), Problem> {
+    let talks = cases.iter().filter(|case| case.talked().is_some());
+    let texts: Vec<String> = talks
+        .map(|case| format!("=== {}:{} {}\n{}\n", case.family(), case.number, case.peer.0, case.story()))
+        .collect();
+    if texts.is_empty() {
+        return Ok(());
+    }
+    let path = plan.folder.join(format!("talks-{}.txt", setup.name()));
+    std::fs::write(&path, texts.concat()).map_err(|error| problem(format!("{}: {error}", path.display())))
 }
 
 /// The account of a setup, as JSON.
@@ -178,7 +226,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
     net::middle(plan.setups.iter().any(|setup| setup.level))?;
     let records = Arc::new(Records::default());
     let own = honest::addresses();
-    let (mut web, sinks, callers, hop) = receivers(plan, &records)?;
+    let Receivers { mut web, mut servers, sinks, callers, hop } = receivers(plan, &records)?;
     if !hop {
         println!("note: no hop before the receivers (is nftables installed?): time-to-live tricks arrive");
     }
@@ -202,9 +250,11 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
             std::thread::sleep(Duration::from_millis(150));
             program.is_alive()?;
             web.collect(&records)?;
+            servers.collect(&records)?;
             let read = records.take();
             let after = begun.elapsed().as_secs_f64();
             judge.cases(&cases, &read, after)?;
+            write_talks(plan, setup, &cases)?;
             judge.good(&good, &read, after);
             // Retries until the machine has time for them.
             for turn in 1..=TRIES {
@@ -215,6 +265,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
                 let before = sinks.dropped();
                 let played = clients.play(again, plan.seed ^ hosts, false)?;
                 std::thread::sleep(Duration::from_millis(150));
+                servers.collect(&records)?;
                 let read = records.take();
                 judge.good(&played.good, &read, after);
                 if sinks.dropped() == before || turn == TRIES {

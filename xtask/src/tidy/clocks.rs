@@ -24,6 +24,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
     ("crates/events/src/sink/patience/tests.rs", "the same, measured"),
     ("crates/ports/src/sys.rs", "a live port is where the packet clock comes from"),
+    ("crates/boundary/src/clock.rs", "the relay is a port: silent sockets of datagrams"),
     ("crates/toe/src/clock.rs", "the stream path is a port: time-outs of calls, of holding and of lingering"),
     ("crates/ports/src/wait.rs", "how long to look before sleeping; no packet gets this time"),
     (

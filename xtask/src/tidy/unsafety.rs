@@ -23,6 +23,7 @@ pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/rtl/src/lib.rs", "model", "the model of the SmartNIC's logic is C++"),
     ("crates/boundary/src/lib.rs", "descriptors", "close_range(2)"),
     ("crates/boundary/src/lib.rs", "namespace", "a thread's own network namespace"),
+    ("crates/boundary/src/lib.rs", "packet_info", "recvmsg(2) and sendmsg(2) with the address of a datagram"),
     ("crates/sock/src/lib.rs", "calls", "functions of C with the caller's pointers"),
     ("crates/sock/src/lib.rs", "pointers", "the caller's pointers"),
     ("crates/sock/src/lib.rs", "process", "a value that lives for ever, descriptors by number, fork"),

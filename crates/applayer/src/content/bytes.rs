@@ -81,17 +81,21 @@ pub(crate) fn find_nocase(text: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 /// Whether both are equal, ignoring letter case, and NUL bytes in `text`: some browsers drop them from names
-/// and values.
+/// and values. `what` has none.
 pub(crate) fn equals_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
-    let mut left = text.iter().filter(|b| **b != 0);
-    let mut right = what.iter();
-    loop {
-        match (left.next(), right.next()) {
-            (None, None) => return true,
-            (Some(l), Some(r)) if l.eq_ignore_ascii_case(r) => {}
-            _ => return false,
-        }
+    if text.len() <= what.len() {
+        return text.eq_ignore_ascii_case(what);
     }
+    let begins = |with: &u8| what.first().is_none_or(|first| *with == 0 || with.eq_ignore_ascii_case(first));
+    if !text.first().is_some_and(begins) {
+        return false;
+    }
+    memchr::memchr(0, text).is_some()
+        && text
+            .iter()
+            .filter(|b| **b != 0)
+            .map(u8::to_ascii_lowercase)
+            .eq(what.iter().map(u8::to_ascii_lowercase))
 }
 
 /// Whether `what` occurs, ignoring letter case, and NUL bytes in `text`.
@@ -121,7 +125,8 @@ mod tests {
         assert_eq!(trim(b" \t a b\r\n"), b"a b");
         assert_eq!(chomp(b"a\r\r\n"), b"a");
         assert!(equals_nocase_nonul(b"G\0ZIP", b"gzip"));
-        assert!(!equals_nocase_nonul(b"gzip2", b"gzip"));
+        assert!(!equals_nocase_nonul(b"gzip2", b"gzip") && !equals_nocase_nonul(b"gzi\0", b"gzip"));
+        assert!(equals_nocase_nonul(b"\0g\0zip\0", b"gzip") && equals_nocase_nonul(b"\0", b""));
         assert!(contains_nocase_nonul(b"x Ch\0unked", b"chunked"));
         assert_eq!(line_to_lf(b"a\nb"), Some((&b"a\n"[..], &b"b"[..])));
     }

@@ -157,8 +157,8 @@ fn supervise(prepared: PreparedGuest, args: &GuestRunArgs) -> Result<ExitCode, F
         boundary.map(|boundary| boundary.counts()).filter(|counts| *counts != BoundaryCounts::default())
     {
         eprintln!(
-            "bartizan: past the socket library: {} connects were relayed, {} connects and {} datagrams were refused",
-            counts.relayed, counts.refused_connects, counts.refused_datagrams
+            "bartizan: past the socket library: {} connects and {} datagrams were relayed, {} connects and {} datagrams were refused",
+            counts.relayed, counts.relayed_datagrams, counts.refused_connects, counts.refused_datagrams
         );
         if counts.reset_relays > 0 {
             eprintln!(

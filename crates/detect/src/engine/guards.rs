@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Searches a transaction for the guards of rules ([`crate::model::guards`]).
 
+use crate::engine::composed::ComposedValues;
 use crate::model::guards::Guard;
 use bartizan_applayer::transaction::{BufferQuery, Transaction};
 use bartizan_base::Direction;
@@ -11,7 +12,7 @@ pub(crate) struct Guards<'t> {
     list: &'t [Guard],
     tx: &'t dyn Transaction,
     direction: Direction,
-    scratch: &'t mut Vec<u8>,
+    values: &'t mut ComposedValues,
     /// Guards that were searched, a bit each.
     known: u64,
     /// Searched guards whose value is complete and lacks the literal, a bit each.
@@ -19,14 +20,13 @@ pub(crate) struct Guards<'t> {
 }
 
 impl<'t> Guards<'t> {
-    /// `scratch`: memory for values that are not contiguous.
     pub(crate) fn new(
         list: &'t [Guard],
         tx: &'t dyn Transaction,
         direction: Direction,
-        scratch: &'t mut Vec<u8>,
+        values: &'t mut ComposedValues,
     ) -> Self {
-        Self { list, tx, direction, scratch, known: 0, missing: 0 }
+        Self { list, tx, direction, values, known: 0, missing: 0 }
     }
 
     /// Whether a rule that needs the guards `wanted` (a bit each) can match now.
@@ -40,7 +40,7 @@ impl<'t> Guards<'t> {
             if self
                 .list
                 .get(place as usize)
-                .is_some_and(|guard| Self::is_missing(guard, self.tx, self.direction, self.scratch))
+                .is_some_and(|guard| Self::is_missing(guard, self.tx, self.direction, self.values))
             {
                 self.missing |= bit;
             }
@@ -48,12 +48,17 @@ impl<'t> Guards<'t> {
         wanted & self.missing == 0
     }
 
-    fn is_missing(guard: &Guard, tx: &dyn Transaction, direction: Direction, scratch: &mut Vec<u8>) -> bool {
+    fn is_missing(
+        guard: &Guard,
+        tx: &dyn Transaction,
+        direction: Direction,
+        values: &mut ComposedValues,
+    ) -> bool {
         if tx.progress(direction) < guard.spec.ready && !tx.common().ended[direction] {
             return false;
         }
-        scratch.clear();
-        let view = tx.buffer(BufferQuery { id: guard.spec.id, direction, index: 0 }, scratch);
-        view.is_none_or(|view| guard.literal.finder.find(view.data).is_none())
+        values.read(tx, BufferQuery { id: guard.spec.id, direction, index: 0 }, |view| {
+            view.is_none_or(|view| guard.literal.finder.find(view.data).is_none())
+        })
     }
 }

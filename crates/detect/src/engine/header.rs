@@ -8,9 +8,9 @@ use crate::model::signature::{Family, FlowNeeds, Member, ProtocolMatch};
 use bartizan_base::Direction;
 use bartizan_packet::PacketFlags;
 
-/// Whether protocol, addresses, ports and flow conditions of a rule hold.
+/// Whether protocol and flow conditions of a rule hold; [`ends_hold`] answers for addresses and ports.
 #[must_use]
-pub fn holds(signature: &Member, heads: &Heads, scene: &ConditionContext<'_>) -> bool {
+pub(crate) fn flow_and_protocol_hold(signature: &Member, scene: &ConditionContext<'_>) -> bool {
     // As in Suricata, a packet that is no IP is evaluated against rules on decoding alone; a packet with
     // broken IP, also against rules on addresses alone.
     let is_ip = scene.facts.packet.is_none_or(|packet| {
@@ -20,7 +20,6 @@ pub fn holds(signature: &Member, heads: &Heads, scene: &ConditionContext<'_>) ->
     (is_ip || signature.firewall.is_some() || signature.is_about_decoding())
         && protocol_holds(&signature.protocol, scene)
         && flow_holds(signature.flow, scene)
-        && ends_hold(signature, heads, scene)
 }
 
 /// Whether packets of a flow in a direction can match the head of a rule, for any payload and any later

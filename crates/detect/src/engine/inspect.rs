@@ -7,7 +7,10 @@
 
 use crate::compile::groups::HeadGroup;
 use crate::engine::candidates::Candidates;
+use crate::engine::composed::ComposedValues;
 use crate::engine::evaluate::{Evaluation, ProgramOutcome, evaluate};
+use crate::engine::head_answers::HeadAnswers;
+use crate::engine::header;
 use crate::engine::prefilter::PrefilterKeys;
 use crate::engine::request::{PendingRequest, carry_out, mark_files};
 use crate::engine::txstate::FlowDetect;
@@ -95,7 +98,10 @@ pub struct DetectWorker {
     decoded: Vec<u8>,
     captured: Vec<(Capture, Vec<u8>)>,
     measured: Vec<Measure>,
-    buffer: Vec<u8>,
+    /// Answers of rule heads for the current packet.
+    heads: HeadAnswers,
+    /// Values of the inspected transaction that its parser composes.
+    values: ComposedValues,
     transformed: [Vec<u8>; 2],
     /// Numbers of the inspected remote call are little endian.
     little_endian: bool,
@@ -153,9 +159,10 @@ impl DetectWorker {
         self.acted
     }
 
-    /// Drops the results of the packet before. `again`: the same packet comes once more, with its next piece
-    /// of the stream.
+    /// Drops the results of the inspection before. `again`: it was of the same packet, which comes with its
+    /// next piece of the stream.
     fn begin(&mut self, again: bool) {
+        self.heads.reset();
         self.hits.clear();
         self.gate_hits.clear();
         self.left.clear();
@@ -216,6 +223,7 @@ pub fn inspect(
         group,
         visible: work.visible,
         fresh: false,
+        last_look: false,
         varying: false,
         prevention: facts.prevention,
         guess,
@@ -279,6 +287,8 @@ struct InspectionRun<'p, 'a> {
     visible: Option<&'a Visibility>,
     /// Something of the packet's direction was parsed since its last inspection.
     fresh: bool,
+    /// The transaction's direction is complete: the function is done with it after this inspection.
+    last_look: bool,
     /// Some rule gives another answer for the transactions as they are when packets, the stream or state
     /// beside them change.
     varying: bool,
@@ -538,8 +548,8 @@ impl InspectionRun<'_, '_> {
     }
 
     /// Evaluates header, flow and packet conditions: all but values and transactions.
-    fn header_holds(&self, signature: &Member) -> bool {
-        if !crate::engine::header::holds(signature, &self.rules.heads, self.scene) {
+    fn header_holds(&mut self, signature: &Member) -> bool {
+        if !self.head_holds(signature) {
             return false;
         }
         if signature.packet.is_empty() {
@@ -549,6 +559,15 @@ impl InspectionRun<'_, '_> {
             ConditionContext { state: Some(&self.flow.state), left: &self.worker.left, ..*self.scene };
         let rest = self.scene.facts.packet.is_none();
         signature.packet.iter().all(|c| !(rest && c.needs_real_packet()) && c.matches(&scene))
+    }
+
+    /// Whether protocol, addresses, ports and flow conditions of a rule hold.
+    fn head_holds(&mut self, signature: &Member) -> bool {
+        if !header::flow_and_protocol_hold(signature, self.scene) {
+            return false;
+        }
+        let (heads, scene) = (&self.rules.heads, self.scene);
+        self.worker.heads.holds(signature.head, || header::ends_hold(signature, heads, scene))
     }
 
     fn values_hold(&mut self, signature: &Signature, payload: &[u8]) -> bool {

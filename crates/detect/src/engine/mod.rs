@@ -6,9 +6,11 @@
 //! carries out the requests of matches. [`explain`] describes rules and their evaluation.
 
 pub mod candidates;
+pub(crate) mod composed;
 pub mod evaluate;
 pub mod explain;
 pub(crate) mod guards;
+pub(crate) mod head_answers;
 pub mod header;
 pub mod inspect;
 pub mod payloads;

@@ -33,7 +33,7 @@ pub enum RuleTxStatus {
 
 /// Scope of a rule's progress. As in Suricata, directions are judged apart, so that a rule can match once for
 /// each. Only a rule with conditions on both directions has one progress for the whole transaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
     /// Progress in this direction.
     Of(Direction),
@@ -60,6 +60,22 @@ pub struct RuleProgress {
     pub held: u64,
     /// The conditions on packets held when the rule began with the transaction, and are not evaluated again.
     pub begun: bool,
+}
+
+impl RuleProgress {
+    /// Order of the entries of a transaction.
+    const fn key_of(rule: u32, side: Side) -> u64 {
+        let side = match side {
+            Side::Of(Direction::ToServer) => 0,
+            Side::Of(Direction::ToClient) => 1,
+            Side::Both => 2,
+        };
+        (rule as u64) << 2 | side
+    }
+
+    const fn key(&self) -> u64 {
+        Self::key_of(self.rule, self.side)
+    }
 }
 
 /// Takes the place of a value's index in [`TxState::growing`]: the entry holds the number of scanned values,
@@ -129,10 +145,9 @@ impl TxState {
     /// Position of a rule's progress, or the position at which to insert it.
     fn place_of(&self, rule: u32, side: Side) -> Result<usize, usize> {
         // Rules are evaluated in order, so most new entries come last.
+        let key = RuleProgress::key_of(rule, side);
         match self.entries.last() {
-            Some(last) if (last.rule, last.side) >= (rule, side) => {
-                self.entries.binary_search_by(|e| (e.rule, e.side).cmp(&(rule, side)))
-            }
+            Some(last) if last.key() >= key => self.entries.binary_search_by_key(&key, RuleProgress::key),
             _ => Err(self.entries.len()),
         }
     }
@@ -160,7 +175,7 @@ pub(crate) const TRANSACTIONS_MAX: usize = 512;
 const ROOM_KEPT: usize = 16;
 
 /// Whether a further look at a direction's transactions can give another answer while they stay as they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Settled {
     /// It can.
     #[default]
@@ -353,13 +368,23 @@ impl FlowDetect {
         !self.tx.is_empty()
     }
 
+    /// Position of a transaction, or the position at which to insert it.
+    fn place_of_tx(&self, id: TxId) -> Result<usize, usize> {
+        // Most flows have one transaction at a time, and inspect the newest one.
+        match self.tx.back() {
+            None => Err(0),
+            Some(last) if last.id == id => Ok(self.tx.len().saturating_sub(1)),
+            Some(last) if last.id < id => Err(self.tx.len()),
+            Some(_) => self.tx.binary_search_by_key(&id, |t| t.id),
+        }
+    }
+
     fn tx(&self, id: TxId) -> Option<&TxState> {
-        let at = self.tx.binary_search_by_key(&id, |t| t.id).ok()?;
-        self.tx.get(at)
+        self.tx.get(self.place_of_tx(id).ok()?)
     }
 
     fn tx_mut(&mut self, id: TxId) -> Option<&mut TxState> {
-        let at = match self.tx.binary_search_by_key(&id, |t| t.id) {
+        let at = match self.place_of_tx(id) {
             Ok(at) => at,
             Err(mut at) => {
                 if self.tx.len() >= TRANSACTIONS_MAX
@@ -385,7 +410,7 @@ impl FlowDetect {
 
     /// Marks a transaction as over; it is forgotten when the flow's next packet comes.
     pub(crate) fn set_over(&mut self, id: TxId) {
-        if let Ok(at) = self.tx.binary_search_by_key(&id, |t| t.id)
+        if let Ok(at) = self.place_of_tx(id)
             && let Some(tx) = self.tx.get_mut(at)
         {
             tx.over = true;
@@ -409,7 +434,7 @@ impl FlowDetect {
 
     /// Forgets a transaction.
     pub fn forget_tx(&mut self, id: TxId) {
-        if let Ok(at) = self.tx.binary_search_by_key(&id, |t| t.id)
+        if let Ok(at) = self.place_of_tx(id)
             && let Some(tx) = self.tx.remove(at)
         {
             self.tx_held = self.tx_held.saturating_sub(tx.held());

@@ -8,25 +8,28 @@
 //! which enters by the client's link. Guests of two tenants have a flow each, since tenants never meet: the
 //! server's policy sees what the client's has passed. Datagrams are packets of their guest's link.
 
-use super::origin;
+use super::origin::KnownPrograms;
 use super::view::{BlockedStream, GuestView};
 use bartizan_base::{Decision, Direction, LinkId, Timestamp, Verdict};
 use bartizan_dataplane::source::{Arrivals, Source, Taken};
 use bartizan_dataplane::worker::{ByteArrival, ByteFlow, ByteFlowState, DatagramArrival, Worker};
-use bartizan_ports::{PortError, PortStats, Waker, Woke, packet_clock, wait_for};
+use bartizan_ports::{PortError, PortStats, Waker, Woke, packet_clock};
 use bartizan_stages::flow_ext::StreamOrigin;
-use bartizan_toe::engine::Engine;
+use bartizan_toe::engine::{Engine, EngineError, EngineWoke};
 use bartizan_toe::inspect::{
     Admission, DatagramVerdict, PayloadDirection, PayloadInspector, PayloadVerdict, PayloadWindow, StreamId,
     StreamInfo,
 };
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Name of the source among ports.
 const NAME: &str = "guests";
+/// What a failed wait was for.
+const WAITING: &str = "waiting for guests";
 
 /// Streams by their number in the engine. Bounded: each belongs to a stream of a guest, whose limit counts.
 #[derive(Default)]
@@ -35,11 +38,17 @@ struct StreamFlows(HashMap<StreamId, StreamFlow>);
 /// The flow of a stream.
 enum StreamFlow {
     /// Its own.
-    Own(Box<ByteFlow>),
+    Own(Box<OwnFlow>),
     /// That of the other end.
     Partner,
     /// None: a socket of datagrams, whose flows are those of its packets. The program behind it.
     Datagrams(Arc<StreamOrigin>),
+}
+
+/// A flow, and whether the view knows it as bypassed.
+struct OwnFlow {
+    flow: ByteFlow,
+    is_bypassed: bool,
 }
 
 /// The source; see the module.
@@ -48,13 +57,25 @@ pub(super) struct GuestSource {
     /// The link of each guest, by the guest's number.
     links: Vec<LinkId>,
     flows: StreamFlows,
+    programs: KnownPrograms,
     view: Arc<GuestView>,
     stats: PortStats,
+    /// The engine's waits end with the worker's waker.
+    watches_waker: bool,
+}
+
+fn failed(what: &'static str) -> impl FnOnce(EngineError) -> PortError {
+    move |error| {
+        let source = io::Error::other(error.to_string());
+        PortError::System { name: NAME.to_owned(), what, source }
+    }
 }
 
 impl GuestSource {
     pub(super) fn new(engine: Engine, links: Vec<LinkId>, view: Arc<GuestView>) -> Self {
-        GuestSource { engine, links, flows: StreamFlows::default(), view, stats: PortStats::default() }
+        let (flows, stats) = (StreamFlows::default(), PortStats::default());
+        let programs = KnownPrograms::default();
+        GuestSource { engine, links, flows, programs, view, stats, watches_waker: false }
     }
 }
 
@@ -70,13 +91,11 @@ impl Source for GuestSource {
             arrivals: &mut *arrivals,
             links: &self.links,
             flows: &mut self.flows,
+            programs: &mut self.programs,
             view: &self.view,
             now: packet_clock(),
         };
-        let served = self.engine.turn(&mut chain, Some(Duration::ZERO)).map_err(|error| {
-            let source = io::Error::other(error.to_string());
-            PortError::System { name: NAME.to_owned(), what: "serving guests", source }
-        })?;
+        let served = self.engine.turn(&mut chain).map_err(failed("serving guests"))?;
         // Every chunk that the worker judges comes from here, and leaves here if it passes.
         let counters = arrivals.worker_mut().counters();
         self.stats.received = counters.packets;
@@ -98,11 +117,18 @@ impl Source for GuestSource {
     }
 
     fn wait(&mut self, waker: Option<&Waker>, timeout: Duration) -> Result<Woke, PortError> {
-        let timeout = self.engine.longest_sleep().map_or(timeout, |own| own.min(timeout));
-        wait_for(self.engine.events(), waker, timeout).map_err(|source| PortError::System {
-            name: NAME.to_owned(),
-            what: "waiting for guests",
-            source,
+        // One call of the kernel finds events and the waker alike.
+        if let Some(waker) = waker.filter(|_| !self.watches_waker) {
+            self.engine.watch_waker(waker.as_fd()).map_err(failed(WAITING))?;
+            self.watches_waker = true;
+        }
+        Ok(match self.engine.wait(Some(timeout)).map_err(failed(WAITING))? {
+            EngineWoke::Events => Woke::Packets,
+            EngineWoke::Timeout => Woke::Timeout,
+            EngineWoke::Called => {
+                waker.map(Waker::take);
+                Woke::Called
+            }
         })
     }
 }
@@ -112,6 +138,7 @@ struct ChainInspector<'i, 'd> {
     arrivals: &'i mut Arrivals<'d>,
     links: &'i [LinkId],
     flows: &'i mut StreamFlows,
+    programs: &'i mut KnownPrograms,
     view: &'i GuestView,
     now: Timestamp,
 }
@@ -128,18 +155,19 @@ impl ChainInspector<'_, '_> {
     /// Whether a stream's bytes are judged as those of the flow of its other end.
     fn belongs_to_partner(&mut self, stream: &StreamInfo, own: &ByteFlow) -> bool {
         let partner = stream.partner.filter(|_| stream.accepted).and_then(|end| self.flows.0.get(&end.id));
-        let Some(StreamFlow::Own(flow)) = partner else { return false };
+        let Some(StreamFlow::Own(theirs)) = partner else { return false };
         let worker = self.arrivals.worker_mut();
-        worker.tenant_of_bytes(flow) == worker.tenant_of_bytes(own)
+        worker.tenant_of_bytes(&theirs.flow) == worker.tenant_of_bytes(own)
     }
 
-    fn origin(&self, stream: &StreamInfo) -> StreamOrigin {
+    fn origin(&mut self, stream: &StreamInfo) -> StreamOrigin {
+        let program = self.programs.of(stream, self.now);
         StreamOrigin {
             guest: self.view.name(stream.guest),
             peer_guest: stream.partner.map(|partner| self.view.name(partner.guest)),
             process: stream.process,
-            executable: origin::executable(stream.process),
-            cgroup: origin::cgroup(stream.process),
+            executable: program.executable,
+            cgroup: program.cgroup,
         }
     }
 
@@ -164,20 +192,24 @@ impl PayloadInspector for ChainInspector<'_, '_> {
             self.note_blocked(stream, &decision);
             return Admission::Refuse;
         }
-        self.flows.0.insert(stream.id, StreamFlow::Own(Box::new(flow)));
+        let own = OwnFlow { flow, is_bypassed: false };
+        self.flows.0.insert(stream.id, StreamFlow::Own(Box::new(own)));
         Admission::Inspect
     }
 
     fn inspect(&mut self, stream: &StreamInfo, window: PayloadWindow<'_>) -> PayloadVerdict {
         self.now = packet_clock();
-        let flow = match self.flows.0.get_mut(&stream.id) {
-            Some(StreamFlow::Own(flow)) => flow,
+        let OwnFlow { flow, is_bypassed } = match self.flows.0.get_mut(&stream.id) {
+            Some(StreamFlow::Own(own)) => &mut **own,
             Some(StreamFlow::Partner) => return PayloadVerdict::Bypass,
             // No stream is inspected that was not admitted.
             Some(StreamFlow::Datagrams(_)) | None => return PayloadVerdict::Drop,
         };
         let state = self.arrivals.worker_mut().bytes_flow_state(flow, self.now);
-        self.view.note_bypassed(stream.id, state == ByteFlowState::Bypassed);
+        if *is_bypassed != (state == ByteFlowState::Bypassed) {
+            *is_bypassed = !*is_bypassed;
+            self.view.note_bypassed(stream.id, *is_bypassed);
+        }
         let mut decision = Decision::CONTINUE;
         if state == ByteFlowState::Gone {
             // It timed out, or gave way: the rest of the stream is a flow of its own.
@@ -248,8 +280,8 @@ impl PayloadInspector for ChainInspector<'_, '_> {
 
     fn close(&mut self, stream: &StreamInfo) {
         self.view.note_bypassed(stream.id, false);
-        if let Some(StreamFlow::Own(mut flow)) = self.flows.0.remove(&stream.id) {
-            self.arrivals.close_bytes(&mut flow, packet_clock());
+        if let Some(StreamFlow::Own(mut own)) = self.flows.0.remove(&stream.id) {
+            self.arrivals.close_bytes(&mut own.flow, packet_clock());
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::config::BACKLOG_MOST;
 use super::pipe::Pipe;
 use super::slab::StreamKey;
-use super::stream::{ConnectionState, EngineStream};
+use super::stream::{ConnectionState, EngineStream, StreamProgram};
 use super::{EngineTurn, EventSource};
 use crate::descriptor::StreamHandle;
 use crate::inspect::{Admission, StreamInfo, StreamPartner};
@@ -43,7 +43,7 @@ impl EngineTurn<'_> {
     pub(super) fn make_stream(
         &mut self,
         guest: u16,
-        process: i32,
+        program: StreamProgram,
         v6: bool,
         socket: OwnedFd,
     ) -> Result<StreamKey, Errno> {
@@ -52,8 +52,7 @@ impl EngineTurn<'_> {
         let (token, programs_end) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .inspect_err(|_| self.count(guest, StreamRefusal::Resources))?;
         sockopt::set_socket_send_buffer_size(&programs_end, 1)?;
-        let bits = if v6 { state::V6 } else { 0 };
-        let allotted = self.guest(guest).and_then(|guest| guest.allot(bits));
+        let allotted = self.guest(guest).and_then(|guest| guest.allot(if v6 { state::V6 } else { 0 }));
         let Some(handle) = allotted else {
             self.count(guest, StreamRefusal::Streams);
             return Err(Errno::NFILE);
@@ -66,13 +65,14 @@ impl EngineTurn<'_> {
             key,
             id: self.next_id(),
             guest,
-            process,
+            program,
             handle,
             v6,
             segments,
             token,
             programs_end: Some(programs_end),
             socket: Some(socket),
+            twin: None,
             state: ConnectionState::Idle,
             is_bound: false,
             has_source: false,
@@ -97,7 +97,7 @@ impl EngineTurn<'_> {
             partner: None,
             pending: VecDeque::new(),
             backlog: 0,
-            listens_at: None,
+            listens_at: Vec::new(),
             listener: None,
             info: None,
             is_queued: false,
@@ -125,7 +125,7 @@ impl EngineTurn<'_> {
     pub(super) fn remove(&mut self, key: StreamKey) {
         let Some(mut stream) = self.streams.take(key) else { return };
         self.set_deadline(&mut stream, None);
-        if let Some(address) = stream.listens_at.take() {
+        for address in std::mem::take(&mut stream.listens_at) {
             self.listeners.remove(&address);
         }
         for pending in std::mem::take(&mut stream.pending) {
@@ -168,9 +168,15 @@ impl EngineTurn<'_> {
             if stream.state != ConnectionState::Listening || stream.pending.len() >= stream.backlog {
                 return;
             }
-            let (guest, v6, process) = (stream.guest, stream.v6, stream.process);
+            let (guest, v6, program) = (stream.guest, stream.v6, stream.program);
             let Some(socket) = &stream.socket else { return };
-            let socket = match accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let accepted = accept_with(socket, flags);
+            let socket = match (accepted, &stream.twin) {
+                (Err(Errno::AGAIN), Some(twin)) => accept_with(twin, flags),
+                (accepted, _) => accepted,
+            };
+            let socket = match socket {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN) => {
                     stream.readable = false;
@@ -185,7 +191,7 @@ impl EngineTurn<'_> {
             };
             // Without one of these the connection ends with a RST: its descriptor is closed here.
             let _ = sockopt::set_socket_linger(&socket, Some(std::time::Duration::ZERO));
-            let Ok(key) = self.make_stream(guest, process, v6, socket) else { continue };
+            let Ok(key) = self.make_stream(guest, program, v6, socket) else { continue };
             if self.begin_accepted(key, listener).is_err() {
                 self.remove(key);
             }
@@ -271,7 +277,8 @@ impl EngineTurn<'_> {
             id: stream.id,
             tenant,
             guest: stream.guest,
-            process: stream.process,
+            process: stream.program.process,
+            joined: stream.program.joined,
             local: canonical(local),
             peer: canonical(peer),
             accepted: stream.accepted,
@@ -341,7 +348,7 @@ impl EngineTurn<'_> {
         if server.pending.len() >= server.backlog {
             return Err(Errno::CONNREFUSED);
         }
-        let (guest, process, v6) = (server.guest, server.process, server.v6);
+        let (guest, program, v6) = (server.guest, server.program, server.v6);
         let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
         if !stream.is_bound {
             // A port of the engine's namespace that nobody else has.
@@ -359,7 +366,7 @@ impl EngineTurn<'_> {
             local.set_ip(canonical(peer).ip());
         }
         let spare = super::calls::tcp_socket(v6)?;
-        let key = self.make_stream(guest, process, v6, spare)?;
+        let key = self.make_stream(guest, program, v6, spare)?;
         let Some(mut other) = self.streams.take(key) else { return Err(Errno::NOBUFS) };
         (other.accepted, other.partner, stream.partner) = (true, Some(stream.key), Some(key));
         (other.is_local, stream.is_local) = (true, true);
@@ -399,10 +406,13 @@ impl EngineTurn<'_> {
             _ => return Err(Errno::INVAL),
         }
         let socket = stream.socket.as_ref().ok_or(Errno::INVAL)?;
-        rustix::net::listen(socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
         let local = local_address(socket)?;
         let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        self.watch(socket, EventSource::Socket(stream.key), events)?;
+        for socket in stream.socket.iter().chain(&stream.twin) {
+            rustix::net::listen(socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
+            self.watch(socket, EventSource::Socket(stream.key), events)?;
+        }
+        let twins = stream.twin.as_ref().map(local_address).transpose()?;
         stream.backlog = backlog;
         stream.state = ConnectionState::Listening;
         if let Some(slot) = stream.slot() {
@@ -412,10 +422,12 @@ impl EngineTurn<'_> {
             slot.local.store(shown_as(shown, stream.v6));
         }
         stream.show(state::LISTENING | state::BOUND, 0);
-        let local = canonical(local);
-        if !local.ip().is_unspecified() {
-            self.listeners.entry(local).or_insert(stream.key);
-            stream.listens_at = (self.listeners.get(&local) == Some(&stream.key)).then_some(local);
+        for local in [canonical(local)].into_iter().chain(twins) {
+            if !local.ip().is_unspecified()
+                && *self.listeners.entry(local).or_insert(stream.key) == stream.key
+            {
+                stream.listens_at.push(local);
+            }
         }
         Ok(())
     }

@@ -39,6 +39,28 @@ pub(super) fn source_for(peer: SocketAddr) -> Result<IpAddr, Errno> {
     Ok(local_address(&probe)?.ip())
 }
 
+/// Ports that are tried where the kernel chooses one for two sockets.
+const TWIN_TRIES: usize = 8;
+
+/// Binds a socket of IPv6 to an address, and a new one of IPv4 to another at the same port; returns the
+/// second.
+fn bind_twins(socket: &OwnedFd, address: SocketAddr, other: SocketAddr) -> Result<OwnedFd, Errno> {
+    let mut tries = TWIN_TRIES;
+    loop {
+        let twin = tcp_socket(false)?;
+        sockopt::set_socket_reuseaddr(&twin, sockopt::socket_reuseaddr(socket)?)?;
+        sockopt::set_socket_reuseport(&twin, sockopt::socket_reuseport(socket)?)?;
+        rustix::net::bind(&twin, &other)?;
+        let port = local_address(&twin)?.port();
+        tries -= 1;
+        match rustix::net::bind(socket, &SocketAddr::new(address.ip(), port)) {
+            Ok(()) => return Ok(twin),
+            Err(Errno::ADDRINUSE) if address.port() == 0 && tries > 0 => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 impl EngineTurn<'_> {
     /// Carries out a descriptor, the engine's copy of it.
     pub(super) fn serve_descriptor(&mut self, member: MemberKey, words: &DescriptorWords) {
@@ -234,7 +256,7 @@ impl EngineTurn<'_> {
 
     /// A fresh socket for a stream whose connection ended, so that it can connect again.
     fn renew(&mut self, stream: &mut EngineStream) -> Result<(), Errno> {
-        stream.socket = Some(tcp_socket(stream.v6)?);
+        (stream.socket, stream.twin) = (Some(tcp_socket(stream.v6)?), None);
         if let Some(info) = stream.info.take() {
             self.inspector.close(&info);
         }
@@ -261,7 +283,7 @@ impl EngineTurn<'_> {
         if stream.state == ConnectionState::Open {
             stream.reset_on_close();
         }
-        if let Some(address) = stream.listens_at.take() {
+        for address in std::mem::take(&mut stream.listens_at) {
             self.listeners.remove(&address);
         }
         for pending in std::mem::take(&mut stream.pending) {
@@ -288,9 +310,17 @@ impl EngineTurn<'_> {
             return Err(PLAIN_SOCKET);
         }
         let wanted = guest.local_address(address).inspect_err(|_| guest.refuse(StreamRefusal::Address))?;
+        let other = guest.twin_address(address).filter(|_| !stream.is_datagram);
         let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
-        rustix::net::bind(socket, &wanted)?;
-        stream.is_bound = true;
+        let twin = match other {
+            Some(other) if !sockopt::ipv6_v6only(socket)? => Some(bind_twins(socket, wanted, other)?),
+            _ => {
+                rustix::net::bind(socket, &wanted)?;
+                None
+            }
+        };
+        (stream.is_bound, stream.twin) = (true, twin);
+        let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
         let bound = local_address(socket)?;
         if let Some(slot) = stream.slot() {
             slot.local.store(SocketAddr::new(address.ip(), bound.port()));

@@ -3,6 +3,7 @@
 
 use super::config::{EngineError, GuestReport, GuestSpec, system};
 use super::slab::StreamKey;
+use super::stream::StreamProgram;
 use crate::descriptor::StreamHandle;
 use crate::layout::{Layout, SlotState};
 use crate::memory::{ByteRing, SharedMemory};
@@ -66,7 +67,7 @@ pub(crate) struct Member {
     /// The engine looks at the ring in every round.
     pub(crate) is_active: bool,
     /// Process, as the kernel named it when its channel was made.
-    pub(crate) process: i32,
+    pub(crate) program: StreamProgram,
 }
 
 /// Permits for opening connections: a second's worth at most.
@@ -204,6 +205,14 @@ impl Guest {
         }
         let canonical = wanted.ip().to_canonical();
         own.contains(&canonical).then_some(wanted).ok_or(Errno::ADDRNOTAVAIL)
+    }
+
+    /// The address of IPv4 to bind to beside that of IPv6 for a wildcard of IPv6; `None`: the kernel's own
+    /// wildcard does, or the guest has one family.
+    pub(crate) fn twin_address(&self, wanted: SocketAddr) -> Option<SocketAddr> {
+        let is_wildcard = wanted.is_ipv6() && wanted.ip().is_unspecified();
+        let own = self.spec.addresses.iter().find(|address| is_wildcard && address.is_ipv4());
+        own.map(|ip| SocketAddr::new(*ip, wanted.port()))
     }
 
     /// Whether an address is the guest's own and none of the engine's.

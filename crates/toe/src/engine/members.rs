@@ -3,6 +3,7 @@
 
 use super::config::STARTS;
 use super::guest::Member;
+use super::stream::StreamProgram;
 use super::{EngineTurn, EventSource, MemberKey};
 use crate::descriptor::{
     DESCRIPTOR_BYTES, DescriptorError, Message, Reply, StreamHandle, Transport, from_bytes, to_bytes,
@@ -15,7 +16,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, accept_with, recvmsg, sendmsg, sockopt,
 };
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut, Read as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -63,6 +64,23 @@ fn send_reply(channel: BorrowedFd<'_>, reply: &Reply, descriptors: &[BorrowedFd<
     }
     sendmsg(channel, &[IoSlice::new(&bytes)], &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
         .map(|_| ())
+}
+
+/// Most bytes of /proc/PID/cgroup that are read.
+const CGROUP_BYTES: u64 = 4096;
+
+/// The control group of version 2 of a process; `None`: it has none of its own, or is gone.
+fn group(process: i32) -> Option<String> {
+    let file = std::fs::File::open(format!("/proc/{process}/cgroup")).ok()?;
+    let mut text = String::new();
+    file.take(CGROUP_BYTES).read_to_string(&mut text).ok()?;
+    let group = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+    (group != "/").then(|| group.to_owned())
+}
+
+/// Whether two processes are in one control group, and it is not the root.
+fn share_group(one: i32, other: i32) -> bool {
+    group(one).is_some_and(|own| group(other).as_ref() == Some(&own))
 }
 
 fn refuse(channel: BorrowedFd<'_>, error: Errno) -> Result<(), Errno> {
@@ -152,7 +170,9 @@ impl EngineTurn<'_> {
         let level = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         self.watch(&bell, EventSource::Bell(key), edge).map_err(|_| StreamRefusal::Resources)?;
         self.watch(&channel, EventSource::Channel(key), level).map_err(|_| StreamRefusal::Resources)?;
-        let member = Member { channel, bell, ring, is_active: false, process };
+        let joined = self.next_joining();
+        let program = StreamProgram { process, joined: Some(joined) };
+        let member = Member { channel, bell, ring, is_active: false, program };
         if let Some(place) = self.guest(number).and_then(|guest| guest.members.get_mut(index)) {
             *place = Some(member);
         }
@@ -187,7 +207,7 @@ impl EngineTurn<'_> {
     /// Answers a message; an error means that the process does not take answers and is cut off.
     fn answer(&mut self, key: MemberKey, arrival: &ProcessMessage) -> Result<(), Errno> {
         let opened = match &arrival.message {
-            Ok(Message::Open { v6, transport }) => self.open(key, *v6, *transport),
+            Ok(Message::Open { v6, transport, process }) => self.open(key, *v6, *transport, *process),
             Ok(Message::Accept(listener)) => self.give_connection(key.guest, *listener),
             Ok(Message::Join) => {
                 self.count(key.guest, StreamRefusal::SecondJoin);
@@ -220,16 +240,20 @@ impl EngineTurn<'_> {
         key: MemberKey,
         v6: bool,
         transport: Transport,
+        claimed: u32,
     ) -> Result<(StreamHandle, OwnedFd), Errno> {
-        let process = self
+        let member = self
             .guest(key.guest)
             .and_then(|guest| guest.members.get(usize::from(key.ring))?.as_ref())
-            .map_or(0, |member| member.process);
+            .map_or(StreamProgram::default(), |member| member.program);
+        let named = i32::try_from(claimed).ok().filter(|claimed| *claimed != 0);
+        let named = named.filter(|named| share_group(member.process, *named));
+        let program = named.map_or(member, |process| StreamProgram { process, joined: None });
         let socket = match transport {
             Transport::Tcp => super::calls::tcp_socket(v6)?,
             Transport::Udp => super::calls::udp_socket(v6)?,
         };
-        let stream = self.make_stream(key.guest, process, v6, socket)?;
+        let stream = self.make_stream(key.guest, program, v6, socket)?;
         if transport == Transport::Udp
             && let Err(error) = self.open_datagrams(stream)
         {

@@ -41,6 +41,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use slab::{StreamKey, StreamSlab};
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -57,6 +58,8 @@ const RING_BATCH: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventSource {
     Commands,
+    /// The descriptor by which other threads end a sleep.
+    Waker,
     /// The socket at which a guest's programs are started.
     Door(u16),
     /// A descriptor that programs of a guest were started with.
@@ -65,6 +68,17 @@ enum EventSource {
     Bell(MemberKey),
     Socket(StreamKey),
     Token(StreamKey),
+}
+
+/// The reason why [`Engine::wait`] has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineWoke {
+    /// There are events to be served.
+    Events,
+    /// The waker is readable; there may be events as well.
+    Called,
+    /// The time is over, or a signal came.
+    Timeout,
 }
 
 /// A process of a guest.
@@ -86,6 +100,7 @@ impl EventSource {
             EventSource::Socket(key) => word(4, key.serial, key.index),
             EventSource::Token(key) => word(5, key.serial, key.index),
             EventSource::Door(guest) => word(6, 0, guest.into()),
+            EventSource::Waker => word(7, 0, 0),
         }
     }
 
@@ -101,6 +116,7 @@ impl EventSource {
             4 => Some(EventSource::Socket(stream)),
             5 => Some(EventSource::Token(stream)),
             6 => Some(EventSource::Door(low as u16)),
+            7 => Some(EventSource::Waker),
             _ => None,
         }
     }
@@ -119,9 +135,13 @@ pub struct Engine {
     /// Streams that have more to move.
     ready: VecDeque<StreamKey>,
     deadlines: BTreeSet<(Instant, StreamKey)>,
+    /// Events that a wait has found, to be served in the next turn.
+    arrived: Vec<(EventSource, epoll::EventFlags)>,
     /// Buffer that pipes without bytes work with.
     spare: Vec<u8>,
     next_id: u64,
+    /// Number of the next process that joins.
+    next_joining: u64,
     stops: bool,
 }
 
@@ -142,8 +162,10 @@ impl Engine {
             active: Vec::new(),
             ready: VecDeque::new(),
             deadlines: BTreeSet::new(),
+            arrived: Vec::with_capacity(EVENTS),
             spare: Vec::with_capacity(PENDING_MOST),
             next_id: 1,
+            next_joining: 1,
             stops: false,
         };
         let bell = engine.commands.bell();
@@ -165,47 +187,79 @@ impl Engine {
     /// The kernel refuses to wait for events.
     pub fn run(mut self, inspector: &mut dyn PayloadInspector) -> Result<(), EngineError> {
         while !self.stops {
-            self.turn(inspector, None)?;
+            self.wait(None)?;
+            self.turn(inspector)?;
         }
         Ok(())
     }
 
-    /// Serves guests once: requests, then events, for which it sleeps at most `wait` (`None`: until there are
-    /// some). Returns the number of requests and events.
+    /// Serves guests once: the events that the last [`Engine::wait`] has found, requests, deadlines. Does not
+    /// sleep. Returns the number of events and requests.
     ///
     /// # Errors
-    /// The kernel refuses to wait for events.
-    pub fn turn(
-        &mut self,
-        inspector: &mut dyn PayloadInspector,
-        wait: Option<Duration>,
-    ) -> Result<usize, EngineError> {
+    /// The kernel refuses to look for events.
+    pub fn turn(&mut self, inspector: &mut dyn PayloadInspector) -> Result<usize, EngineError> {
+        // With work of its own the engine comes back without a wait; others must have their turn.
+        if self.arrived.is_empty() && self.has_work() {
+            self.wait(Some(Duration::ZERO))?;
+        }
         let mut turn = EngineTurn { engine: self, inspector };
-        let mut served = turn.serve_rings() + turn.serve_ready();
-        served += turn.serve_events(wait)?;
-        turn.serve_deadlines();
+        let mut served = turn.serve_arrived() + turn.serve_rings() + turn.serve_ready();
+        served += turn.serve_deadlines();
         Ok(served)
     }
 
-    /// Whether a turn would not sleep.
+    /// Whether a turn would find work without a wait.
     #[must_use]
     pub fn has_work(&self) -> bool {
         !self.active.is_empty() || !self.ready.is_empty()
     }
 
-    /// The longest sleep before the next turn; `None`: until [`Engine::events`] is readable.
-    #[must_use]
-    pub fn longest_sleep(&self) -> Option<Duration> {
-        if self.has_work() {
-            return Some(Duration::ZERO);
+    /// The longest sleep before the next turn; `None`: until there are events.
+    fn longest_sleep(&self) -> Option<Duration> {
+        match self.has_work() {
+            true => Some(Duration::ZERO),
+            false => self.deadlines.first().map(|(first, _)| first.saturating_duration_since(now())),
         }
-        self.deadlines.first().map(|(first, _)| first.saturating_duration_since(now()))
     }
 
-    /// A descriptor that is readable while the engine has events to serve.
-    #[must_use]
-    pub fn events(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+    /// Has this descriptor end waits when it is readable.
+    ///
+    /// # Errors
+    /// The kernel refuses to watch it.
+    pub fn watch_waker(&self, waker: BorrowedFd<'_>) -> Result<(), EngineError> {
+        let watched = self.watch(waker, EventSource::Waker, epoll::EventFlags::IN);
+        watched.map_err(system("watch its waker"))
+    }
+
+    /// Sleeps until there are events, the first deadline is over, or `limit` is (`None`: without one).
+    ///
+    /// # Errors
+    /// The kernel refuses to wait for events.
+    pub fn wait(&mut self, limit: Option<Duration>) -> Result<EngineWoke, EngineError> {
+        let wait = self.longest_sleep().into_iter().chain(limit).min().map(|wait| rustix::event::Timespec {
+            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: wait.subsec_nanos().into(),
+        });
+        let mut space = [const { MaybeUninit::uninit() }; EVENTS];
+        let (events, _) = match epoll::wait(&self.epoll, &mut space, wait.as_ref()) {
+            Ok(waited) => waited,
+            Err(Errno::INTR) => return Ok(EngineWoke::Timeout),
+            Err(error) => return Err(system("wait for events")(error)),
+        };
+        let mut woke = EngineWoke::Timeout;
+        for event in events.iter() {
+            let (word, flags) = (event.data.u64(), event.flags);
+            match EventSource::decode(word) {
+                Some(EventSource::Waker) => woke = EngineWoke::Called,
+                Some(source) => self.arrived.push((source, flags)),
+                None => {}
+            }
+        }
+        if woke == EngineWoke::Timeout && !self.arrived.is_empty() {
+            woke = EngineWoke::Events;
+        }
+        Ok(woke)
     }
 
     fn watch(&self, fd: impl AsFd, source: EventSource, flags: epoll::EventFlags) -> Result<(), Errno> {
@@ -220,6 +274,12 @@ impl Engine {
         let id = StreamId(self.next_id);
         self.next_id += 1;
         id
+    }
+
+    fn next_joining(&mut self) -> u64 {
+        let number = self.next_joining;
+        self.next_joining += 1;
+        number
     }
 
     /// Looks at a ring from now on.

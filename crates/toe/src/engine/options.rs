@@ -65,7 +65,13 @@ impl EngineStream {
         let mut value = [0; 256];
         let value = value.get_mut(..usize::from(option.length)).ok_or(Errno::INVAL)?;
         self.slot().ok_or(Errno::IO)?.scratch(value);
-        crate::sys::set_option(socket.as_fd(), level, name, value)
+        crate::sys::set_option(socket.as_fd(), level, name, value)?;
+        match &self.twin {
+            Some(twin) if level != libc::IPPROTO_IPV6 => {
+                crate::sys::set_option(twin.as_fd(), level, name, value)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Reads an option of the kernel's socket into the slot's scratch area; returns its bytes.

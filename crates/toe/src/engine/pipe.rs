@@ -296,6 +296,7 @@ mod tests {
             tenant: TenantId(1),
             guest: 0,
             process: 1,
+            joined: None,
             local: address,
             peer: address,
             accepted: false,

@@ -40,13 +40,22 @@ pub(crate) enum ConnectionState {
     Dead,
 }
 
+/// The program behind a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StreamProgram {
+    /// Its process.
+    pub(crate) process: i32,
+    /// The number of its joining; `None`: another process has named it.
+    pub(crate) joined: Option<u64>,
+}
+
 /// A stream.
 #[derive(Debug)]
 pub(crate) struct EngineStream {
     pub(crate) key: StreamKey,
     pub(crate) id: StreamId,
     pub(crate) guest: u16,
-    pub(crate) process: i32,
+    pub(crate) program: StreamProgram,
     pub(crate) handle: StreamHandle,
     pub(crate) v6: bool,
     pub(crate) segments: Arc<GuestSegments>,
@@ -57,6 +66,8 @@ pub(crate) struct EngineStream {
     pub(crate) programs_end: Option<OwnedFd>,
     /// The kernel's socket.
     pub(crate) socket: Option<OwnedFd>,
+    /// Beside a socket of IPv6 that is bound to all addresses of a guest with both families: one of IPv4.
+    pub(crate) twin: Option<OwnedFd>,
     pub(crate) state: ConnectionState,
     pub(crate) is_bound: bool,
     /// The engine chose address and port of the kernel's socket.
@@ -98,7 +109,7 @@ pub(crate) struct EngineStream {
     pub(crate) pending: VecDeque<StreamKey>,
     pub(crate) backlog: usize,
     /// Where a listener of this engine is found.
-    pub(crate) listens_at: Option<SocketAddr>,
+    pub(crate) listens_at: Vec<SocketAddr>,
     /// The listener that this connection waits at.
     pub(crate) listener: Option<StreamKey>,
     pub(crate) info: Option<StreamInfo>,

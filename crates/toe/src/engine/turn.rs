@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A turn of the engine: descriptors of rings, events, deadlines, orders.
 
-use super::config::{EngineReport, system};
+use super::config::EngineReport;
 use super::control::Command;
 use super::guest::Guest;
-use super::{EVENTS, Engine, EngineError, EventSource, MemberKey, RING_BATCH};
+use super::{Engine, EventSource, MemberKey, RING_BATCH};
 use crate::clock::now;
 use crate::inspect::PayloadInspector;
 use rustix::event::epoll;
-use rustix::io::Errno;
-use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The engine while it serves guests, with the inspector that sees their payloads.
 pub(super) struct EngineTurn<'t> {
@@ -35,35 +32,22 @@ impl DerefMut for EngineTurn<'_> {
 }
 
 impl EngineTurn<'_> {
-    /// Waits for events, and serves them. Returns their number.
-    pub(super) fn serve_events(&mut self, limit: Option<Duration>) -> Result<usize, EngineError> {
-        let own = self.longest_sleep();
-        let wait = match (own, limit) {
-            (Some(own), Some(limit)) => Some(own.min(limit)),
-            (own, limit) => own.or(limit),
-        };
-        let wait = wait.map(|wait| rustix::event::Timespec {
-            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: wait.subsec_nanos().into(),
-        });
-        let mut space = [const { MaybeUninit::uninit() }; EVENTS];
-        let (events, _) = match epoll::wait(&self.epoll, &mut space, wait.as_ref()) {
-            Ok(waited) => waited,
-            Err(Errno::INTR) => return Ok(0),
-            Err(error) => return Err(system("wait for events")(error)),
-        };
-        for event in events.iter() {
-            let (word, flags) = (event.data.u64(), event.flags);
-            if let Some(source) = EventSource::decode(word) {
-                self.serve(source, flags);
-            }
+    /// Serves the events that were found. Returns their number.
+    pub(super) fn serve_arrived(&mut self) -> usize {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        let count = arrived.len();
+        for (source, flags) in arrived.drain(..) {
+            self.serve(source, flags);
         }
-        Ok(events.len())
+        // The room stays; nothing that is served waits for events.
+        self.arrived = arrived;
+        count
     }
 
     fn serve(&mut self, source: EventSource, flags: epoll::EventFlags) {
         match source {
             EventSource::Commands => self.serve_commands(),
+            EventSource::Waker => {}
             EventSource::Door(guest) => self.serve_door(guest),
             EventSource::Start(guest, place) => self.serve_start(guest, place, flags),
             EventSource::Channel(key) => self.serve_channel(key, flags),
@@ -76,9 +60,12 @@ impl EngineTurn<'_> {
     /// Takes the descriptors of all active rings; a ring without any is left to its bell. Returns their
     /// number.
     pub(super) fn serve_rings(&mut self) -> usize {
-        let active = std::mem::take(&mut self.active);
+        if self.active.is_empty() {
+            return 0;
+        }
+        let mut active = std::mem::take(&mut self.active);
         let mut served = 0;
-        for key in active {
+        for key in active.drain(..) {
             let mut taken = 0;
             let stays = loop {
                 if taken == RING_BATCH {
@@ -97,6 +84,10 @@ impl EngineTurn<'_> {
             if stays {
                 self.active.push(key);
             }
+        }
+        if self.active.is_empty() {
+            // The room stays.
+            self.active = active;
         }
         served
     }
@@ -127,18 +118,21 @@ impl EngineTurn<'_> {
         count
     }
 
-    pub(super) fn serve_deadlines(&mut self) {
+    /// Serves the deadlines that are over. Returns their number.
+    pub(super) fn serve_deadlines(&mut self) -> usize {
         if self.deadlines.is_empty() {
-            return;
+            return 0;
         }
-        let time = now();
+        let (mut served, time) = (0, now());
         while let Some((deadline, key)) = self.deadlines.first().copied() {
             if deadline > time {
                 break;
             }
             self.deadlines.pop_first();
             self.expire(key);
+            served += 1;
         }
+        served
     }
 
     fn serve_commands(&mut self) {

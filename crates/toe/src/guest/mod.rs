@@ -197,7 +197,15 @@ impl GuestProcess {
     /// # Errors
     /// A limit of the guest is reached, or the engine is gone (`ENETDOWN`).
     pub fn open(&self, v6: bool, transport: Transport) -> Result<OpenedStream, Errno> {
-        self.exchange(&Message::Open { v6, transport })
+        self.open_for(0, v6, transport)
+    }
+
+    /// Makes a socket for another process: records show that one if it is in the control group of this one.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn open_for(&self, process: u32, v6: bool, transport: Transport) -> Result<OpenedStream, Errno> {
+        self.exchange(&Message::Open { v6, transport, process })
     }
 
     /// Takes a connection from a listener.

@@ -4,6 +4,7 @@
 use crate::client::{Client, Out};
 use crate::receivers::Service;
 use crate::server::{Call, Server};
+use crate::talk::Talk;
 use bartizan_testkit::packet::Answer;
 use std::net::IpAddr;
 
@@ -17,7 +18,7 @@ pub struct Case {
     pub peer: (IpAddr, u16),
     /// Receiver that the case is sent to.
     pub service: Service,
-    /// Data that must arrive, if the case is a good one.
+    /// Data that must arrive, or a text that a server must record, if the case is a good one.
     pub good: Option<Vec<u8>>,
     /// Description for people.
     pub note: String,
@@ -37,6 +38,8 @@ pub(super) enum Play {
     Tcp(Box<Client>),
     /// A connection of a Linux client to this server.
     Server(Box<Server>),
+    /// A conversation over a socket of the kernel, which the player does not play.
+    Talk(Box<Talk>),
 }
 
 impl Case {
@@ -56,13 +59,14 @@ impl Case {
                 server.speak(now, out);
                 (!server.is_over()).then(|| server.due())
             }
+            Play::Talk(_) => None,
         }
     }
 
     /// Handles a packet from the receiver.
     pub fn hear(&mut self, answer: &Answer, now: u64, out: &mut Out) {
         match &mut self.play {
-            Play::Frames(_) => {}
+            Play::Frames(_) | Play::Talk(_) => {}
             Play::Tcp(client) => client.hear(answer, now, out),
             Play::Server(server) => server.hear(answer, now, out),
         }
@@ -73,7 +77,19 @@ impl Case {
     pub fn answered(&self) -> bool {
         matches!(&self.play, Play::Tcp(client) if client.heard > 0)
             || matches!(&self.play, Play::Server(server) if !server.heard.is_empty())
+            || matches!(&self.play, Play::Talk(talk) if talk.heard > 0)
             || matches!(self.play, Play::Frames(_)) && self.frames.iter().any(|(_, ours, _)| !ours)
+    }
+
+    /// The conversation, if the case is one.
+    pub fn talk(&mut self) -> Option<&mut Talk> {
+        if let Play::Talk(talk) = &mut self.play { Some(talk) } else { None }
+    }
+
+    /// Whether the case is a conversation, and whether that came to its end.
+    #[must_use]
+    pub fn talked(&self) -> Option<bool> {
+        if let Play::Talk(talk) = &self.play { Some(talk.is_finished) } else { None }
     }
 
     /// Whether the case's own server has read these bytes.
@@ -98,6 +114,7 @@ impl Case {
     pub fn story(&self) -> String {
         match &self.play {
             Play::Tcp(client) if !client.note.is_empty() => client.note.clone(),
+            Play::Talk(talk) => format!("{}\n{}", self.note, talk.story),
             _ => self.note.clone(),
         }
     }

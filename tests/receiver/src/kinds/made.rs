@@ -7,8 +7,10 @@ use crate::client::{Client, Out};
 use crate::receivers::Service;
 use crate::server::Call;
 use crate::strategy::Strategy;
+use crate::talk::{Act, Talk};
 use bartizan_testkit::packet::{Datagram, Ip, Layer, Packet, UDP};
 use bartizan_testkit::random::Random;
+use std::net::IpAddr;
 
 /// Inputs and results of building one case.
 pub(super) struct Made<'r> {
@@ -20,6 +22,8 @@ pub(super) struct Made<'r> {
     pub(super) note: String,
     pub(super) call: Option<Call>,
     pub(super) fragmented: u64,
+    /// Address of the host, if the case is a conversation.
+    pub(super) talker: IpAddr,
 }
 
 impl Made<'_> {
@@ -38,6 +42,20 @@ impl Made<'_> {
 
     pub(super) fn tcp_service(&mut self) {
         self.service = *self.random.pick(&[Service::Raw, Service::Http, Service::Http, Service::Tls]);
+    }
+
+    /// A conversation. One in four is that of an ordinary client: the server has to record its mark.
+    pub(super) fn talk(&mut self, service: Service, act: Act, good: Act) -> Play {
+        self.service = service;
+        let is_good = self.random.percent(25);
+        let random = Random::new(self.random.draw());
+        let mut talk = Talk::new(self.talker, service, if is_good { good } else { act }, random);
+        if is_good {
+            (talk.is_good, talk.word) = (true, "good");
+            self.good = Some(talk.mark.clone().into_bytes());
+        }
+        self.note = if is_good { "a good conversation".into() } else { String::new() };
+        Play::Talk(Box::new(talk))
     }
 
     /// A request that goes through a strategy.

@@ -7,6 +7,7 @@ mod forms;
 pub mod fragments;
 mod lenient;
 mod made;
+mod mail;
 pub mod odd;
 pub mod payload;
 mod pieces;
@@ -98,6 +99,8 @@ pub const KINDS: &[Kind] = &[
     kind("ports-again", 8, true, stream::again, "another connection at once over the same ports"),
     kind("strays", 8, true, stream::strays, "packets of no connection, and then one on their ports"),
     kind("icmp-errors", 6, true, stream::icmp_errors, "bad news of the connection by ICMP"),
+    kind("mail-forms", 12, true, mail::forms, "mail with odd commands, line ends and chunks, for Exim"),
+    kind("mail-parts", 12, true, mail::parts, "mail whose parts receivers find by their own rules"),
     kind("windows", 6, true, stream::windows, "more than fits into the window, then other content"),
 ];
 
@@ -123,6 +126,17 @@ pub fn address(number: u64, hop: bool, v6: bool) -> IpAddr {
         let [high, low] = host.to_be_bytes();
         Ipv4Addr::new(10, net as u8, high, low).into()
     }
+}
+
+/// The address of the host that holds conversation number `number`.
+#[must_use]
+pub fn talker(number: u64, v6: bool) -> IpAddr {
+    let host = (number % 65_536) as u16;
+    if v6 {
+        return Ipv6Addr::new(0xfd69, 0, 0, 0, 0, 0, 1, host).into();
+    }
+    let [high, low] = host.to_be_bytes();
+    Ipv4Addr::new(10, 69, high, low).into()
 }
 
 /// Builds case `number` of kind `kind`; `host` is the number of its host.
@@ -155,10 +169,16 @@ fn case(
         note: String::new(),
         call: None,
         fragmented: 0,
+        talker: talker(host, v6),
     };
     let play = make(&mut made);
     // Receivers know a server by its port.
-    let sport = if matches!(play, Play::Server(_)) { made.service.port() } else { sport };
+    let (src, sport) = match play {
+        Play::Server(_) => (src, made.service.port()),
+        // Servers record hosts only.
+        Play::Talk(_) => (talker(host, v6), 0),
+        Play::Frames(_) | Play::Tcp(_) => (src, sport),
+    };
     Case {
         kind,
         number,

@@ -29,6 +29,8 @@ pub fn pair(service: Service, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
             pair
         }
         Service::Dns => (query(b"evil", random), query(b"good", random)),
+        // Conversations say what they have to say themselves.
+        Service::Mail => (b"evil".to_vec(), b"good".to_vec()),
         Service::Raw | Service::Slow | Service::Answers | Service::Depth(_) | Service::Udp => {
             let mark: &[u8] = if service == Service::Udp { b"EVIL-UDP" } else { b"EVIL-RAW" };
             let length = if random.percent(70) { random.within(20, 400) } else { random.within(20, 1300) };

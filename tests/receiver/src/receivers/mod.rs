@@ -2,10 +2,13 @@
 //! The receivers: kernel sockets with applications that record the bytes they read.
 
 mod callers;
+mod mail;
+pub mod servers;
 mod sinks;
 mod web;
 
 pub use callers::Callers;
+pub use servers::Servers;
 pub use sinks::Sinks;
 pub use web::Web;
 
@@ -36,6 +39,8 @@ pub enum Service {
     Answers,
     /// A server of the harness that a client calls, with HTTP.
     WebAnswers,
+    /// Exim.
+    Mail,
 }
 
 impl Service {
@@ -51,6 +56,7 @@ impl Service {
             Service::Http | Service::WebAnswers => 80,
             Service::Web => 8080,
             Service::Tls => 443,
+            Service::Mail => 25,
         }
     }
 
@@ -61,7 +67,12 @@ impl Service {
             Service::Udp => b"EVIL-UDP",
             Service::Raw | Service::Slow | Service::Answers => b"EVIL-RAW",
             Service::Depth(_) => b"PONG ",
-            Service::Dns | Service::Http | Service::Web | Service::Tls | Service::WebAnswers => b"evil",
+            Service::Dns
+            | Service::Http
+            | Service::Web
+            | Service::Tls
+            | Service::WebAnswers
+            | Service::Mail => b"evil",
         }
     }
 }
@@ -80,6 +91,12 @@ drop http any any -> any any (msg:"body"; flow:established,to_client; file_data;
 drop http any any -> any any (msg:"request's body"; flow:established,to_server; http.request_body; content:"evil"; content:!"AaB03x"; sid:22;)
 drop http any any -> any any (msg:"file"; flow:established,to_server; file.name; content:"evil"; sid:23;)
 drop tls any any -> any any (msg:"name"; flow:established,to_server; tls.sni; content:"evil"; nocase; sid:30;)
+drop smtp any any -> any any (msg:"client"; smtp.helo; content:"evil"; sid:40;)
+drop smtp any any -> any any (msg:"sender"; smtp.mail_from; content:"evil"; sid:41;)
+drop smtp any any -> any any (msg:"recipient"; smtp.rcpt_to; content:"evil"; sid:42;)
+drop smtp any any -> any any (msg:"attachment"; file.name; content:"evil"; sid:43;)
+drop smtp any any -> any any (msg:"content of an attachment"; file.data; content:"evil"; sid:44;)
+drop smtp any any -> any any (msg:"subject"; email.subject; content:"evil"; sid:45;)
 "#;
 
 /// Record of the bytes read from one host and port.

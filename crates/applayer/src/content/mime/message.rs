@@ -122,6 +122,8 @@ pub(crate) struct MailMessage {
     field_bytes: usize,
     /// Index of the first field of the part.
     own: usize,
+    /// Number of the message's own fields, once its header is complete.
+    top: Option<usize>,
     boundaries: Vec<Vec<u8>>,
     part: MessagePart,
     attachments: Vec<Vec<u8>>,
@@ -141,6 +143,7 @@ impl MailMessage {
             fields: Vec::new(),
             field_bytes: 0,
             own: 0,
+            top: None,
             boundaries: Vec::new(),
             part: MessagePart::default(),
             attachments: Vec::new(),
@@ -151,9 +154,10 @@ impl MailMessage {
         }
     }
 
-    /// Values of the header fields of a name in lower case, in order.
+    /// Values of the message's own header fields of a name in lower case, in order.
     pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        let fields = self.fields.iter().filter(move |f| f.name.eq_ignore_ascii_case(name.as_bytes()));
+        let top = self.fields.get(..self.top.unwrap_or(self.fields.len())).unwrap_or_default();
+        let fields = top.iter().filter(move |f| f.name.eq_ignore_ascii_case(name.as_bytes()));
         fields.map(|field| field.value.as_slice())
     }
 
@@ -222,6 +226,7 @@ impl MailMessage {
         let found = self.boundaries.iter().rposition(|boundary| text.starts_with(boundary));
         let Some(depth) = found else { return false };
         let length = self.boundaries.get(depth).map_or(0, Vec::len);
+        self.top.get_or_insert(self.fields.len());
         self.end_part(files);
         self.boundaries.truncate(depth + 1);
         self.own = self.fields.len();
@@ -289,10 +294,19 @@ impl MailMessage {
         };
         let content_type = own("content-type").unwrap_or_default();
         let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        let file_name = own("content-disposition")
-            .and_then(|field| parameter_value(field, b"filename"))
-            .or_else(|| parameter_value(content_type, b"name"))
-            .filter(|name| !name.is_empty());
+        // The first name counts, as in Suricata.
+        let name_of = |field: &MessageField| {
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name.as_bytes());
+            let found = if is("content-disposition") {
+                parameter_value(&field.value, b"filename")
+            } else if is("content-type") {
+                parameter_value(&field.value, b"name")
+            } else {
+                None
+            };
+            found.filter(|name| !name.is_empty())
+        };
+        let file_name = self.fields.get(self.own..).unwrap_or_default().iter().find_map(name_of);
         let boundary = parameter_value(content_type, b"boundary").filter(|text| !text.is_empty());
         let encoding = match own("content-transfer-encoding").map(<[u8]>::trim_ascii) {
             Some(text) if text.eq_ignore_ascii_case(b"base64") && self.config.decode_base64 => {
@@ -312,6 +326,7 @@ impl MailMessage {
         if let Some(text) = boundary {
             self.add_boundary(text);
         }
+        self.top.get_or_insert(self.fields.len());
         if encloses && encoding == TransferEncoding::Plain {
             // The fields of the enclosed message follow.
             self.own = self.fields.len();
@@ -357,6 +372,10 @@ impl MailMessage {
             TransferEncoding::Plain => {
                 self.write(line.text, files);
                 self.part.line_end = line.end;
+                if !self.config.url_schemes.is_empty() {
+                    self.search(line.text);
+                    self.search(line.end);
+                }
             }
             TransferEncoding::Base64 => self.base64_line(line.text, files),
             TransferEncoding::QuotedPrintable => self.quoted_line(line, files),
@@ -365,10 +384,8 @@ impl MailMessage {
 
     /// Decodes whole groups of a line, and keeps the rest.
     fn base64_line(&mut self, text: &[u8], files: &mut FileList) {
+        // Other bytes are skipped without an event, as in Suricata.
         let is_symbol = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
-        if text.iter().any(|byte| !is_symbol(byte) && !byte.is_ascii_whitespace()) {
-            self.oddities.insert(MessageOddities::INVALID_BASE64);
-        }
         let mut symbols = core::mem::take(&mut self.part.tail);
         symbols.extend(text.iter().filter(|byte| is_symbol(byte)));
         let whole = symbols.len() / 4 * 4;
@@ -398,7 +415,8 @@ impl MailMessage {
             match (first, behind) {
                 (b'=', [high, low, ..]) => {
                     let byte = hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low);
-                    if byte.is_none() {
+                    // Digits in lower case are decoded, with an event (RFC 2045 section 6.7, rule 1).
+                    if byte.is_none() || high.is_ascii_lowercase() || low.is_ascii_lowercase() {
                         self.oddities.insert(MessageOddities::INVALID_QP);
                     }
                     decoded.push(byte.unwrap_or(*first));
@@ -409,17 +427,26 @@ impl MailMessage {
                     break;
                 }
                 (b'=', behind) if behind.trim_ascii().is_empty() => {
+                    if !behind.is_empty() {
+                        self.oddities.insert(MessageOddities::INVALID_QP);
+                    }
                     is_soft = true;
                     break;
                 }
                 _ => {
+                    if *first == b'=' {
+                        self.oddities.insert(MessageOddities::INVALID_QP);
+                    }
                     decoded.push(*first);
                     rest = behind;
                 }
             }
         }
+        if !is_soft {
+            // The end of the last line is part of the content, as in Suricata.
+            decoded.extend_from_slice(line.end);
+        }
         self.write(&decoded, files);
-        self.part.line_end = if is_soft { &[] } else { line.end };
     }
 
     /// Adds decoded content to the part.
@@ -428,8 +455,7 @@ impl MailMessage {
         if self.part.is_file {
             files.append(end);
             files.append(data);
-        } else if !self.config.url_schemes.is_empty() {
-            self.search(end);
+        } else if self.part.encoding != TransferEncoding::Plain && !self.config.url_schemes.is_empty() {
             self.search(data);
         }
     }
@@ -454,7 +480,8 @@ impl MailMessage {
             for at in memchr::memmem::find_iter(&lower, scheme.as_bytes()) {
                 let from = if config.keep_scheme { at } else { at.saturating_add(scheme.len()) };
                 let rest = text.get(from..).unwrap_or_default();
-                let is_end = |byte: &u8| byte.is_ascii_whitespace() || b"\"'<>]".contains(byte);
+                // As in Suricata a URL at the end of a line has the line's end.
+                let is_end = |byte: &u8| b" \t\"'<>]".contains(byte);
                 let end = rest.iter().position(is_end).unwrap_or(rest.len());
                 if let Some(url) = rest.get(..end).filter(|url| !url.is_empty()) {
                     keep(&mut self.urls, url.to_vec(), &mut self.name_bytes, true);
@@ -467,7 +494,6 @@ impl MailMessage {
     fn end_part(&mut self, files: &mut FileList) {
         match self.part.encoding {
             TransferEncoding::Base64 if !self.part.tail.is_empty() => {
-                self.oddities.insert(MessageOddities::INVALID_BASE64);
                 self.part.tail.resize(4, b'=');
                 let mut rest = Vec::new();
                 base64::decode(&self.part.tail, Base64Mode::Rfc2045, &mut rest);
@@ -549,7 +575,7 @@ mod tests {
                 found,
                 [
                     (&b"a.bin"[..], &[0, 1, 2, 3][..], closed),
-                    (b"q.csv", b"a=bc\r\nd", closed),
+                    (b"q.csv", b"a=bc\r\nd\r\n", closed),
                     (b"in.txt", b"plain\r\n", closed)
                 ],
                 "{cut}"
@@ -557,8 +583,26 @@ mod tests {
             let urls: Vec<_> = message.urls().iter().map(|url| String::from_utf8_lossy(url)).collect();
             assert_eq!(urls, ["a.b/c", "d.e", "f.g"], "{cut}");
             assert_eq!(message.values("subject").collect::<Vec<_>>(), [b"one two"]);
-            assert_eq!(message.values("from").collect::<Vec<_>>(), [&b"Alice <a@x>"[..], b"inner"]);
+            assert_eq!(message.values("from").collect::<Vec<_>>(), [&b"Alice <a@x>"[..]]);
         }
+    }
+
+    #[test]
+    fn the_first_name_counts() {
+        for (fields, name) in [
+            ("Content-Type: a/b; name=n\r\nContent-Disposition: inline; filename=d", "n"),
+            ("Content-Disposition: inline; filename=d\r\nContent-Type: a/b; name=n", "d"),
+            ("Content-Disposition: inline\r\nContent-Type: a/b; name=n", "n"),
+        ] {
+            let (message, _) = read(&format!("{fields}\r\n\r\nx"), usize::MAX);
+            assert_eq!(message.attachments(), [name.as_bytes()], "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_url_at_the_end_of_a_line_has_the_lines_end() {
+        let (message, _) = read("A: b\r\n\r\nhttp://a.b/c\r\nhttp://d.e/ f", usize::MAX);
+        assert_eq!(message.urls(), [b"a.b/c\r\n".to_vec(), b"d.e/".to_vec()]);
     }
 
     #[test]
@@ -582,9 +626,14 @@ mod tests {
         };
         let long = "x".repeat(3_000);
         for (text, oddity) in [
-            (body("base64", "AA*A"), MessageOddities::INVALID_BASE64),
-            (body("base64", "AAA"), MessageOddities::INVALID_BASE64),
+            (body("base64", "AA*A"), MessageOddities::empty()),
+            (body("base64", "AAA"), MessageOddities::empty()),
+            (body("base64", "AAAA===="), MessageOddities::INVALID_BASE64),
             (body("quoted-printable", "=XY"), MessageOddities::INVALID_QP),
+            (body("quoted-printable", "=4"), MessageOddities::INVALID_QP),
+            (body("quoted-printable", "=e4"), MessageOddities::INVALID_QP),
+            (body("quoted-printable", "a= "), MessageOddities::INVALID_QP),
+            (body("quoted-printable", "=E4=\r\na"), MessageOddities::empty()),
             (body("base64", &"AAAA".repeat(20)), MessageOddities::LONG_ENCODED_LINE),
             (body("7bit", &"y".repeat(999)), MessageOddities::LONG_LINE),
             (format!("{}: x\r\n\r\n", "n".repeat(76)), MessageOddities::LONG_HEADER_NAME),

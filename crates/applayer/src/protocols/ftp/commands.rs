@@ -3,21 +3,32 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Names of the commands that make transactions, in upper case: those that Suricata knows. Longer names stand
-/// before their beginnings.
+/// The command that asks for TLS (RFC 4217). Suricata does not know it: it is read in prevention only.
+pub(super) const AUTH_TLS: &str = "AUTH TLS";
+
+/// Names of the commands that make transactions, in upper case: those that Suricata knows.
 const COMMANDS: &[&str] = &[
-    "ABOR", "ACCT", "ALLO", "APPE", "AUTH TLS", "CDUP", "CHMOD", "CWD", "DELE", "EPRT", "EPSV", "HELP",
-    "IDLE", "LIST", "MAIL", "MDTM", "MKD", "MLFL", "MODE", "MRCP", "MRSQ", "MSAM", "MSND", "MSOM", "NLST",
-    "NOOP", "PASS", "PASV", "PORT", "PWD", "QUIT", "REIN", "REST", "RETR", "RMD", "RNFR", "RNTO", "SITE",
-    "SIZE", "SMNT", "STAT", "STOR", "STOU", "STRU", "SYST", "TYPE", "UMASK", "USER",
+    "ABOR", "ACCT", "ALLO", "APPE", "CDUP", "CHMOD", "CWD", "DELE", "EPRT", "EPSV", "HELP", "IDLE", "LIST",
+    "MAIL", "MDTM", "MKD", "MLFL", "MLSD", "MODE", "MRCP", "MRSQ", "MSAM", "MSND", "MSOM", "NLST", "NOOP",
+    "PASS", "PASV", "PORT", "PWD", "QUIT", "REIN", "REST", "RETR", "RMD", "RNFR", "RNTO", "SITE", "SIZE",
+    "SMNT", "STAT", "STOR", "STOU", "STRU", "SYST", "TYPE", "UMASK", "USER",
 ];
 
-/// The command with which a line begins.
-pub(super) fn command_of(line: &[u8]) -> Option<&'static str> {
-    COMMANDS
-        .iter()
-        .find(|name| line.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name.as_bytes())))
-        .copied()
+/// The command of a line without white space before it. As in Suricata, a known name counts wherever it stands
+/// in the line, the one that ends first (`XCWD` is `CWD`).
+pub(super) fn command_of(line: &[u8], prevents: bool) -> Option<&'static str> {
+    let is = |part: &[u8], name: &str| part.eq_ignore_ascii_case(name.as_bytes());
+    if prevents && line.get(..AUTH_TLS.len()).is_some_and(|begin| is(begin, AUTH_TLS)) {
+        return Some(AUTH_TLS);
+    }
+    let ends_at = |end: usize| {
+        let read = line.get(..end)?;
+        let last = read.last().map(u8::to_ascii_uppercase).filter(u8::is_ascii_uppercase)?;
+        let ends = |name: &str| read.len().checked_sub(name.len()).and_then(|at| read.get(at..));
+        let names = COMMANDS.iter().filter(|name| name.as_bytes().last() == Some(&last));
+        names.copied().find(|name| ends(name).is_some_and(|part| is(part, name)))
+    };
+    (3..=line.len()).find_map(ends_at)
 }
 
 /// Commands that move bytes over a data connection.
@@ -37,7 +48,7 @@ impl Transfer {
         match command {
             "RETR" => Some(Transfer::Retrieve),
             "STOR" | "STOU" | "APPE" => Some(Transfer::Store(command)),
-            "LIST" | "NLST" => Some(Transfer::List(command)),
+            "LIST" | "NLST" | "MLSD" => Some(Transfer::List(command)),
             _ => None,
         }
     }
@@ -61,6 +72,7 @@ impl Transfer {
             },
             Transfer::List(name) => match name.as_bytes() {
                 b"NLST" => 6,
+                b"MLSD" => 7,
                 _ => 5,
             },
         }
@@ -75,8 +87,14 @@ impl Transfer {
             4 => Some(Transfer::Store("APPE")),
             5 => Some(Transfer::List("LIST")),
             6 => Some(Transfer::List("NLST")),
+            7 => Some(Transfer::List("MLSD")),
             _ => None,
         }
+    }
+
+    /// Whether the command has to name a file.
+    pub(super) fn needs_name(self) -> bool {
+        self.has_file() && self.name() != "STOU"
     }
 
     /// Whether the bytes are a file.
@@ -105,6 +123,59 @@ fn six_numbers(text: &[u8]) -> Option<Announced> {
     let [a, b, c, d, high, low] = numbers;
     let address = Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d)));
     parts.next().is_none().then_some(Announced { address, port: u16::from_be_bytes([high, low]) })
+}
+
+/// The announcement of a line of PORT or EPRT in the form that Suricata takes: in upper case, without blanks
+/// between the numbers, any family.
+pub(super) fn strict_announcement(line: &[u8]) -> Option<Announced> {
+    if let Some(rest) = line.strip_prefix(b"PORT") {
+        return strict_numbers(rest.trim_ascii_start()).map(|(announced, _)| announced);
+    }
+    let rest = line.strip_prefix(b"EPRT")?;
+    let mut parts = rest.split(|byte| *byte == b'|').skip(1);
+    let (_family, address, port) = (parts.next()?, parts.next()?, parts.next()?);
+    let address = core::str::from_utf8(address).ok().and_then(|text| text.parse().ok());
+    let (port, _) = strict_number(port)?;
+    Some(Announced { address, port }).filter(|announced| announced.port != 0)
+}
+
+/// The port of a reply to PASV or EPSV in the form that Suricata takes.
+pub(super) fn strict_passive_reply(line: &[u8]) -> Option<Announced> {
+    let ends = |rest: &[u8]| rest.starts_with(b")");
+    if let Some(rest) = line.strip_prefix(b"227 ") {
+        let open = memchr::memchr(b'(', rest)?;
+        let (announced, rest) = strict_numbers(rest.get(open.saturating_add(1)..)?)?;
+        return ends(rest).then_some(announced);
+    }
+    let rest = line.strip_prefix(b"229 ")?;
+    let open = memchr::memmem::find(rest, b"|||")?;
+    let (port, rest) = strict_number(rest.get(open.saturating_add(3)..)?)?;
+    let announced = Announced { address: None, port };
+    rest.strip_prefix(b"|").is_some_and(ends).then_some(announced).filter(|announced| announced.port != 0)
+}
+
+/// Reads six numbers at the front of a text; returns what follows.
+fn strict_numbers(text: &[u8]) -> Option<(Announced, &[u8])> {
+    let mut numbers = [0u8; 6];
+    let mut rest = text;
+    for (at, number) in numbers.iter_mut().enumerate() {
+        if at > 0 {
+            rest = rest.strip_prefix(b",")?;
+        }
+        let (value, behind) = strict_number(rest)?;
+        (*number, rest) = (u8::try_from(value).ok()?, behind);
+    }
+    let [a, b, c, d, high, low] = numbers;
+    let address = Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d)));
+    let announced = Announced { address, port: u16::from_be_bytes([high, low]) };
+    (announced.port != 0).then_some((announced, rest))
+}
+
+/// Reads a number at the front of a text; returns what follows.
+fn strict_number(text: &[u8]) -> Option<(u16, &[u8])> {
+    let length = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = text.split_at_checked(length)?;
+    Some((core::str::from_utf8(digits).ok()?.parse().ok()?, rest))
 }
 
 /// Reads the argument of PORT.
@@ -150,23 +221,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_known_by_their_beginning() {
+    fn commands_are_known_wherever_they_stand() {
         for (line, command) in [
             ("user alice", Some("USER")),
-            ("AUTH TLS", Some("AUTH TLS")),
-            ("AUTH SSL", None),
+            ("AUTH TLS", None),
             ("FEAT", None),
             ("PWD", Some("PWD")),
             ("PW", None),
             ("", None),
+            ("XCWD /a", Some("CWD")),
+            ("HELP USER", Some("HELP")),
+            ("STORETR", Some("STOR")),
+            ("MLSD", Some("MLSD")),
         ] {
-            assert_eq!(command_of(line.as_bytes()), command, "{line}");
+            assert_eq!(command_of(line.as_bytes(), false), command, "{line}");
+        }
+        assert_eq!(command_of(b"auth tls", true), Some(AUTH_TLS));
+        assert_eq!(command_of(b"AUTH SSL", true), None);
+    }
+
+    #[test]
+    fn strict_announcements() {
+        let port = |line: &str| strict_announcement(line.as_bytes()).map(|found| found.port);
+        assert_eq!(port("PORT 10,0,0,1,15,161"), Some(4_001));
+        assert_eq!(port("PORT 10,0,0,1,15,161,9"), Some(4_001));
+        assert_eq!(port("EPRT |2|10.0.0.1|4001|"), Some(4_001));
+        for broken in
+            ["port 10,0,0,1,15,161", "PORT 10,0,0,1, 15, 161", "PORT 10,0,0,1,999,1", "EPRT !1!a!4001!"]
+        {
+            assert_eq!(port(broken), None, "{broken}");
+        }
+        let port = |line: &str| strict_passive_reply(line.as_bytes()).map(|found| found.port);
+        assert_eq!(port("227 =(10,0,0,2,19,137)"), Some(5_001));
+        assert_eq!(port("229 ok (|||5001|) and more"), Some(5_001));
+        for broken in
+            ["227 10,0,0,2,19,137", "227 a (x) (1,2,3,4,5,6)", "229 ok |||5001|", "229 ok (!!!5001!)"]
+        {
+            assert_eq!(port(broken), None, "{broken}");
         }
     }
 
     #[test]
     fn transfers_have_numbers() {
-        for name in ["RETR", "STOR", "STOU", "APPE", "LIST", "NLST"] {
+        for name in ["RETR", "STOR", "STOU", "APPE", "LIST", "NLST", "MLSD"] {
             let transfer = Transfer::of(name).expect(name);
             assert_eq!((Transfer::of_number(transfer.number()), transfer.name()), (Some(transfer), name));
         }

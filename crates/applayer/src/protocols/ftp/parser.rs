@@ -3,11 +3,14 @@
 //!
 //! As in Suricata, a reply belongs to the oldest command without a final reply, and each line that begins
 //! with no `1` is a final one. Further lines go to the same transaction while it has no record, and make one
-//! of their own afterwards.
+//! of their own afterwards. Which port is announced says, passively, the newest command; prevention goes by
+//! the command of the reply, and takes more forms, as servers and clients do.
 
-use super::commands::{self, Announced};
+use super::commands::{self, AUTH_TLS, Announced, Transfer};
 use super::data;
-use super::tables::{FLOODED, FtpConfig, REQUEST_TOO_LONG, RESPONSE_TOO_LONG};
+use super::tables::{
+    FILE_BEFORE_PORT, FILE_WITHOUT_NAME, FLOODED, FtpConfig, REQUEST_TOO_LONG, RESPONSE_TOO_LONG,
+};
 use super::tx::FtpTransaction;
 use crate::expectation::Expectation;
 use crate::frames::Notes;
@@ -51,6 +54,10 @@ pub(super) struct FtpParser {
     /// The rest of the direction's line is skipped.
     skips: PerDirection<bool>,
     next: Option<NextConnection>,
+    /// The newest command, if it is known.
+    newest: Option<&'static str>,
+    /// The newest announcement of the client.
+    announced: Option<Announced>,
     expected: Vec<Expectation>,
     frames: Notes,
 }
@@ -62,6 +69,8 @@ impl FtpParser {
             held: TxList::default(),
             skips: PerDirection::default(),
             next: None,
+            newest: None,
+            announced: None,
             expected: Vec::new(),
             frames: Notes::default(),
         }
@@ -81,18 +90,33 @@ impl FtpParser {
     }
 
     /// Handles a command.
-    fn command(&mut self, line: &FtpLine<'_>) {
+    fn command(&mut self, line: &FtpLine<'_>, prevents: bool) {
+        let text = line.text.trim_ascii();
+        self.newest = commands::command_of(text, prevents);
         // Unknown commands make no transaction, as in Suricata.
-        let Some(name) = commands::command_of(line.text) else { return };
-        let mut tx = FtpTransaction::command(name, line.text, line.is_cut);
+        let Some(name) = self.newest else { return };
+        let mut tx = FtpTransaction::command(name, text, line.is_cut);
         if line.is_cut {
             tx.common.events.set(REQUEST_TOO_LONG);
         }
-        tx.announced = match name {
-            "PORT" => commands::port_argument(tx.data()),
-            "EPRT" => commands::extended_argument(tx.data()),
-            _ => None,
-        };
+        if matches!(name, "PORT" | "EPRT") {
+            tx.announced = match name {
+                _ if !prevents => commands::strict_announcement(text),
+                "PORT" => commands::port_argument(tx.data()),
+                _ => commands::extended_argument(tx.data()),
+            };
+            self.announced = tx.announced;
+        }
+        let is_nameless = tx.transfer.is_some_and(Transfer::needs_name) && tx.data().is_empty();
+        if is_nameless {
+            tx.common.events.set(FILE_WITHOUT_NAME);
+            tx.transfer = None;
+        } else if tx.transfer.is_some() && self.next.is_none() {
+            tx.common.events.set(FILE_BEFORE_PORT);
+            if !prevents {
+                tx.transfer = None;
+            }
+        }
         self.push(tx);
         self.expect();
     }
@@ -108,33 +132,46 @@ impl FtpParser {
     }
 
     /// Handles a line of a reply. Returns whether TLS begins after it.
-    fn reply(&mut self, line: &FtpLine<'_>) -> bool {
+    fn reply(&mut self, line: &FtpLine<'_>, prevents: bool) -> bool {
+        let (newest, announced) = (self.newest, self.announced);
         let id = self.answered();
         let Some(tx) = self.held.get_mut(id) else { return false };
-        if !tx.add_reply(line.text, line.is_cut) || line.is_cut {
+        let text = line.text.trim_ascii_end();
+        let is_active = matches!(newest, Some("PORT" | "EPRT"));
+        if !prevents {
+            if newest.is_none() {
+                // An unknown command hides the one whose reply this is.
+                tx.command = None;
+            }
+            if is_active && announced.is_none() {
+                // Suricata leaves the reply to an announcement that it cannot read out.
+                tx.done = true;
+                tx.transfer = None;
+                return false;
+            }
+        }
+        if !tx.add_reply(text, line.is_cut) || line.is_cut {
             tx.common.events.set(RESPONSE_TOO_LONG);
         }
-        let is_final = !(line.text.len() >= 4 && line.text.starts_with(b"1"));
-        let mut begins_tls = false;
-        if !tx.done {
-            let accepted = line.text.starts_with(b"2");
-            let agreed: Option<Announced> = match tx.command {
-                Some("PORT" | "EPRT") if accepted => tx.announced,
-                Some("PASV") if line.text.starts_with(b"227") => {
-                    commands::passive_reply(line.text.get(3..).unwrap_or_default())
-                }
-                Some("EPSV") if line.text.starts_with(b"229") => commands::extended_passive_reply(line.text),
-                Some("AUTH TLS") => {
-                    begins_tls = line.text.starts_with(b"234");
-                    None
-                }
-                _ => None,
-            };
-            if let Some(announced) = agreed {
-                tx.port = Some(announced.port);
-                tx.is_active = matches!(tx.command, Some("PORT" | "EPRT"));
-                self.next = Some(NextConnection { port: announced.port, is_active: tx.is_active });
+        let is_final = !(text.len() >= 4 && text.starts_with(b"1"));
+        let (agreed, is_active) = match prevents {
+            true if tx.done => (None, false),
+            true => (leniently_agreed(tx, text), matches!(tx.command, Some("PORT" | "EPRT"))),
+            false if is_active => (announced, true),
+            false => {
+                let is_of = match newest {
+                    Some("PASV") => text.starts_with(b"227"),
+                    Some("EPSV") => text.starts_with(b"229"),
+                    _ => false,
+                };
+                (is_of.then(|| commands::strict_passive_reply(text)).flatten(), false)
             }
+        };
+        let begins_tls = prevents && !tx.done && tx.command == Some(AUTH_TLS) && text.starts_with(b"234");
+        if let Some(announced) = agreed {
+            tx.port = Some(announced.port);
+            tx.is_active = is_active;
+            self.next = Some(NextConnection { port: announced.port, is_active });
         }
         if is_final {
             tx.done = true;
@@ -180,8 +217,19 @@ impl FtpParser {
     }
 }
 
+/// The announcement that a command and a line of its reply agree on, in any form that clients and servers
+/// take.
+fn leniently_agreed(tx: &FtpTransaction, text: &[u8]) -> Option<Announced> {
+    match tx.command? {
+        "PORT" | "EPRT" if text.starts_with(b"2") => tx.announced,
+        "PASV" if text.starts_with(b"227") => commands::passive_reply(text.get(3..).unwrap_or_default()),
+        "EPSV" if text.starts_with(b"229") => commands::extended_passive_reply(text),
+        _ => None,
+    }
+}
+
 impl Parser for FtpParser {
-    fn parse(&mut self, direction: Direction, input: Input<'_>, _context: &mut ParseContext<'_>) -> Progress {
+    fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
         let mut consumed = 0usize;
         while let Some(rest) = input.data.get(consumed..).filter(|rest| !rest.is_empty()) {
             let line = match self.line(direction, rest) {
@@ -194,9 +242,9 @@ impl Parser for FtpParser {
             };
             consumed = consumed.saturating_add(line.length);
             match direction {
-                Direction::ToServer => self.command(&line),
+                Direction::ToServer => self.command(&line, context.prevents),
                 Direction::ToClient => {
-                    if self.reply(&line) {
+                    if self.reply(&line, context.prevents) {
                         return Progress::Switch { consumed, to: Some("tls") };
                     }
                 }
@@ -237,6 +285,11 @@ impl Parser for FtpParser {
 
     fn frames(&mut self) -> Option<&mut Notes> {
         Some(&mut self.frames)
+    }
+
+    // Suricata's parser asks for no inspection of the stream.
+    fn wants_raw(&mut self, _direction: Direction) -> bool {
+        false
     }
 
     fn expectations(&mut self) -> Option<&mut Vec<Expectation>> {

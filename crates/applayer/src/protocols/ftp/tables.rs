@@ -20,8 +20,8 @@ pub(super) const REPLY: u16 = 2;
 pub(super) const COMPLETION_CODE: u16 = 3;
 
 pub(super) const BUFFERS: &[BufferSpec] = &[
-    buffer(COMMAND, "ftp.command", true, false, COMPLETE, BufferKind::Single),
-    buffer(COMMAND_DATA, "ftp.command_data", true, false, COMPLETE, BufferKind::Single),
+    buffer(COMMAND, "ftp.command", true, false, 0, BufferKind::Single),
+    buffer(COMMAND_DATA, "ftp.command_data", true, false, 0, BufferKind::Single),
     buffer(REPLY, "ftp.reply", false, true, COMPLETE, BufferKind::Multi),
     buffer(COMPLETION_CODE, "ftp.completion_code", false, true, COMPLETE, BufferKind::Multi),
 ];
@@ -39,10 +39,18 @@ pub(super) const NUMBERS: &[NumberSpec] = &[
     NumberSpec { id: REPLY_RECEIVED, name: "ftp.reply_received" },
 ];
 
-pub(super) const EVENTS: &[&str] = &["request_command_too_long", "response_command_too_long", "flooded"];
+pub(super) const EVENTS: &[&str] = &[
+    "request_command_too_long",
+    "response_command_too_long",
+    "flooded",
+    "file_before_port",
+    "file_without_name",
+];
 pub(super) const REQUEST_TOO_LONG: EventCode = 0;
 pub(super) const RESPONSE_TOO_LONG: EventCode = 1;
 pub(super) const FLOODED: EventCode = 2;
+pub(super) const FILE_BEFORE_PORT: EventCode = 3;
+pub(super) const FILE_WITHOUT_NAME: EventCode = 4;
 
 /// States of protocols without names of their own.
 pub(super) const STATES: PerDirection<&[&str]> = PerDirection {

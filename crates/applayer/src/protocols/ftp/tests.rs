@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests of FTP.
 
-use super::tables::{FLOODED, REQUEST_TOO_LONG, RESPONSE_TOO_LONG};
+use super::tables::{FILE_BEFORE_PORT, FILE_WITHOUT_NAME, FLOODED, REQUEST_TOO_LONG, RESPONSE_TOO_LONG};
 use super::*;
 use crate::expectation::Expectation;
 use crate::file::FileState;
@@ -96,9 +96,15 @@ fn transfers_are_paired_with_ports() {
         let found = expected(&mut play(lines));
         found.iter().map(|e| (e.opened, e.port, e.context.to_vec())).collect::<Vec<_>>()
     };
-    // The command comes before the reply that names its port.
+    // The command comes before the reply that names its port: prevention expects the connection.
     let early = [(ToServer, "EPSV\r\nNLST\r\n"), (ToClient, "229 ok (|||1025|)\r\n150 go\r\n")];
-    assert_eq!(of(&early), [(ToServer, 1_025, vec![6, 0])]);
+    assert!(of(&early).is_empty());
+    let mut driver = Driver::new(&SPEC, Transport::Tcp);
+    driver.prevents = true;
+    early.iter().for_each(|(direction, text)| driver.send(*direction, text.as_bytes()));
+    let found = expected(&mut driver);
+    assert_eq!(found.iter().map(|e| (e.opened, e.port)).collect::<Vec<_>>(), [(ToServer, 1_025)]);
+    assert_eq!(found[0].context.to_vec(), [6, 0]);
     let active = [(ToServer, "PORT 10,0,0,1,4,1\r\n"), (ToClient, "200 ok\r\n"), (ToServer, "STOR up\r\n")];
     assert_eq!(of(&active), [(ToClient, 1_025, b"\x02\x01up".to_vec())]);
     // A port serves one transfer, and a refused one none.
@@ -115,6 +121,28 @@ fn transfers_are_paired_with_ports() {
         (ToClient, "227 (1,2,3,4,5,6)\r\n"),
     ];
     assert!(of(&refused).is_empty());
+    // A name has to be there for a file, and the port stays for the next command.
+    let nameless =
+        [(ToServer, "EPSV\r\n"), (ToClient, "229 ok (|||1025|)\r\n"), (ToServer, "STOR\r\nMLSD\r\n")];
+    assert_eq!(of(&nameless), [(ToServer, 1_025, vec![7, 0])]);
+}
+
+#[test]
+fn the_newest_command_says_which_port_is_announced() {
+    let of = |lines: &[(Direction, &str)], id| record(&mut play(lines), id);
+    // The replies to a group of commands: the port belongs to the newest.
+    let group = [(ToServer, "EPSV\r\nPWD\r\n"), (ToClient, "229 ok (|||1025|)\r\n257 x\r\n")];
+    assert!(!of(&group, 0).contains("dynamic_port"));
+    let lower = [(ToServer, "port 10,0,0,1,4,1\r\n"), (ToClient, "200 ok\r\n")];
+    assert_eq!(
+        of(&lower, 0),
+        r#"{"command":"PORT","command_data":"10,0,0,1,4,1","command_truncated":false,"mode":"passive","reply_received":"yes","reply_truncated":false}"#
+    );
+    let unknown = [(ToServer, "PWD\r\nXYZZY\r\n"), (ToClient, "257 a\r\n500 b\r\n")];
+    assert!(!of(&unknown, 0).contains("command\""));
+    let mut driver = play(&[(ToServer, "RETR a\r\nSTOR\r\n")]);
+    let events = [0, 1].map(|id| driver.parser().tx(id).expect("one").common().events.as_slice().to_vec());
+    assert_eq!(events, [[FILE_BEFORE_PORT], [FILE_WITHOUT_NAME]]);
 }
 
 #[test]
@@ -154,6 +182,8 @@ fn tls_follows_the_reply_to_its_command() {
         ("AUTH TLS\r\n", "234 go\r\nrest", Some("tls")),
         ("AUTH TLS\r\n", "500 no\r\n", None),
         ("NOOP\r\n", "234 go\r\n", None),
+        // Passively, as in Suricata, the command is none.
+        ("AUTH TLS\r\n", "234 go\r\n", None),
     ] {
         let mut parser = parser::FtpParser::new(FtpConfig { max_line: 100, max_tx: 10 });
         let mut events = crate::event::Events::default();
@@ -164,7 +194,7 @@ fn tls_follows_the_reply_to_its_command() {
                 client_port: 1,
                 transport: Transport::Tcp,
                 files: &files,
-                prevents: false,
+                prevents: !(command.starts_with("AUTH") && reply == "234 go\r\n"),
                 events: &mut events,
             };
             parser.parse(direction, Input { data: data.as_bytes(), offset: 0, eof: false }, &mut context)

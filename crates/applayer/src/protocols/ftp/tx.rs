@@ -57,7 +57,7 @@ pub struct FtpTransaction {
 }
 
 impl FtpTransaction {
-    /// A command; `line`: without its end.
+    /// A command; `line`: without its end and white space around it.
     pub(super) fn command(command: &'static str, line: &[u8], is_cut: bool) -> Self {
         let data = line.get(command.len().saturating_add(1)..).unwrap_or_default();
         FtpTransaction {
@@ -157,10 +157,10 @@ impl Transaction for FtpTransaction {
             self.replies.iter().for_each(|line| json.item_str(&String::from_utf8_lossy(line.parts().1)));
             json.end_array();
         }
+        if let Some(port) = self.port {
+            json.num("dynamic_port", port);
+        }
         if self.agrees_on_a_port() {
-            if let Some(port) = self.port {
-                json.num("dynamic_port", port);
-            }
             json.str("mode", if self.is_active { "active" } else { "passive" });
         }
         json.str("reply_received", if self.done { "yes" } else { "no" });

@@ -66,12 +66,51 @@ impl RawField {
     }
 }
 
+/// Length, first and last letter of a field name without NUL bytes and regardless of letter case: different
+/// for nearly all names of a message, so that a search compares few of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NameKey(u32);
+
+impl NameKey {
+    /// The key of a name without NUL bytes.
+    #[inline]
+    const fn of_plain(name: &[u8]) -> Self {
+        match name {
+            [] => NameKey(0),
+            [only] => NameKey(Self::pack(1, only.to_ascii_lowercase(), only.to_ascii_lowercase())),
+            [first, .., last] => {
+                NameKey(Self::pack(name.len(), first.to_ascii_lowercase(), last.to_ascii_lowercase()))
+            }
+        }
+    }
+
+    const fn pack(length: usize, first: u8, last: u8) -> u32 {
+        (length as u16 as u32) << 16 | (first as u32) << 8 | last as u32
+    }
+
+    fn of(name: &[u8]) -> Self {
+        if memchr::memchr(0, name).is_none() {
+            return Self::of_plain(name);
+        }
+        let clean: Vec<u8> = name.iter().copied().filter(|byte| *byte != 0).collect();
+        Self::of_plain(&clean)
+    }
+}
+
 /// A field of a message; repeated ones are joined.
 #[derive(Clone, Debug)]
 pub(super) struct HttpField {
     pub name: Vec<u8>,
     pub value: Vec<u8>,
     pub repeated: bool,
+    key: NameKey,
+}
+
+impl HttpField {
+    pub(super) fn new(name: Vec<u8>, value: Vec<u8>) -> Self {
+        let key = NameKey::of(&name);
+        HttpField { name, value, repeated: false, key }
+    }
 }
 
 /// The fields of a message, in order.
@@ -110,18 +149,22 @@ impl HttpFields {
     }
 
     /// The first field of this name; NUL bytes in names are ignored, as in browsers.
+    #[inline]
     pub(super) fn get(&self, name: &str) -> Option<&HttpField> {
-        self.list.iter().find(|f| equals_nocase_nonul(&f.name, name.as_bytes()))
+        let key = NameKey::of_plain(name.as_bytes());
+        self.list.iter().find(|f| f.key == key && equals_nocase_nonul(&f.name, name.as_bytes()))
     }
 
     /// The value of the first field of this name.
+    #[inline]
     pub(super) fn value(&self, name: &str) -> Option<&[u8]> {
         self.get(name).map(|f| f.value.as_slice())
     }
 
     /// The field with which a new one of this name would be joined.
     pub(super) fn same_name(&mut self, name: &[u8]) -> Option<&mut HttpField> {
-        self.list.iter_mut().find(|f| f.name.eq_ignore_ascii_case(name))
+        let key = NameKey::of(name);
+        self.list.iter_mut().find(|f| f.key == key && f.name.eq_ignore_ascii_case(name))
     }
 }
 
@@ -510,6 +553,34 @@ mod tests {
 
     fn scan(response: bool, input: &[u8]) -> Scan<Block> {
         Scanner { response, complete: false }.block(input)
+    }
+
+    #[test]
+    fn fields_are_found_by_name_regardless_of_case_and_nul_bytes() {
+        let mut fields = HttpFields::default();
+        for (name, value) in [
+            (&b""[..], &b"0"[..]),
+            (b"Hast", b"1"),
+            (b"HOST", b"2"),
+            (b"host", b"3"),
+            (b"\0Acc\0ept", b"4"),
+            (b"x", b"5"),
+            (b"Accepts", b"6"),
+        ] {
+            fields.push(HttpField::new(name.to_vec(), value.to_vec()));
+        }
+        let all = [
+            ("host", Some(b'2')),
+            ("accept", Some(b'4')),
+            ("x", Some(b'5')),
+            ("", Some(b'0')),
+            ("accep", None),
+        ];
+        for (name, value) in all {
+            assert_eq!(fields.value(name).and_then(|value| value.first().copied()), value, "{name}");
+        }
+        assert_eq!(fields.same_name(b"hAST").map(|field| field.value.clone()), Some(b"1".to_vec()));
+        assert!(fields.same_name(b"accept").is_none(), "receivers join names that are equal byte by byte");
     }
 
     fn names(block: &Scan<Block>) -> Vec<(String, String)> {

@@ -195,7 +195,7 @@ impl HttpTx {
                 self.raise_once(too_many, Flags::TOO_MANY_HEADERS);
                 return false;
             }
-            let field = super::headers::HttpField { name: field.name, value: field.value, repeated: false };
+            let field = super::headers::HttpField::new(field.name, field.value);
             message.fields.push(field);
             return true;
         };

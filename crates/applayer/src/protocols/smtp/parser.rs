@@ -333,7 +333,9 @@ impl SmtpParser {
             let id = tx.common.id;
             raise(tx);
             self.mode = ClientMode::Commands;
-            let _ = self.awaited.push(AwaitedReply::Ends { tx: id, digit: 0 });
+            if self.awaited.push(AwaitedReply::Ends { tx: id, digit: 0 }) {
+                self.event(INVALID_PIPELINED_SEQUENCE);
+            }
             return true;
         }
         // Of a dot at the beginning that hides another text (RFC 5321 section 4.5.2).

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The parser of an SSH flow: identification lines (RFC 4253 section 4.2), then packets (section 6).
 //!
-//! A server may send other lines before its identification line. They are skipped, with the event that
-//! Suricata raises when it stops there.
+//! A server may send other lines before its identification line. Prevention skips them, with the event that
+//! Suricata raises when it stops there; passively parsing ends there, as in Suricata.
 
 use super::hassh::Hassh;
 use super::tx::{SshSide, SshState, SshTransaction};
@@ -13,11 +13,11 @@ use crate::transaction::{single_held, single_transaction};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 
-/// Length of the longest identification line that is read to its end, and of a line before it, in bytes: that
-/// of OpenSSH.
+/// Length, in bytes, of the longest identification line that prevention reads to its end, and of a line before
+/// it: that of OpenSSH.
 pub(super) const LINE_MAX: usize = 8_192;
-/// Length, in bytes, from which on a line is too long (RFC 4253 section 4.2).
-const LINE_USUAL: usize = 256;
+/// Length, in bytes, from which on a line is too long (RFC 4253 section 4.2), and passively not read further.
+pub(super) const LINE_USUAL: usize = 256;
 /// Limit of the lines that a server sends before its identification line: that of OpenSSH.
 pub(super) const LINES_MAX: usize = 1_024;
 /// Length of the longest SSH_MSG_KEXINIT of which a fingerprint is made, in bytes.
@@ -62,6 +62,8 @@ enum SshStep {
 pub(super) struct SshParser {
     tx: Option<SshTransaction>,
     readers: PerDirection<SshReader>,
+    /// An identification line was read since the last call of [`Parser::wants_raw`].
+    identified: PerDirection<bool>,
     work: Worklist,
     frames: Notes,
 }
@@ -71,6 +73,7 @@ impl SshParser {
         SshParser {
             tx: Some(SshTransaction::new(config)),
             readers: PerDirection::default(),
+            identified: PerDirection::default(),
             work: Worklist::default(),
             frames: Notes::default(),
         }
@@ -82,7 +85,7 @@ impl Parser for SshParser {
         self.tx.as_ref().is_some_and(SshTransaction::is_encrypted)
     }
 
-    fn parse(&mut self, direction: Direction, input: Input<'_>, _context: &mut ParseContext<'_>) -> Progress {
+    fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
         let Some(tx) = self.tx.as_mut() else { return Progress::Done };
         let reader = &mut self.readers[direction];
         // Behind the keys of both sides nothing is read any more but the lengths of packets.
@@ -98,7 +101,8 @@ impl Parser for SshParser {
             let consumed = input.data.len().saturating_sub(rest.len());
             let at = input.offset.saturating_add(consumed as u64);
             let step = if tx.sides[direction].state < SshState::BannerDone {
-                line(tx, reader, direction, rest)
+                self.identified[direction] = true;
+                line(tx, reader, direction, rest, context.prevents)
             } else {
                 packet(tx, reader, direction, rest, PacketNotes { notes: &mut self.frames, at })
             };
@@ -125,6 +129,10 @@ impl Parser for SshParser {
         is_known
     }
 
+    fn wants_raw(&mut self, direction: Direction) -> bool {
+        core::mem::take(&mut self.identified[direction])
+    }
+
     single_transaction!();
 
     fn frames(&mut self) -> Option<&mut Notes> {
@@ -145,8 +153,15 @@ impl Parser for SshParser {
 }
 
 /// Reads an identification line, the rest of one that was too long, or a line before it.
-fn line(tx: &mut SshTransaction, reader: &mut SshReader, direction: Direction, data: &[u8]) -> SshStep {
-    let end = memchr::memchr(b'\n', data).filter(|end| *end < LINE_MAX);
+fn line(
+    tx: &mut SshTransaction,
+    reader: &mut SshReader,
+    direction: Direction,
+    data: &[u8],
+    prevents: bool,
+) -> SshStep {
+    let max = if prevents { LINE_MAX } else { LINE_USUAL };
+    let end = memchr::memchr(b'\n', data).filter(|end| !prevents || *end < max);
     let side = &mut tx.sides[direction];
     if side.state == SshState::BannerWaitEol {
         let Some(end) = memchr::memchr(b'\n', data) else { return SshStep::Taken(data.len()) };
@@ -155,8 +170,9 @@ fn line(tx: &mut SshTransaction, reader: &mut SshReader, direction: Direction, d
     }
     let (text, length) = match end {
         Some(end) => (data.get(..end), end.saturating_add(1)),
-        None if data.len() < LINE_MAX => return SshStep::Needs(data.len().saturating_add(1)),
-        None => (data.get(..LINE_MAX), LINE_MAX),
+        None if data.len() < max => return SshStep::Needs(data.len().saturating_add(1)),
+        None if prevents => (data.get(..max), max),
+        None => (Some(data), data.len()),
     };
     let text = text.unwrap_or_default();
     if identify(side, text) {
@@ -168,7 +184,8 @@ fn line(tx: &mut SshTransaction, reader: &mut SshReader, direction: Direction, d
     }
     tx.common.events.set(INVALID_BANNER);
     reader.lines = reader.lines.saturating_add(1);
-    let may_precede = direction == Direction::ToClient && end.is_some() && reader.lines <= LINES_MAX;
+    let is_line = end.is_some() && reader.lines <= LINES_MAX;
+    let may_precede = prevents && direction == Direction::ToClient && is_line;
     if may_precede { SshStep::Taken(length) } else { SshStep::Invalid }
 }
 

@@ -123,12 +123,17 @@ fn a_client_begins_with_its_line_a_server_may_say_more() {
         driver.send(ToServer, line.as_bytes());
         assert_eq!((events(&mut driver), driver.failed), (vec![INVALID_BANNER], true), "{line:?}");
     }
+    let mut passive = driver(&[]);
+    passive.send(ToClient, b"authorised use only\r\n");
+    assert_eq!((events(&mut passive), passive.failed), (vec![INVALID_BANNER], true));
     let mut driver = driver(&[]);
+    driver.prevents = true;
     driver.send(ToClient, b"authorised use only\r\n\r\n");
     driver.send(ToClient, SERVER);
     assert_eq!((events(&mut driver), driver.failed), (vec![INVALID_BANNER], false));
     assert!(record(&mut driver).contains("dropbear"), "{}", record(&mut driver));
     let mut endless = self::driver(&[]);
+    endless.prevents = true;
     for _ in 0..=parser::LINES_MAX {
         assert!(!endless.failed);
         endless.send(ToClient, b"more\n");
@@ -143,8 +148,13 @@ fn long_lines() {
     driver.send(ToServer, format!("SSH-2.0-{software}\n").as_bytes());
     assert_eq!(events(&mut driver), [LONG_BANNER]);
     assert!(record(&mut driver).contains(&software));
-    // Beyond the limit the rest of the line is skipped.
+    // Passively, as in Suricata, the rest of a line of 256 bytes is skipped.
+    let mut driver = self::driver(&[]);
+    driver.send(ToServer, format!("SSH-2.0-{}", &software[..250]).as_bytes());
+    assert_eq!(events(&mut driver), [LONG_BANNER]);
+    // Beyond the limit the rest of the line is skipped in prevention.
     let mut driver = self::driver(&[("hassh", "yes")]);
+    driver.prevents = true;
     driver.send(ToServer, b"SSH-2.0-y ");
     driver.send(ToServer, &[b'z'; parser::LINE_MAX]);
     assert_eq!(driver.parser().tx(0).map(|tx| tx.progress(ToServer)), Some(1));

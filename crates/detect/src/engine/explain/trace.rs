@@ -24,7 +24,7 @@ use crate::model::content::{Item, Number, Program, VARIABLES_MAX};
 use crate::model::prefilter::check_directions;
 use crate::model::signature::{Absent, Member, ValueCheck};
 use crate::ruleset::RuleSet;
-use bartizan_applayer::protocol::ProtocolId;
+use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_base::{Decision, Direction, FunctionId, RuleId};
@@ -311,6 +311,7 @@ impl Tracer {
             tracer: self,
             steps: Vec::new(),
             variables: [0; VARIABLES_MAX],
+            little_endian: false,
         };
         if signature.inspects_tx() {
             run.transactions(context);
@@ -330,6 +331,8 @@ struct TraceEvaluation<'r, 'a> {
     tracer: &'r mut Tracer,
     steps: Vec<TraceStep>,
     variables: [u64; VARIABLES_MAX],
+    /// Numbers of the inspected remote call are little endian (`dce` of `byte_test` and its kin).
+    little_endian: bool,
 }
 
 impl TraceEvaluation<'_, '_> {
@@ -548,6 +551,21 @@ impl TraceEvaluation<'_, '_> {
         let Some(spec) = spec.filter(|spec| check_directions(value, spec)[direction]) else {
             return self.missing(value);
         };
+        self.little_endian = tx.rpc().is_some_and(|call| call.is_little);
+        let holds = self.tx_value(value, protocol, tx, spec);
+        self.little_endian = false;
+        holds
+    }
+
+    /// Evaluates a value of a transaction in the packet's direction.
+    fn tx_value(
+        &mut self,
+        value: &ValueCheck,
+        protocol: ProtocolId,
+        tx: &dyn Transaction,
+        spec: &BufferSpec,
+    ) -> bool {
+        let direction = self.scene.facts.direction;
         let complete = tx.common().ended[direction] || tx.progress(direction) >= spec.ready;
         let before = self.steps.len();
         let mut scratch = Vec::new();
@@ -632,7 +650,7 @@ impl TraceEvaluation<'_, '_> {
             decoded: &mut Vec::new(),
             captured: &mut Vec::new(),
             measured: &mut Vec::new(),
-            little_endian: false,
+            little_endian: self.little_endian,
             complete,
             steps: 0,
             limit_hit: false,

@@ -13,7 +13,7 @@ use crate::model::firewall::Gate;
 use crate::model::prefilter::{TxRules, TxSet, check_directions};
 use crate::model::signature::{Absent, Member, Signature, TxCheck, ValueCheck};
 use bartizan_applayer::protocol::{BufferKind, BufferSpec, ProtocolId, ProtocolSpec};
-use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
+use bartizan_applayer::transaction::{BufferQuery, BufferView, Transaction, TxId};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_function::{AppView, RecordMark};
 
@@ -47,6 +47,15 @@ struct TxScan<'s> {
     complete: bool,
     /// Values that were scanned make their rules candidates once more.
     again: bool,
+}
+
+/// The outcome of the scan of a value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ValueScan {
+    /// The value was scanned.
+    Scanned,
+    /// It was scanned before, and has not grown.
+    Known,
 }
 
 /// The progress of a transaction at the place where a buffer lies.
@@ -111,6 +120,7 @@ impl InspectionRun<'_, '_> {
         let tx_rules = rules.prefilters.tx.of(protocol, direction).unwrap_or(&empty);
         let mut gate = gate && rules.firewall.is_some() && self.scene.facts.packet.is_some();
         for (id, tx) in app.transactions() {
+            self.worker.values.reset();
             // Transactions of a refused packet are only marked as seen.
             let mut inspect = inspect && !self.worker.gate.refuses();
             if gate && !self.worker.gate.refuses() {
@@ -169,7 +179,9 @@ impl InspectionRun<'_, '_> {
         };
         // Nothing was parsed since the packet's first piece.
         self.fresh = false;
+        self.last_look = false;
         for (id, tx) in app.transactions_again() {
+            self.worker.values.reset();
             let mut candidates = core::mem::take(&mut self.worker.candidates);
             tx_rules.always.add_to(self.group, &mut candidates);
             tx_rules.beside_stream.add_to(self.group, &mut candidates);
@@ -197,6 +209,7 @@ impl InspectionRun<'_, '_> {
         let ended = common.ended[direction];
         let state = bartizan_applayer::protocols::spec(protocol).map(|spec| spec.complete[direction]);
         let complete = ended || state.is_some_and(|complete| progress >= complete);
+        self.last_look = complete;
         // Checked before any look-up: most sets have been scanned, or their value has not come.
         let scanned = self.flow.sets_scanned(id, direction);
         for (number, set) in tx_rules.sets.iter().enumerate() {
@@ -234,13 +247,13 @@ impl InspectionRun<'_, '_> {
 
     /// Adds the rules without a literal, except those that cannot match now because a guard is missing.
     fn without_literal(&mut self, tx_rules: &TxRules, tx: &dyn Transaction, candidates: &mut Candidates) {
-        let mut scratch = core::mem::take(&mut self.worker.buffer);
-        let mut guards = Guards::new(&tx_rules.guards, tx, self.scene.facts.direction, &mut scratch);
+        let mut values = core::mem::take(&mut self.worker.values);
+        let mut guards = Guards::new(&tx_rules.guards, tx, self.scene.facts.direction, &mut values);
         tx_rules.always.add_where(self.group, |wanted| guards.let_pass(wanted), candidates);
         if self.stream.is_some() {
             tx_rules.beside_stream.add_where(self.group, |wanted| guards.let_pass(wanted), candidates);
         }
-        self.worker.buffer = scratch;
+        self.worker.values = values;
     }
 
     fn prefilter_tx(&mut self, scan: TxScan<'_>, tx: &dyn Transaction, candidates: &mut Candidates) {
@@ -256,13 +269,11 @@ impl InspectionRun<'_, '_> {
             if kind == BufferKind::Multi { self.flow.values_scanned(id, direction, number) } else { 0 };
         let first = if early || noted & WHOLE != 0 && !again { noted & !WHOLE } else { 0 };
         let mut next_value = first;
+        let mut values = core::mem::take(&mut self.worker.values);
         for index in first.. {
-            let mut scratch = core::mem::take(&mut self.worker.buffer);
-            scratch.clear();
             let query = BufferQuery { id: set.spec.id, direction, index };
-            let view = tx.buffer(query, &mut scratch);
-            let more = view.is_some() && kind.is_multi();
-            if let Some(view) = view {
+            let step = values.read(tx, query, |view| {
+                let view = view?;
                 next_value = index.saturating_add(1);
                 if early && kind == BufferKind::Single {
                     // The length of a single value is remembered: the value is scanned again when it has
@@ -270,42 +281,22 @@ impl InspectionRun<'_, '_> {
                     // now).
                     let length = u32::try_from(view.data.len()).unwrap_or(u32::MAX);
                     if self.flow.values_scanned(id, direction, number) == length && !again {
-                        self.worker.buffer = scratch;
-                        return;
+                        return Some(ValueScan::Known);
                     }
                     self.flow.set_values_scanned(id, direction, number, length);
                 }
-                if set.transforms.is_empty() {
-                    let place = ScannedValue { set: number, index };
-                    let from = if kind.grows() {
-                        self.flow.scan_from(id, direction, place, view.offset, set.set.longest())
-                    } else {
-                        0
-                    };
-                    let fresh = view.data.get(from..).unwrap_or(&[]);
-                    set.set.scan(&mut self.worker.scratch, fresh, candidates);
-                    if kind.grows() {
-                        let end = view.offset.saturating_add(view.data.len() as u64);
-                        self.flow.set_scanned_to(id, direction, place, end);
-                    }
-                } else {
-                    let [mut value, mut next] = core::mem::take(&mut self.worker.transformed);
-                    value.clear();
-                    value.extend_from_slice(view.data);
-                    for transform in &set.transforms {
-                        next.clear();
-                        transform.apply(&value, &mut next);
-                        core::mem::swap(&mut value, &mut next);
-                    }
-                    set.set.scan(&mut self.worker.scratch, &value, candidates);
-                    self.worker.transformed = [value, next];
-                }
+                self.scan_value(&scan, view, index, candidates);
+                Some(ValueScan::Scanned)
+            });
+            if step == Some(ValueScan::Known) {
+                self.worker.values = values;
+                return;
             }
-            self.worker.buffer = scratch;
-            if !more {
+            if step.is_none() || !kind.is_multi() {
                 break;
             }
         }
+        self.worker.values = values;
         if next_value == 0 || kind.grows() || early && kind == BufferKind::Single {
             return;
         }
@@ -314,6 +305,40 @@ impl InspectionRun<'_, '_> {
             self.flow.set_values_scanned(id, direction, number, next_value | whole);
         } else {
             self.flow.set_scanned(id, direction, number);
+        }
+    }
+
+    /// Scans a value for the literals of a set.
+    fn scan_value(
+        &mut self,
+        scan: &TxScan<'_>,
+        view: BufferView<'_>,
+        index: u32,
+        candidates: &mut Candidates,
+    ) {
+        let TxScan { set, number, id, .. } = *scan;
+        if !set.transforms.is_empty() {
+            let [mut value, mut next] = core::mem::take(&mut self.worker.transformed);
+            value.clear();
+            value.extend_from_slice(view.data);
+            for transform in &set.transforms {
+                next.clear();
+                transform.apply(&value, &mut next);
+                core::mem::swap(&mut value, &mut next);
+            }
+            set.set.scan(&mut self.worker.scratch, &value, candidates);
+            self.worker.transformed = [value, next];
+            return;
+        }
+        let (direction, grows) = (self.scene.facts.direction, set.spec.kind.grows());
+        let place = ScannedValue { set: number, index };
+        let from =
+            if grows { self.flow.scan_from(id, direction, place, view.offset, set.set.longest()) } else { 0 };
+        let fresh = view.data.get(from..).unwrap_or(&[]);
+        set.set.scan(&mut self.worker.scratch, fresh, candidates);
+        if grows {
+            let end = view.offset.saturating_add(view.data.len() as u64);
+            self.flow.set_scanned_to(id, direction, place, end);
         }
     }
 
@@ -332,7 +357,7 @@ impl InspectionRun<'_, '_> {
             let over = !again && entry.held == 0 && self.is_over(signature, protocol, tx);
             entry.status = if over { RuleTxStatus::Failed } else { entry.status };
             if over || entry.status == RuleTxStatus::Pending && entry.held != 0 {
-                self.flow.set_entry(id, entry);
+                self.keep_entry(id, signature, entry);
             }
             return;
         }
@@ -377,7 +402,18 @@ impl InspectionRun<'_, '_> {
                         != Some(tx.progress(self.scene.facts.direction));
             }
         }
-        self.flow.set_entry(id, entry);
+        self.keep_entry(id, signature, entry);
+    }
+
+    /// Stores a rule's progress, except a failure that no later look asks for: most rules fail with the only
+    /// look at a direction of a transaction.
+    fn keep_entry(&mut self, id: TxId, signature: &Signature, entry: RuleProgress) {
+        // Further pieces of the packet's stream are inspected beside the transaction.
+        let asked_again = || signature.values.iter().any(|value| value.buffer == BufferRef::Payload);
+        let over = self.last_look && entry.side != Side::Both && entry.status == RuleTxStatus::Failed;
+        if !over || asked_again() {
+            self.flow.set_entry(id, entry);
+        }
     }
 
     /// The state of the buffer with the rule's literal, if there is one; for the stream, the first state.
@@ -392,7 +428,7 @@ impl InspectionRun<'_, '_> {
     /// Whether a rule whose packet conditions do not hold can be given up for a transaction: all data that it
     /// inspects is complete and the direction has moved on. Suricata no longer searches its pattern then,
     /// either. A rule that reads bits is always evaluated again.
-    fn is_over(&self, signature: &Member, protocol: ProtocolId, tx: &dyn Transaction) -> bool {
+    fn is_over(&mut self, signature: &Member, protocol: ProtocolId, tx: &dyn Transaction) -> bool {
         let direction = self.scene.facts.direction;
         let settled = |check: &ValueCheck| match check.buffer {
             BufferRef::Tx(buffer) => {
@@ -414,7 +450,7 @@ impl InspectionRun<'_, '_> {
             && !signature.spans_directions
             && !signature.ordering.reads_bits()
             && signature.values.iter().all(settled)
-            && crate::engine::header::holds(signature, &self.rules.heads, self.scene)
+            && self.head_holds(signature)
     }
 
     /// Evaluates the conditions that are not yet known to hold. Bits of `entry.held`: values first, then
@@ -566,13 +602,11 @@ impl InspectionRun<'_, '_> {
         place: BufferProgress,
     ) -> Option<Answer> {
         let mut answer = None;
+        let mut values = core::mem::take(&mut self.worker.values);
         for index in 0.. {
-            let mut scratch = core::mem::take(&mut self.worker.buffer);
-            scratch.clear();
             let query = BufferQuery { id: spec.id, direction: place.direction, index };
-            let view = tx.buffer(query, &mut scratch);
-            let there = view.is_some();
-            if let Some(view) = view {
+            let there = values.read(tx, query, |view| {
+                let Some(view) = view else { return false };
                 let known = answer.get_or_insert(Answer::No);
                 let all = view.complete || place.complete;
                 match self.run_on_part(check, view.data, all, spec.kind.grows()) {
@@ -581,12 +615,13 @@ impl InspectionRun<'_, '_> {
                     ProgramOutcome::NoMatch if spec.kind.grows() && !all => *known = Answer::NotYet,
                     ProgramOutcome::NoMatch => {}
                 }
-            }
-            self.worker.buffer = scratch;
+                true
+            });
             if answer == Some(Answer::Yes) || !there || !spec.kind.is_multi() {
                 break;
             }
         }
+        self.worker.values = values;
         answer
     }
 }
