@@ -12,7 +12,8 @@
 //! * [`strategy`]: evasions in the grammar of Geneva, published and random ones.
 //! * [`talk`]: conversations with real servers over sockets of the kernel.
 //! * [`honest`]: good traffic of an unmodified stack.
-//! * [`receivers`]: UDP, TCP, nginx, OpenSSL, a mail server and others, with their records; [`judge`] compares these with the rules.
+//! * [`receivers`]: UDP, TCP, nginx, OpenSSL, a mail server and others, with their records; [`judge`]
+//!   compares these with the rules.
 //! * [`net`], [`program`], [`player`], [`run`]: namespaces, the program under test, the sending loop, a whole
 //!   run.
 //!
