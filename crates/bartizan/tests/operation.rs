@@ -325,7 +325,7 @@ fn groups_that_cannot_be_understood_are_refused_with_their_place() {
         ("\"2001:db8::/129\"", "", "s.yaml:5:15: setting `vars.address-groups.HOME_NET`: "),
         ("[10.0.0.0/8, 192.168.0.0/16]", "", "quote the whole value"),
         ("\"[10.0.0.0/8,$OTHER]\"", "", "the address variable $OTHER is not defined"),
-        ("\"[10.0.0.0/8,$EXTERNAL_NET]\"", "", "go in a circle"),
+        ("\"[10.0.0.0/8,$EXTERNAL_NET]\"", "", "in a circle"),
         ("\"10.0.0.0/8\"", "    BAD: \"70000\"\n", "s.yaml:9:10: setting `vars.port-groups.BAD`: `70000`: "),
         (
             "\"10.0.0.0/8\"",

@@ -43,7 +43,7 @@ fn old_generations_and_rows_go_and_are_counted() {
     let said = gone.value()["detail"].as_str().unwrap().to_owned();
     assert!(
         said.contains(&format!(
-            "the documents of generation {} are no longer kept: those of the last {KEPT} are",
+            "the documents of generation {} are no longer kept: only those of the last {KEPT} generations",
             held + 10
         )),
         "{said}"

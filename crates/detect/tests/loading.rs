@@ -127,7 +127,7 @@ fn rules_that_ask_for_what_no_rule_sets_are_told_of_and_run() {
     }
     let toggles = "alert udp any any -> any any (content:\"x\"; flowbits:toggle,x; sid:1;)\nalert udp any any -> any any (flowbits:isset,x|y; sid:2;)\n";
     let (said, _) = findings(toggles);
-    let message = "no rule sets the flowbit `y`: what 1 rule tests it of it never holds".to_owned();
+    let message = "no rule sets the flowbit `y`: 1 rule tests it, and the test is never true".to_owned();
     assert_eq!(said, [("D120", 2, message)]);
 }
 

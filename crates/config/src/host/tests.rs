@@ -96,7 +96,7 @@ fn says_what_is_wrong_and_where() {
         ("links: []\noutputs: {mode: 999}", "2:17: `999` is not a file mode; write octal digits such as 640"),
         ("links: []\nreload: {max-loss: 0.1}", "2:20: `0.1` is not a share; write a whole number of percent"),
         ("links: []\nreload: {max-loss: 101%}", "2:20: `101%` is not a share"),
-        ("links: []\noutputs: {mode: 440}", "2:17: `440` is not a mode"),
+        ("links: []\noutputs: {mode: 440}", "2:17: `440` is not a file mode"),
         ("links: []\nworkers: 1000", "2:10: more than 256 workers"),
         (
             "links:\n  - {name: a, tap: {interface: e0}, workers: 0}",

@@ -212,7 +212,7 @@ fn every_error_has_its_place_and_says_what_to_do() {
         ),
         (
             "default: {action: drop}\npolicies: [{name: a, chain: [], to: 2001:db8::/129}]",
-            "2:37: `2001:db8::/129`: the length has to be 0 to 128; write it like 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32",
+            "2:37: `2001:db8::/129`: the prefix length must be 0 to 128; write it like 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32",
         ),
         (
             "default: {action: drop}\ngroups: {lan: 10.0.0.0/8}\npolicies: [{name: a, chain: [], to: lann}]",
@@ -375,7 +375,7 @@ fn what_cannot_be_read_is_not_said_again_where_its_names_are_used() {
         "policies: [{name: p, from: [g, h], to: {label: {role: web}}, chain: []}]\ndefault: {action: drop}\n";
     for (text, column, words) in [
         ("groups: {g: ['::ffff:192.0.2.1'], h: []}\nlabels: {g: {role: web}}", 14, "in IPv6 notation"),
-        ("groups: {g: [192.0.2.1/8], h: []}\nlabels: {g: {role: web}}", 14, "bits set after the prefix"),
+        ("groups: {g: [192.0.2.1/8], h: []}\nlabels: {g: {role: web}}", 14, "has host bits set"),
         ("labels: {g: web}\ngroups: {g: [192.0.2.1], h: []}", 13, "expected a mapping"),
     ] {
         let error = problems(&format!("{text}\n{rest}"));
@@ -606,7 +606,7 @@ fn groups_by_name_stand_where_addresses_may_and_nowhere_else() {
     assert!(wrong("10.0.0.53}", "10.0.0.53, addresses: 0}").contains("1 to 1048576"));
     assert!(wrong("x.example", "x..example").contains("is not a DNS name"));
     let tenants = wrong("dns: {resolvers", "tenants: [{name: t, select: {prefixes: n}}]\ndns: {resolvers");
-    assert!(tenants.contains("DNS names cannot say whose traffic it is"), "{tenants}");
+    assert!(tenants.contains("DNS names cannot determine whose traffic it is"), "{tenants}");
 }
 
 #[test]

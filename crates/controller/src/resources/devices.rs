@@ -316,7 +316,7 @@ fn beyond(index: usize, report: &AlertReport) -> Vec<Fault> {
     let bounds = [("key", report.key.len(), KEY_MAX), ("event", event, limits::EVENT_BYTES)];
     let over = bounds.into_iter().filter(|(_, bytes, most)| bytes > most);
     over.map(|(of, bytes, most)| {
-        let message = format!("{bytes} bytes of JSON; {most} are allowed: shorten it");
+        let message = format!("{bytes} bytes; {most} are allowed, counted as JSON: shorten it");
         Fault::new(format!("/alerts/{index}/{of}"), message)
     })
     .collect()

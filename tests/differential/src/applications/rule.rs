@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules on application protocols: as those of the first grammar, on a state (hook), or on the protocol alone.
+//! Rules on application protocols: as those of the first grammar, on a state (hook), or on the protocol
+//! alone.
 
 use crate::order::Order;
 use crate::pair::Rule;

@@ -14,8 +14,8 @@ const COMMANDS: &[&str] = &[
     "SMNT", "STAT", "STOR", "STOU", "STRU", "SYST", "TYPE", "UMASK", "USER",
 ];
 
-/// The command of a line without white space before it, passively. As in Suricata, a known name counts
-/// wherever it stands in the line, the one that ends first (`XCWD` is `CWD`).
+/// The command of a line without white space before it, passively. As in Suricata, a known name counts at any
+/// place of the line, the one that ends first (`XCWD` is `CWD`).
 pub(super) fn command_of(line: &[u8]) -> Option<&'static str> {
     let is = |part: &[u8], name: &str| part.eq_ignore_ascii_case(name.as_bytes());
     let ends_at = |end: usize| {

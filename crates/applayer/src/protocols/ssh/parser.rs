@@ -13,8 +13,8 @@ use crate::transaction::{single_held, single_transaction};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 
-/// Length, in bytes, of the longest identification line that prevention reads to its end, and of a line before
-/// it: that of OpenSSH.
+/// Length, in bytes, of the longest identification line that prevention reads to its end, and of a line
+/// before it: that of OpenSSH.
 pub(super) const LINE_MAX: usize = 8_192;
 /// Length, in bytes, from which on a line is too long (RFC 4253 section 4.2), and passively not read further.
 pub(super) const LINE_USUAL: usize = 256;
