@@ -126,7 +126,9 @@ impl Source for GuestSource {
             EngineWoke::Events => Woke::Packets,
             EngineWoke::Timeout => Woke::Timeout,
             EngineWoke::Called => {
-                waker.map(Waker::take);
+                if let Some(waker) = waker {
+                    waker.take();
+                }
                 Woke::Called
             }
         })
