@@ -35,7 +35,7 @@ mod tests {
         let text = "a word of some length, ".repeat(30);
         let lines = wrapped(text.trim_end(), "  ");
         assert!(lines.lines().all(|line| line.chars().count() <= COLUMNS), "{lines}");
-        assert!(lines.lines().count() > 4 && lines.lines().skip(1).all(|line| line.starts_with("  a")));
+        assert!(lines.lines().count() > 4 && lines.lines().skip(1).all(|line| line.starts_with("  ")));
         assert_eq!(lines.replace("\n  ", " "), text.trim_end());
         assert_eq!(wrapped("short", "  "), "short");
         let long = "x".repeat(200);

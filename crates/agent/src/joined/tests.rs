@@ -63,7 +63,7 @@ fn rule_groups_that_nothing_runs_are_refused() {
     ] {
         let found = wrong(&with(more));
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].0 == "group:18" && found[0].2.contains("nothing would run it"), "{found:?}");
+        assert!(found[0].0 == "group:18" && found[0].2.contains("no function would run it"), "{found:?}");
     }
     // A library's file must be a rule group of type ids.
     let found = wrong(&all([part(0, "@library/web", &library(17)), group(17, 0, RuleType::Pfw, raw())]));
@@ -155,7 +155,7 @@ fn what_is_wrong_is_said_of_its_object() {
     let cases: [(Object, &str, &str, &str); 12] = [
         (part(7, "web", &json!({"policy": 3})), "policy:7:web", "", "expected a map"),
         (part(7, "web", &json!({"polic": {}})), "policy:7:web", "", "unknown field `polic`"),
-        (part(7, "web", &json!({"policy": {}})), "policy:7:web", "/policy/name", "has a name"),
+        (part(7, "web", &json!({"policy": {}})), "policy:7:web", "/policy/name", "has no name"),
         (
             policy(7, "zeta", "web", 1),
             "policy:7:web",

@@ -149,8 +149,8 @@ mod tests {
             ("{name: a/b, guest: {}}", "has a name that cannot be part of its socket's path"),
             ("{name: a, guest: {streams: 0}}", "guest `a`: 0 streams are out of range; give 1 to 65536"),
             ("{name: a, guest: {memory: 5}}", "5 bytes are too few; give 1MiB or more"),
-            ("{name: a, guest: {addresses: ['::']}}", "address :: cannot be a guest's"),
-            ("{name: a, guest: {addresses: [127.0.0.1]}}", "address 127.0.0.1 cannot be a guest's"),
+            ("{name: a, guest: {addresses: ['::']}}", "address :: cannot be an address of a guest"),
+            ("{name: a, guest: {addresses: [127.0.0.1]}}", "address 127.0.0.1 cannot be an address of a guest"),
             (
                 "{name: a, guest: {addresses: [192.0.2.1]}}, {name: b, guest: {addresses: [192.0.2.1]}}",
                 "address 192.0.2.1 belongs to guest `a` already",

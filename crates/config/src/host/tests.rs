@@ -75,7 +75,7 @@ fn says_what_is_wrong_and_where() {
         ),
         (
             "links: [{name: a, tap: {interface: [a, b, c, d, e, f, g, h, i]}}]",
-            "1:25: link `a`: a tap has 1 to 8 interfaces, and this one 9",
+            "1:25: link `a`: a tap has 1 to 8 interfaces, and this one has 9",
         ),
         (
             "links: []\nmemory: {reassembly: 3 bananas}",
@@ -161,7 +161,7 @@ fn a_controller_has_an_address_with_a_port() {
         ("address: here", "2:23: `here` is not a name or address with a port"),
         ("address: 'h:0'", "2:23: `h:0` is not a name"),
         ("statistics-every: 1s", "2:1: the controller has no place: give `address`"),
-        ("address: 'h:1', here: {state: c}", "2:1: `address` and `here` are given"),
+        ("address: 'h:1', here: {state: c}", "2:1: `address` and `here` are both given"),
         ("here: {state: c, listen: nowhere}", "2:39: `nowhere` is not an address with a port"),
         ("address: 'h:1', statistics-every: 2h", "2:48: 7200 seconds are out of range"),
     ] {
@@ -189,7 +189,7 @@ fn a_level_fails_closed_unless_it_is_told() {
             ", drop-samples: 1000",
             "1:78: link `a`: one of 1000 packets is not a possible sample; give a power of two up to 1048576, for instance 1024",
         ),
-        (", drop-samples: 2097152", "1:78: link `a`: one of 2097152 packets cannot be"),
+        (", drop-samples: 2097152", "1:78: link `a`: one of 2097152 packets is not a possible sample"),
     ] {
         let error = level(keys).unwrap_err();
         assert!(error.contains(expected), "{error}");
@@ -210,7 +210,7 @@ fn a_link_has_several_levels_each_once() {
     for (offload, expected) in [
         ("[{level: xdp}, {level: xdp}]", "1:74: link `a` has level `xdp` twice; give each level once"),
         ("[{level: rtl}, {level: xdp, entries: 1}]", "1:88: link `a`: 1 entries are out of range"),
-        ("[{level: rtl}, {level: xdp, drop-samples: 3}]", "1:93: link `a`: one of 3 packets cannot be"),
+        ("[{level: rtl}, {level: xdp, drop-samples: 3}]", "1:93: link `a`: one of 3 packets is not a possible sample"),
         ("[]", "1:42: link `a`: this list is empty, so it selects nothing"),
     ] {
         let error = links(offload).unwrap_err();

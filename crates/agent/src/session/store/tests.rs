@@ -365,7 +365,7 @@ fn a_broken_journal_is_said_and_a_cut_one_is_as_far_as_it_goes() {
         assert_eq!(load(&good[..end]).unwrap().generation, 1 + lines);
     }
     for (from, to, expected) in [
-        ("text 2", "text 9", "another object"),
+        ("text 2", "text 9", "does not have the stored hash"),
         ("\"gone\"", "\"went\"", "unknown field"),
         ("{\"generation\":2", "{\"generation\":-2", "invalid value"),
     ] {
