@@ -69,8 +69,7 @@ class Places:
         for which in self.names:
             run("ip", "netns", "add", self.name(which))
             run("ip", "-n", self.name(which), "link", "set", "lo", "up")
-            # Ports of connections that have just ended: the part with a connection for each exchange needs
-            # them.
+            # Ports of connections that have just ended, for a connection with each exchange.
             settings = ["net.ipv4.ip_local_port_range=10000 65000", "net.ipv4.tcp_tw_reuse=1"]
             run("nsenter", f"--net=/run/netns/{self.name(which)}", "sysctl", "-qw", *settings)
         for a, port_a, address_a, b, port_b, address_b, plain in LINKS:

@@ -67,7 +67,7 @@ fn rule_groups_that_nothing_runs_are_refused() {
     }
     // A library's file must be a rule group of type ids.
     let found = wrong(&all([part(0, "@library/web", &library(17)), group(17, 0, RuleType::Pfw, raw())]));
-    assert!(found[0].1 == "/library/files/0/group" && found[0].2.contains("of type ids"), "{found:?}");
+    assert!(found[0].1 == "/library/files/0/group" && found[0].2.contains("is not a rule file"), "{found:?}");
     // Also found in a generation after a valid one.
     let mut joiner = Joiner::default();
     let held = |objects: Objects| ControllerGeneration { generation: 1, objects };

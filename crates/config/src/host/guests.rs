@@ -153,11 +153,11 @@ mod tests {
             ("{name: a, guest: {addresses: [127.0.0.1]}}", "address 127.0.0.1 cannot be an address of a guest"),
             (
                 "{name: a, guest: {addresses: [192.0.2.1]}}, {name: b, guest: {addresses: [192.0.2.1]}}",
-                "address 192.0.2.1 belongs to guest `a` already",
+                "address 192.0.2.1 already belongs to guest `a`",
             ),
             (
                 "{name: a, guest: {socket: s}}, {name: b, guest: {socket: s}}",
-                "has the same socket as another guest",
+                "same socket",
             ),
         ] {
             let error = parse("bartizan.yaml", &format!("links: [{links}]")).expect_err(links).to_string();

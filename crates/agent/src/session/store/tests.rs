@@ -432,5 +432,5 @@ fn what_is_broken_is_said_with_the_file_and_what_to_do() {
     std::fs::remove_file(&path).unwrap();
     assert!(FileStore::new(&folder.0).load().unwrap_err().to_string().contains("No such file"));
     std::fs::write(folder.0.join(LIST), r#"{"form":1,"generation":1,"objects":{}}"#).unwrap();
-    assert!(FileStore::new(&folder.0).load().unwrap_err().to_string().contains("form 1 is not known"));
+    assert!(FileStore::new(&folder.0).load().unwrap_err().to_string().contains("form 1 is unknown"));
 }
