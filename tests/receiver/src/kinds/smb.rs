@@ -270,11 +270,16 @@ fn must(session: &mut Session, talk: &mut Talk, one: Request) -> Result<Vec<u8>,
     }
 }
 
+/// The beginning of the names of a host's files: its address and its mark.
+fn own_name(talk: &Talk) -> String {
+    format!("{} {}", talk.source.to_string().replace(':', "_"), talk.mark)
+}
+
 /// The conversation of an ordinary client: writes a file in pieces, and reads it again.
 fn good(talk: &mut Talk) -> Result<(), Failure> {
     talk.oddness = 0;
     let mut session = Session::open(talk)?;
-    let name = format!("{}.txt", talk.mark);
+    let name = format!("{}.txt", own_name(talk));
     let length = talk.random.within(1, 20_000);
     let content = talk.random.letters(length);
     let file = session.create(talk, &name, 0)?;
@@ -300,7 +305,7 @@ fn good(talk: &mut Talk) -> Result<(), Failure> {
 fn dirty(talk: &mut Talk) -> Result<(), Failure> {
     let mut session = Session::open(talk)?;
     let by_name = talk.random.percent(40);
-    let mark = talk.mark.clone();
+    let mark = own_name(talk);
     let name = if by_name { format!("{mark}-evil.txt") } else { format!("{mark}.txt") };
     let content = if by_name {
         b"fine content".to_vec()
