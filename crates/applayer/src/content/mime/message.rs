@@ -751,7 +751,7 @@ mod tests {
             let (message, files) = read_as(MESSAGE, cut, true);
             let found: Vec<_> = files.list.iter().map(|f| (f.name.as_slice(), f.content().0)).collect();
             let expected: [(&[u8], &[u8]); 3] =
-                [(b"a.bin", &[0, 1, 2, 3]), (b"q.csv", b"a=bc\r\nd"), (b"in.txt", b"plain\r\n")];
+                [(b"a.bin", &[0, 1, 2, 3]), (b"q.csv", b"a=bc\r\nd\r\n"), (b"in.txt", b"plain\r\n")];
             assert_eq!((found.as_slice(), message.differs()), (&expected[..], false), "{cut}");
         }
         let (message, files) = read_as("Content-Disposition: attachment\r\n\r\nabc", 30, true);

@@ -103,8 +103,9 @@ fn transfers_are_paired_with_ports() {
     driver.prevents = true;
     early.iter().for_each(|(direction, text)| driver.send(*direction, text.as_bytes()));
     let found = expected(&mut driver);
-    assert_eq!(found.iter().map(|e| (e.opened, e.port)).collect::<Vec<_>>(), [(ToServer, 1_025)]);
-    assert_eq!(found[0].context.to_vec(), [6, 0]);
+    // First for bytes that come before their command, then for those of the command.
+    assert_eq!(found.iter().map(|e| (e.opened, e.port)).collect::<Vec<_>>(), [(ToServer, 1_025); 2]);
+    assert_eq!(found[1].context.to_vec(), [6, 0]);
     let active = [(ToServer, "PORT 10,0,0,1,4,1\r\n"), (ToClient, "200 ok\r\n"), (ToServer, "STOR up\r\n")];
     assert_eq!(of(&active), [(ToClient, 1_025, b"\x02\x01up".to_vec())]);
     // A port serves one transfer, and a refused one none.
@@ -151,7 +152,7 @@ fn lines_that_are_too_long() {
     let mut driver =
         play(&[(ToServer, &format!("RETR {long}yz\r\nPWD\r\n")), (ToClient, &format!("550 {long}\r\n"))]);
     let tx = driver.parser().tx(0).expect("one");
-    assert_eq!(tx.common().events.as_slice(), [REQUEST_TOO_LONG, RESPONSE_TOO_LONG]);
+    assert_eq!(tx.common().events.as_slice(), [REQUEST_TOO_LONG, FILE_BEFORE_PORT, RESPONSE_TOO_LONG]);
     let text = record(&mut driver, 0);
     assert!(text.contains(r#""command_truncated":true"#) && text.contains(r#""reply_truncated":true"#));
     assert!(text.contains(&format!(r#""command_data":"{}""#, "x".repeat(LINE_MAX - 5))));
