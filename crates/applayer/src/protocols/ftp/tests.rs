@@ -151,7 +151,7 @@ fn lines_that_are_too_long() {
     let mut driver =
         play(&[(ToServer, &format!("RETR {long}yz\r\nPWD\r\n")), (ToClient, &format!("550 {long}\r\n"))]);
     let tx = driver.parser().tx(0).expect("one");
-    assert_eq!(tx.common().events.as_slice(), [REQUEST_TOO_LONG, RESPONSE_TOO_LONG]);
+    assert_eq!(tx.common().events.as_slice(), [REQUEST_TOO_LONG, FILE_BEFORE_PORT, RESPONSE_TOO_LONG]);
     let text = record(&mut driver, 0);
     assert!(text.contains(r#""command_truncated":true"#) && text.contains(r#""reply_truncated":true"#));
     assert!(text.contains(&format!(r#""command_data":"{}""#, "x".repeat(LINE_MAX - 5))));
