@@ -4,7 +4,7 @@
 
 use bartizan_differential::answer::{Answer, File};
 use bartizan_differential::applications::Grammar;
-use bartizan_differential::compare::{Comparison, MODES, compare, known, pairs};
+use bartizan_differential::compare::{Comparison, Difference, MODES, compare, known, pairs};
 use bartizan_differential::engine::{Program, write};
 use bartizan_differential::explained::explain;
 use bartizan_differential::faults::FAULTS;
@@ -187,10 +187,16 @@ fn check(
         _ => String::new(),
     };
     let known = known(&text);
-    let lines: BTreeSet<String> = found.differences.iter().map(ToString::to_string).collect();
+    // Of application protocols the list has the pairs that differ, not how.
+    let is_short = file.grammar != Grammar::default();
+    let line = |difference: &Difference| match is_short {
+        true => format!("{} {}", difference.number, MODES[difference.mode]),
+        false => difference.to_string(),
+    };
+    let lines: BTreeSet<String> = found.differences.iter().map(line).collect();
     let mut fresh = 0;
     for difference in &found.differences {
-        if !known.contains(difference.to_string().as_str()) {
+        if !known.contains(line(difference).as_str()) {
             fresh += 1;
             let pair = file.grammar.pair(file.seed, difference.number);
             println!("{difference}\n    {} (setting {})", pair.name, pair.setting);

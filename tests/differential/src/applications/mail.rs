@@ -190,7 +190,7 @@ fn part(random: &mut Random, talk: &mut Talk, lines: &mut Vec<Vec<u8>>, depth: u
             lines.push(format!("Content-Disposition: attachment; filename={file}").into_bytes());
         }
         2 => {
-            lines.push(format!("Content-Disposition: attachment;").into_bytes());
+            lines.push(b"Content-Disposition: attachment;".to_vec());
             lines.push(format!(" filename=\"{file}\"").into_bytes());
         }
         3 => {

@@ -117,7 +117,7 @@ fn banner(random: &mut Random, talk: &mut Talk, to_server: bool) -> Vec<u8> {
         4 => line = format!("SSH-{}-{software}", ""),
         5 => line = format!("SSH-{version}-{software}-{version}"),
         6 => line = format!("SSH{software}"),
-        7 => line = format!("{software}"),
+        7 => line.clone_from(&software),
         _ => {}
     }
     talk.target("ssh", "ssh.proto", version, to_server);
