@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pairs of a seed: groups of a scene and its variants, which differ from it by one feature.
 
-use crate::applications::place;
+use crate::applications::conversation::place;
 use crate::family::FAMILIES;
 use crate::order::{Family, Order};
 use crate::pair::{Packet, Pair, Rule};

@@ -150,15 +150,15 @@ mod tests {
             ("{name: a, guest: {streams: 0}}", "guest `a`: 0 streams are out of range; give 1 to 65536"),
             ("{name: a, guest: {memory: 5}}", "5 bytes are too few; give 1MiB or more"),
             ("{name: a, guest: {addresses: ['::']}}", "address :: cannot be an address of a guest"),
-            ("{name: a, guest: {addresses: [127.0.0.1]}}", "address 127.0.0.1 cannot be an address of a guest"),
+            (
+                "{name: a, guest: {addresses: [127.0.0.1]}}",
+                "address 127.0.0.1 cannot be an address of a guest",
+            ),
             (
                 "{name: a, guest: {addresses: [192.0.2.1]}}, {name: b, guest: {addresses: [192.0.2.1]}}",
                 "address 192.0.2.1 already belongs to guest `a`",
             ),
-            (
-                "{name: a, guest: {socket: s}}, {name: b, guest: {socket: s}}",
-                "same socket",
-            ),
+            ("{name: a, guest: {socket: s}}, {name: b, guest: {socket: s}}", "same socket"),
         ] {
             let error = parse("bartizan.yaml", &format!("links: [{links}]")).expect_err(links).to_string();
             assert!(error.contains(said), "{links}: {error}");

@@ -210,7 +210,10 @@ fn a_link_has_several_levels_each_once() {
     for (offload, expected) in [
         ("[{level: xdp}, {level: xdp}]", "1:74: link `a` has level `xdp` twice; give each level once"),
         ("[{level: rtl}, {level: xdp, entries: 1}]", "1:88: link `a`: 1 entries are out of range"),
-        ("[{level: rtl}, {level: xdp, drop-samples: 3}]", "1:93: link `a`: one of 3 packets is not a possible sample"),
+        (
+            "[{level: rtl}, {level: xdp, drop-samples: 3}]",
+            "1:93: link `a`: one of 3 packets is not a possible sample",
+        ),
         ("[]", "1:42: link `a`: this list is empty, so it selects nothing"),
     ] {
         let error = links(offload).unwrap_err();

@@ -582,7 +582,8 @@ fn labels_mean_all_groups_that_carry_them() {
         wrong(&text("a").replace("c: {role: db}", "d: {role: db}")).contains("no group `d` for these labels")
     );
     assert!(
-        wrong(&text("a").replace("c: 10.0.3.0/24", "c: {label: {role: web}}")).contains("group cannot have labels as members")
+        wrong(&text("a").replace("c: 10.0.3.0/24", "c: {label: {role: web}}"))
+            .contains("group cannot have labels as members")
     );
 }
 

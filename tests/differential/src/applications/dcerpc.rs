@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DCERPC (C706) over TCP and UDP, in both byte orders, with fragments; its messages also go through SMB.
 
-use super::Talk;
+use super::conversation::Talk;
 use super::writer::Writer;
 use crate::scene::Scene;
 use crate::talk::Way;

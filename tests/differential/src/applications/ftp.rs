@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Conversations of FTP (RFC 959, 2428, 4217) with their data connections.
 
-use super::{CLIENT_COMMAS, CLIENT_TEXT, FAMILY_NUMBER, SERVER_COMMAS, SERVER_TEXT, Talk};
+use super::conversation::{CLIENT_COMMAS, CLIENT_TEXT, FAMILY_NUMBER, SERVER_COMMAS, SERVER_TEXT, Talk};
 use crate::scene::Scene;
 use crate::talk::{Message, Way};
 use crate::text::{data, name};

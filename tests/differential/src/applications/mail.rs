@@ -2,7 +2,7 @@
 //! Messages of mail (RFC 5322) with the structures and encodings of MIME (RFC 2045, 2046, 2047), valid and
 //! odd.
 
-use super::Talk;
+use super::conversation::Talk;
 use crate::text::{data, name};
 use bartizan_testkit::random::Random;
 

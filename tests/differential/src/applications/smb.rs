@@ -2,9 +2,10 @@
 //! Conversations of SMB 2 and 3 ([MS-SMB2]): negotiation, sessions, trees, files, pipes with DCERPC, compound
 //! messages. Those of SMB 1 are in `smb_one`.
 
+use super::conversation::Talk;
 use super::dcerpc::RpcSession;
+use super::smb_one;
 use super::writer::{Writer, wide};
-use super::{Talk, smb_one};
 use crate::scene::Scene;
 use crate::talk::Way;
 use crate::text::{data, name};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Conversations of SMB 1 ([MS-CIFS], [MS-SMB]).
 
-use super::Talk;
+use super::conversation::Talk;
 use super::dcerpc::RpcSession;
 use super::smb::{framed, ntlm, wrapped};
 use super::writer::{Writer, wide, wide_z};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Conversations of SMTP (RFC 5321) with PIPELINING, CHUNKING, AUTH and STARTTLS.
 
-use super::{Talk, mail};
+use super::conversation::Talk;
+use super::mail;
 use crate::scene::Scene;
 use crate::talk::Way;
 use crate::text::{data, name};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Conversations of SSH (RFC 4253): identification lines, key exchange, and what is encrypted.
 
-use super::Talk;
+use super::conversation::Talk;
 use super::writer::Writer;
 use crate::scene::Scene;
 use crate::talk::Way;

@@ -2,7 +2,7 @@
 //! vsftpd as the receiver of FTP commands and files. Its log says what it has done for which host; uploaded
 //! files are read.
 
-use super::servers::{Daemon, Keeper, await_port, empty_folder, put, record};
+use super::daemon::{Daemon, Keeper, await_port, empty_folder, put, record};
 use super::{Records, Service};
 use crate::net::{Problem, problem, run};
 use std::collections::HashMap;

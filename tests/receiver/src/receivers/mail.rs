@@ -2,7 +2,7 @@
 //! Exim as the receiver of mail. It delivers nothing: what it has taken waits in its queue, where `mail.py`
 //! reads it as readers of mail do.
 
-use super::servers::{Daemon, Keeper, await_port, empty_folder, put};
+use super::daemon::{Daemon, Keeper, await_port, empty_folder, put};
 use super::{Records, Service};
 use crate::net::{Problem, run};
 use std::path::{Path, PathBuf};

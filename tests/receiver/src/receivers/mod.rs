@@ -2,6 +2,7 @@
 //! The receivers: kernel sockets with applications that record the bytes they read.
 
 mod callers;
+mod daemon;
 pub mod ftp;
 mod mail;
 pub mod servers;

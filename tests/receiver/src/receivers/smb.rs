@@ -2,7 +2,7 @@
 //! Samba as the receiver of files over SMB: its record are the files of its share, with their names and
 //! content.
 
-use super::servers::{Daemon, Keeper, await_port, empty_folder, put, record};
+use super::daemon::{Daemon, Keeper, await_port, empty_folder, put, record};
 use super::{Records, Service};
 use crate::net::{Problem, problem, run};
 use std::collections::HashSet;

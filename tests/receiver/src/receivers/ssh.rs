@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! OpenSSH's server as the receiver of identification lines: its log says which software a client has named.
 
-use super::servers::{Daemon, Keeper, await_port, empty_folder, put};
+use super::daemon::{Daemon, Keeper, await_port, empty_folder, put};
 use super::{Records, Service};
 use crate::net::{Problem, problem};
 use std::path::Path;

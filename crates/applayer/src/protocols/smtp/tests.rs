@@ -213,7 +213,10 @@ fn a_message_may_follow_at_once_where_groups_are_taken() {
         (ToClient, "250 a\r\n354 b\r\n250 c\r\n221 d\r\n"),
     ];
     let mut driver = play(&lines);
-    assert_eq!((progress(&mut driver, 0), events(&mut driver, 0)), ([2, 2], vec!["INVALID_PIPELINED_SEQUENCE"]));
+    assert_eq!(
+        (progress(&mut driver, 0), events(&mut driver, 0)),
+        ([2, 2], vec!["INVALID_PIPELINED_SEQUENCE"])
+    );
     let tx = driver.parser().tx(0).expect("one");
     assert_eq!(email(tx, &LogOptions::default()), r#"{"email":{"status":"PARSE_DONE"}}"#);
 }

@@ -2,6 +2,8 @@
 //! Hand-made sessions through the parser, and properties: any segmentation gives the same, garbage never
 //! panics, memory stays bounded.
 
+mod changes;
+
 use super::hello::HelloFields;
 use super::{SPEC, events, handshake, probe};
 use crate::content::certificate::Storing;
@@ -9,7 +11,6 @@ use crate::event::Events;
 use crate::file::FileSettings;
 use crate::protocol::{Input, ParseContext, Parser, Probe, Progress, Transport};
 use crate::transaction::{BufferQuery, LogOptions, Transaction};
-use crate::worklist::Look;
 use bartizan_base::{Direction, PerDirection, SettingsMap, Timestamp};
 use bartizan_events::JsonWriter;
 use proptest::prelude::*;
@@ -330,45 +331,6 @@ fn cut_at_heads(messages: &[u8], size: usize) -> Vec<&[u8]> {
         start = end;
     }
     pieces
-}
-
-/// Takes the lists of changed transactions; whether there was something new, and something to record.
-fn news(flow: &mut Flow) -> (bool, bool) {
-    let list = flow.parser.worklist_mut();
-    let news = Direction::BOTH.iter().any(|direction| list.has_news(*direction));
-    let record = Direction::BOTH.iter().any(|direction| list.waits(Look::Record, *direction));
-    for direction in Direction::BOTH {
-        assert!(list.waits(Look::Inspect, direction), "data that was parsed is inspected");
-        for look in [Look::Inspect, Look::Record] {
-            let ids = list.take(look, direction);
-            list.give_back(look, direction, ids);
-        }
-    }
-    (news, record)
-}
-
-#[test]
-fn application_data_behind_the_first_changes_nothing() {
-    let mut flow = Flow::new();
-    let pieces = session();
-    for (direction, bytes) in &pieces[..5] {
-        flow.feed(*direction, bytes);
-        assert_eq!(news(&mut flow), (true, true), "each message, and the first data");
-    }
-    let data = record(23, 0x0303, &[5; 200]);
-    for _ in 0..2 {
-        // A record, a part of one, and its rest.
-        for (direction, bytes) in [(TS, &data[..]), (TC, &data[..100]), (TC, &data[100..])] {
-            let flags = flow.number("ssl.state", direction);
-            flow.feed(direction, bytes);
-            assert_eq!(flow.number("ssl.state", direction), flags);
-            assert_eq!(news(&mut flow), (false, false));
-        }
-    }
-    flow.feed(TS, &pieces[6].1);
-    assert_eq!(news(&mut flow), (true, true), "an alert is a message");
-    flow.feed(TC, &[99, 3, 3, 0, 1, 0]);
-    assert_eq!(news(&mut flow), (true, true), "an event");
 }
 
 #[test]
