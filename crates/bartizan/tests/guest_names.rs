@@ -91,7 +91,7 @@ fn name_server(folder: &Folder) -> Running {
 
 fn begin_with_names(folder: &Folder, server: &str) -> Running {
     let running = begin(folder);
-    folder.write("resolv.conf", &format!("nameserver {server}\noptions timeout:2 attempts:1\n"));
+    folder.write("resolv.conf", format!("nameserver {server}\noptions timeout:2 attempts:1\n"));
     folder.write("nsswitch.conf", "hosts: files dns\n");
     running
 }

@@ -105,7 +105,7 @@ impl Talk {
 
     /// One of the odd forms, or else the plain one.
     pub fn form<'a>(&mut self, plain: &'a str, odd: &[&'a str]) -> &'a str {
-        if self.is_odd() { *self.random.pick::<&str>(odd) } else { plain }
+        if self.is_odd() { self.random.pick::<&str>(odd) } else { plain }
     }
 
     fn note(&mut self, text: &str) {

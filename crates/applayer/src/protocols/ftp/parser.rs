@@ -215,7 +215,8 @@ impl FtpParser {
         let (agreed, is_active) = match prevents {
             true if tx.done => (None, false),
             true => (leniently_agreed(tx, text), matches!(tx.command, Some("PORT" | "EPRT"))),
-            false if is_active => (announced, true),
+            // A reply that no command asked for has no port.
+            false if is_active => (announced.filter(|_| tx.command.is_some()), true),
             false => {
                 let is_of = match newest {
                     Some("PASV") => text.starts_with(b"227"),

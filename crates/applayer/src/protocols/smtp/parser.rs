@@ -226,7 +226,7 @@ impl SmtpParser {
             }
             SmtpVerb::Reset | SmtpVerb::Quit => {
                 // A new sender may follow in the same group (RFC 2920 section 3.1).
-                if let Some(tx) = self.envelope() {
+                if let Some(tx) = self.current.and_then(|id| self.held.get_mut(id)) {
                     tx.is_refused = true;
                 }
                 AwaitedReply::Ends { tx, digit: b'2' }
