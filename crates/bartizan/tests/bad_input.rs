@@ -379,7 +379,7 @@ fn host_files() {
             &["link `b`: interface `nope0` does not exist"],
         ),
         (b"links: [{name: a, capture: ok.pcap}]\n".to_vec(), &["link `a` is a capture", "bartizan inspect"]),
-        (b"links: []\n".to_vec(), &["h.yaml:1:1: no link"]),
+        (b"links: []\n".to_vec(), &["h.yaml:1:1: there is no link"]),
         (b"links:\n\t- name: a\n".to_vec(), &["h.yaml:2:2: not YAML: tabs"]),
         (b"links: \xff\n".to_vec(), &["h.yaml:1:8: the host file is not UTF-8 here"]),
         (with("worker: 2\n"), &["h.yaml:2:1: the key `worker` is not known; did you mean `workers`?"]),

@@ -64,7 +64,7 @@ fn an_operator_makes_lists_and_revokes_certificates() {
     refused(&["controller", "main", "--out", out], 1, "controller.key");
     let token = said(&ca(root, &["token", "edge-1", "--controller", pem], ""));
     assert!(token.starts_with("bzt1.") && token.trim().len() == 5 + 16 + 1 + 64 + 1 + 64, "{token}");
-    refused(&["token", "Edge 1", "--controller", pem], 2, "no device id");
+    refused(&["token", "Edge 1", "--controller", pem], 2, "is not a device id");
     refused(&["enrol", "edge-1", "--controller", "127.0.0.1:1", "--identity", out], 1, "this is not a token");
     let list = said(&ca(root, &["list"], ""));
     // Whole days: a second after it was made it is one less.

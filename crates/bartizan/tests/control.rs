@@ -311,7 +311,7 @@ fn clients_that_do_not_behave_keep_nobody_waiting() {
             assert_eq!(client.line(), None, "it is let go");
         }
         for (bytes, says) in [
-            (&b"{\"command\": 1}\n"[..], "names no command"),
+            (&b"{\"command\": 1}\n"[..], "the message has no command"),
             (b"{\"command\": \"x\", \"arguments\": 1}\n", "`arguments` is not an object"),
             (b"{\"command\": \"x\n", "control character 0x0a"),
         ] {

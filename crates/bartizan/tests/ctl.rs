@@ -188,8 +188,8 @@ fn documents_go_there_and_come_back() {
     assert!(rules.lines().count() == 2 && rules.contains("SID") && rules.contains('x'), "{rules}");
     assert!(world.told(&["rule-files", "get", &hash]).starts_with("alert tcp"));
     // Tags.
-    world.refused(&["policies", "delete", "acme", "web", "--if-match", "1"], 1, "it is \"5\" now");
-    world.refused(&["groups", "put", "acme", "lan", "lan.json", "--new"], 1, "it exists already");
+    world.refused(&["policies", "delete", "acme", "web", "--if-match", "1"], 1, "the document is at \"5\"");
+    world.refused(&["groups", "put", "acme", "lan", "lan.json", "--new"], 1, "the document already exists");
     assert!(
         world
             .told(&["policies", "delete", "acme", "web", "--if-match", "5"])

@@ -35,16 +35,19 @@ def tcp(listener):
 listeners = [socket.create_server((at, 53), family=family) for family, at in
              ((socket.AF_INET, '192.0.2.3'), (socket.AF_INET6, '2001:db8::3'))]
 for listener in listeners: threading.Thread(target=tcp, args=(listener,), daemon=True).start()
-def udp(family, at):
+def bound(family, at):
     server = socket.socket(family, socket.SOCK_DGRAM)
     server.bind((at, 53))
+    return server
+def udp(server):
     while True:
         query, peer = server.recvfrom(2048)
         server.sendto(answer(query, False), peer)
-for other in ((socket.AF_INET6, '2001:db8::3'), (socket.AF_INET, '192.0.2.2')):
-    threading.Thread(target=udp, args=other, daemon=True).start()
+servers = [bound(socket.AF_INET, '192.0.2.3'), bound(socket.AF_INET6, '2001:db8::3'),
+           bound(socket.AF_INET, '192.0.2.2')]
+for other in servers[1:]: threading.Thread(target=udp, args=(other,), daemon=True).start()
 print('serves names', flush=True)
-udp(socket.AF_INET, '192.0.2.3')
+udp(servers[0])
 ";
 
 /// Asks by plain sockets: connected, not connected and by an IPv4-mapped address, of two destinations by one

@@ -337,7 +337,10 @@ fn taps_that_cannot_be_are_named() {
                 "link `m`: `t1` and `uplink` are one interface: name each interface of a tap once",
             ),
             ("interface: [t1, t9]", "interface `t9` does not exist"),
-            ("interface: []", "bartizan.yaml:1:25: link `m`: a tap has 1 to 8 interfaces, and this one 0"),
+            (
+                "interface: []",
+                "bartizan.yaml:1:25: link `m`: a tap has 1 to 8 interfaces, and this one has 0",
+            ),
             (
                 "interface: t1, merge-wait: 5",
                 "bartizan.yaml:1:52: link `m`: `merge-wait` needs several interfaces",

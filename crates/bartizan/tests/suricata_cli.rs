@@ -614,7 +614,7 @@ fn settings_without_effect_are_summed_and_misspelt_ones_are_named() {
         assert_eq!(run(&folder.0, &[&check[..], &["--strict"]].concat()).code, Some(1));
     }
     let known = inspect(&["--set", "runmode=workers"]);
-    says(&known, &["warning: --set runmode: this Suricata setting has no effect: the workers"]);
+    says(&known, &["warning: --set runmode: this Suricata setting has no effect: workers do all"]);
     assert!(!known.stderr.contains("did you mean"), "{}", known.stderr);
     // In the file, by its place.
     folder.write("s.yaml", format!("{YAML}streem:\n  midstream: yes\n"));

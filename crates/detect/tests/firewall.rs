@@ -60,23 +60,24 @@ fn what_suricata_takes_is_taken() {
 
 #[test]
 fn what_suricata_refuses_is_refused_with_the_reason() {
+    let mut others = Vec::new();
     for (rule, said) in [
-        ("accept tcp:all any any -> any any (sid:1;)", "names no scope"),
+        ("accept tcp:all any any -> any any (sid:1;)", "has no scope"),
         ("accept:all tcp:all any any -> any any (sid:1;)", "no scope `all`"),
-        ("accept:hook tcp any any -> any any (sid:1;)", "names no hook"),
+        ("accept:hook tcp any any -> any any (sid:1;)", "the rule has no hook"),
         ("accept:hook tcp:somewhere any any -> any any (sid:1;)", "no hook"),
         ("accept:hook http:request_line any any -> any any (sid:1;)", "no hook"),
         ("accept:hook http1:somewhere any any -> any any (sid:1;)", "no hook"),
-        ("alert tcp:all any any -> any any (sid:1;)", "no first action"),
-        ("pass:flow tcp:all any any -> any any (sid:1;)", "no first action"),
+        ("alert tcp:all any any -> any any (sid:1;)", "cannot begin with `"),
+        ("pass:flow tcp:all any any -> any any (sid:1;)", "cannot begin with `"),
         ("accept:hook,drop:flow tcp:all any any -> any any (sid:1;)", "cannot follow another action"),
         ("accept:hook,pass tcp:all any any -> any any (sid:1;)", "no scope `hook`"),
-        ("accept:flow,pass:packet tcp:all any any -> any any (sid:1;)", "one scope"),
+        ("accept:flow,pass:packet tcp:all any any -> any any (sid:1;)", "the same scope"),
         ("drop:flow,pass:flow tcp:all any any -> any any (sid:1;)", "`accept` only"),
         ("drop:hook tcp:all any any -> any any (sid:1;)", "no scope `hook`"),
         ("drop:tx http1:request_started any any -> any any (sid:1;)", "no scope `tx`"),
-        ("accept:flow tcp:pre_flow any any -> any any (sid:1;)", "scope `flow` means nothing"),
-        ("drop:flow tcp:pre_flow any any -> any any (sid:1;)", "scope `flow` means nothing"),
+        ("accept:flow tcp:pre_flow any any -> any any (sid:1;)", "the scope `flow` is not possible"),
+        ("drop:flow tcp:pre_flow any any -> any any (sid:1;)", "the scope `flow` is not possible"),
         ("accept:packet http1:request_started any any -> any any (sid:1;)", "scope `packet`"),
         ("accept:hook tcp:<all any any -> any any (sid:1;)", "`<` goes with"),
         ("drop:flow http1:<request_line any any -> any any (sid:1;)", "`<` goes with"),
@@ -93,8 +94,11 @@ fn what_suricata_refuses_is_refused_with_the_reason() {
         ),
     ] {
         let got = refused(rule).unwrap_or_else(|| panic!("taken: {rule}"));
-        assert!(got.contains(said), "{rule}: {got}");
+        if !got.contains(said) {
+            others.push((rule, said, got));
+        }
     }
+    assert_eq!(others, []);
 }
 
 #[test]
@@ -105,7 +109,10 @@ fn detection_keeps_to_its_own_actions() {
         loaded.diagnostics.first().map(|d| d.message.clone()).unwrap_or_default()
     };
     for mode in [false, true] {
-        assert!(first("accept:flow tcp any any -> any any (sid:1;)", mode).contains("firewall rules only"));
+        assert!(
+            first("accept:flow tcp any any -> any any (sid:1;)", mode)
+                .contains("only an action of firewall rules")
+        );
         assert!(first("drop,alert tcp any any -> any any (sid:1;)", mode).contains("several actions"));
         assert!(first("alert http1:<request_line any any -> any any (sid:1;)", mode).contains("`<`"));
         assert_eq!(first("drop:packet tcp any any -> any any (sid:1;)", mode), "");

@@ -17,26 +17,30 @@ impl InternetChecksum {
     /// Adds bytes as big-endian 16-bit words; an odd last byte is padded with zero.
     #[must_use]
     pub fn with(self, bytes: &[u8]) -> Self {
-        // One's complement addition does not depend on the width of the words as long as carries wrap around
-        // (32-bit words into a 64-bit sum cannot overflow below 2^32 words), nor on the order of bytes until
-        // the end: the words are added as they are in memory, in lanes that a compiler turns into vectors.
-        let (blocks, rest) = bytes.as_chunks::<32>();
-        let mut lanes = [0u64; 8];
-        for block in blocks {
-            for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<4>().0) {
-                *lane += u64::from(u32::from_ne_bytes(*word));
-            }
+        // One's complement addition does not depend on the width of the words as long as carries wrap around,
+        // nor on the order of bytes until the end: words of 64 bits are added as they are in memory, the upper
+        // half of a sum counts the carries, and two sums do not wait for each other.
+        let (words, tail) = bytes.as_chunks::<8>();
+        let (blocks, rest) = words.as_chunks::<4>();
+        let wide = |word: &[u8; 8]| u128::from(u64::from_ne_bytes(*word));
+        let (mut even, mut odd) = (0u128, 0u128);
+        for [a, b, c, d] in blocks {
+            even += wide(a);
+            odd += wide(b);
+            even += wide(c);
+            odd += wide(d);
         }
-        let mut sum: u64 = lanes.iter().sum();
-        let (words, tail) = rest.as_chunks::<4>();
-        for word in words {
-            sum += u64::from(u32::from_ne_bytes(*word));
+        for word in rest {
+            even += wide(word);
         }
-        let mut last = [0u8; 4];
+        let mut last = [0u8; 8];
         for (slot, byte) in last.iter_mut().zip(tail) {
             *slot = *byte;
         }
-        sum += u64::from(u32::from_ne_bytes(last));
+        let sum = even + odd + wide(&last);
+        // 2^64 is 1 in one's complement, as is 2^32.
+        let (low, carries) = (sum as u64, (sum >> 64) as u64);
+        let sum = (low & 0xffff_ffff) + (low >> 32) + carries;
         InternetChecksum(self.0 + u64::from(u16::from_be(InternetChecksum(sum).folded())))
     }
 
