@@ -406,12 +406,13 @@ impl EngineTurn<'_> {
             _ => return Err(Errno::INVAL),
         }
         let socket = stream.socket.as_ref().ok_or(Errno::INVAL)?;
-        let local = local_address(socket)?;
         let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
         for socket in stream.socket.iter().chain(&stream.twin) {
             rustix::net::listen(socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
             self.watch(socket, EventSource::Socket(stream.key), events)?;
         }
+        // A socket without an address has a port from now on.
+        let local = local_address(socket)?;
         let twins = stream.twin.as_ref().map(local_address).transpose()?;
         stream.backlog = backlog;
         stream.state = ConnectionState::Listening;
