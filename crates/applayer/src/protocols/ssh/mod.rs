@@ -122,7 +122,7 @@ const fn first(direction: Direction) -> DetectionPattern {
 pub(crate) const LIMITS: &[LimitSpec] = limits! {
     Protocol "SSH: identification line, line before it" = "{}, as OpenSSH; passively {}"
         [bytes(parser::LINE_MAX), bytes(parser::LINE_USUAL)]
-        in ["applayer/protocols/ssh/parser.rs"], "the version is read of what came, the rest of the line is skipped",
+        in ["applayer/protocols/ssh/parser.rs"], "in prevention refused; passively the version is read of what came, the rest of the line is skipped",
         [Event("ssh.long_banner")];
     Protocol "SSH: lines of a server before its identification line" = "{}, as OpenSSH" [count(parser::LINES_MAX)]
         in ["applayer/protocols/ssh/parser.rs"], "event, parsing of the flow ends", [Event("ssh.invalid_banner")];
