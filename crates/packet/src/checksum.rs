@@ -18,8 +18,8 @@ impl InternetChecksum {
     #[must_use]
     pub fn with(self, bytes: &[u8]) -> Self {
         // One's complement addition does not depend on the width of the words as long as carries wrap around,
-        // nor on the order of bytes until the end: words of 64 bits are added as they are in memory, the upper
-        // half of a sum counts the carries, and two sums do not wait for each other.
+        // nor on the order of bytes until the end: words of 64 bits are added as they are in memory, the
+        // upper half of a sum counts the carries, and two sums do not wait for each other.
         let (words, tail) = bytes.as_chunks::<8>();
         let (blocks, rest) = words.as_chunks::<4>();
         let wide = |word: &[u8; 8]| u128::from(u64::from_ne_bytes(*word));
