@@ -101,10 +101,14 @@ impl AppLayer {
                     DetectedProtocol::Protocol(before) if before != id => {
                         self.events.set(event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS);
                     }
-                    // The other side was likely to have this protocol, but did not match it.
-                    DetectedProtocol::Protocol(_) if other == DetectedProtocol::Failed => {
+                    // The client was likely to have this protocol, but did not match it. A server's greeting
+                    // matches no pattern, and says as much in its own words.
+                    DetectedProtocol::Protocol(_)
+                        if other == DetectedProtocol::Failed && direction == Direction::ToClient =>
+                    {
                         self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
                     }
+                    DetectedProtocol::Protocol(_) if other == DetectedProtocol::Failed => {}
                     _ => self.settle(engine, id, flow.transport),
                 }
                 return ControlFlow::Break(self.other_side_first(direction));
