@@ -302,7 +302,7 @@ impl FlowDetect {
         self.settled[direction] = settled;
     }
 
-    /// What the last look at a direction's transactions has left to the next packets.
+    /// The outcome of the last look at a direction's transactions.
     pub(crate) fn settled(&self, direction: Direction) -> Settled {
         self.settled[direction]
     }

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// Name of the source among ports.
 const NAME: &str = "guests";
-/// What a failed wait was for.
+/// The event for which a failed wait was.
 const WAITING: &str = "waiting for guests";
 
 /// Streams by their number in the engine. Bounded: each belongs to a stream of a guest, whose limit counts.

@@ -122,15 +122,18 @@ fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
     if may { Probe::More } else { Probe::No }
 }
 
-/// First commands that only FTP has, and those that SMTP has, too.
+/// First commands that only FTP has, and those that others have, too: SMTP, POP3, NNTP (`MODE READER`) and IRC
+/// (`PASS`). Servers do nothing for a client before its `USER`.
 const FIRST: FirstCommands = FirstCommands {
     own: &[
-        "USER", "PASS", "ACCT", "CWD", "CDUP", "XCWD", "XMKD", "XPWD", "PASV", "PORT", "EPRT", "EPSV",
-        "RETR", "STOR", "STOU", "APPE", "LIST", "NLST", "MLSD", "MLST", "SITE", "SYST", "FEAT", "OPTS",
-        "TYPE", "STRU", "MODE", "MKD", "RMD", "PWD", "DELE", "RNFR", "RNTO", "SIZE", "MDTM", "STAT", "REIN",
-        "ABOR", "ALLO", "REST", "PBSZ", "PROT",
+        "USER", "ACCT", "CWD", "CDUP", "XCWD", "XMKD", "XPWD", "PASV", "PORT", "EPRT", "EPSV", "STOR", "STOU",
+        "APPE", "NLST", "MLSD", "MLST", "SYST", "FEAT", "OPTS", "STRU", "MKD", "RMD", "PWD", "RNFR", "RNTO",
+        "MDTM", "REIN", "ABOR", "ALLO", "PBSZ", "PROT",
     ],
-    shared: &["NOOP", "HELP", "QUIT", "AUTH"],
+    shared: &[
+        "NOOP", "HELP", "QUIT", "AUTH", "PASS", "RETR", "LIST", "SITE", "TYPE", "MODE", "DELE", "SIZE", "STAT",
+        "REST",
+    ],
     greets: b"ftp",
     others: b"smtp",
 };

@@ -343,3 +343,18 @@ fn a_listing_is_no_file() {
     // A damaged context makes no transaction.
     assert!(transfer(&[9, 0], &[(ToClient, "a", true)]).tx_range().is_empty());
 }
+
+#[test]
+fn first_lines_of_other_protocols_are_not_those_of_ftp() {
+    let likely = |text: &str| super::likely(Transport::Tcp, ToServer, text.as_bytes());
+    for (text, expected) in [
+        ("USER alice\r\n", Probe::Yes(ToServer)),
+        ("PASS x\r\nTYPE I\r\nPASV\r\n", Probe::Yes(ToServer)),
+        // NNTP, Redis, IRC.
+        ("MODE READER\r\nLIST ACTIVE\r\n", Probe::More),
+        ("AUTH secret\r\nTYPE key\r\n", Probe::More),
+        ("NICK a\r\nUSER a 0 * :a\r\n", Probe::No),
+    ] {
+        assert_eq!(likely(text), expected, "{text:?}");
+    }
+}

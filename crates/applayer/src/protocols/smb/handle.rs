@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Handles of open files and pipes, and the text of GUIDs.
 
+use crate::memory::Held;
+
 /// The handle of an open file or pipe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum FileId {
@@ -11,15 +13,31 @@ pub(super) enum FileId {
     Number { file: u16, session: u64 },
     /// SMB2: a number of 16 bytes.
     Long([u8; 16]),
+    /// SMB2, in prevention: the file that an earlier request of the same message opens, whose number is not
+    /// known yet.
+    Opened { session: u64, message: u64 },
+}
+
+/// The number by which a related request names the file of the request before it ([MS-SMB2] section
+/// 3.2.4.1.4).
+const SAME_FILE: [u8; 16] = [0xff; 16];
+
+impl Held for FileId {
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 impl FileId {
+    pub(super) const SAME: FileId = FileId::Long(SAME_FILE);
+
     /// The text in records.
     pub(super) fn text(&self) -> String {
         match self {
             FileId::None => String::new(),
             FileId::Number { file, .. } => format!("{file:04x}"),
             FileId::Long(bytes) => guid(bytes),
+            FileId::Opened { .. } => guid(&SAME_FILE),
         }
     }
 }

@@ -369,6 +369,7 @@ impl SmbParser {
 impl Parser for SmbParser {
     fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
         let around = Surroundings { files: context.files, prevents: context.prevents };
+        self.session.strict = context.prevents;
         let mut consumed = 0usize;
         while let Some(rest) = input.data.get(consumed..).filter(|rest| !rest.is_empty()) {
             let at = input.offset.saturating_add(consumed as u64);

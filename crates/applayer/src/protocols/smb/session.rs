@@ -90,6 +90,18 @@ pub(super) struct Session {
     pub(super) is_full: bool,
     /// The transaction of the piece that a direction's message carries.
     current: PerDirection<Option<TxId>>,
+    /// In prevention: what related requests of the client take over from the one before.
+    pub(super) strict: bool,
+    pub(super) before: RequestBefore,
+    /// In prevention: handles of files that were named by [`FileId::Opened`].
+    pub(super) handles: Cache<FileId, FileId>,
+}
+
+/// Session, tree and file of a request, which a related request behind it in the same message goes on with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RequestBefore {
+    pub(super) key: MessageKey,
+    pub(super) file: Option<FileId>,
 }
 
 impl Session {
@@ -108,6 +120,9 @@ impl Session {
             interfaces: RpcInterfaces::default(),
             is_full: false,
             current: PerDirection::default(),
+            strict: false,
+            before: RequestBefore::default(),
+            handles: Cache::new(config.reads),
         }
     }
 
@@ -176,6 +191,20 @@ impl Session {
         let Some(name) = self.names.get(&file) else { return false };
         let name = name.strip_prefix(b"\\").filter(|rest| !rest.is_empty()).unwrap_or(name);
         SERVICES.contains(&name) || name == RECOGNISED
+    }
+
+    /// Notes the handle of a file that requests of its opening's message have named without it.
+    pub(super) fn name_handle(&mut self, opened: FileId, handle: FileId) {
+        if self.names.remove(&opened).is_none() {
+            return;
+        }
+        self.handles.insert(opened, handle);
+        for id in self.txs.range() {
+            let file = self.txs.get_mut(id).and_then(SmbTransaction::file_mut);
+            if let Some(file) = file.filter(|file| file.id == opened) {
+                file.id = handle;
+            }
+        }
     }
 
     /// Ends a file in both directions.
@@ -307,6 +336,7 @@ impl Session {
             self.trees.held(),
             self.reads.held(),
             self.parts.held(),
+            self.handles.held(),
             self.interfaces.held(),
         ]
         .into_iter()

@@ -6,7 +6,7 @@ use super::handle::FileId;
 use super::names;
 use super::pipe::{Carrier, is_call};
 use super::secblob::Token;
-use super::session::{PieceHead, RECOGNISED, ReadPlace, Session, Surroundings, Tree, UNKNOWN};
+use super::session::{PieceHead, RECOGNISED, ReadPlace, RequestBefore, Session, Surroundings, Tree, UNKNOWN};
 use super::tables::{
     MALFORMED_DATA, MALFORMED_NTLMSSP, MAX_READ_TOO_LARGE, MAX_WRITE_TOO_LARGE, READ_REQUEST_TOO_LARGE,
 };
@@ -55,6 +55,8 @@ const DISPOSITION: u8 = 13;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head2 {
     pub(super) is_response: bool,
+    /// A request that goes on with session, tree and file of the one before.
+    pub(super) is_related: bool,
     pub(super) command: u16,
     pub(super) status: u32,
     pub(super) key: MessageKey,
@@ -69,6 +71,7 @@ impl Head2 {
         let is_async = flags & 2 != 0;
         Some(Head2 {
             is_response: flags & 1 != 0,
+            is_related: flags & 5 == 4,
             command: u16_at(message, 12)?,
             status: u32_at(message, 8)?,
             key: MessageKey {
@@ -116,8 +119,11 @@ fn file_at(message: &[u8], at: usize) -> Option<FileId> {
 
 impl Session {
     /// The header with the tree of its request, which an answer that comes later does not name.
-    pub(super) fn resolve2(&self, head: Head2) -> Head2 {
-        if !head.is_response || head.key.tree != 0 {
+    pub(super) fn resolve2(&mut self, head: Head2) -> Head2 {
+        if !head.is_response {
+            return self.resolve_request(head);
+        }
+        if head.key.tree != 0 {
             return head;
         }
         let is_own = |tx: &&SmbTransaction| {
@@ -130,15 +136,43 @@ impl Session {
         Head2 { key: MessageKey { tree: tree.unwrap_or_default(), ..head.key }, ..head }
     }
 
+    /// The header with session and tree of the request before, if it is related to it. Passively as in
+    /// Suricata, which takes the numbers as they stand there.
+    fn resolve_request(&mut self, head: Head2) -> Head2 {
+        if !self.strict {
+            return head;
+        }
+        if head.is_related {
+            let MessageKey { session, tree, .. } = self.before.key;
+            return Head2 { key: MessageKey { session, tree, ..head.key }, ..head };
+        }
+        self.before = RequestBefore { key: head.key, file: None };
+        head
+    }
+
+    /// The file that a request names, which a related one may do by naming none.
+    fn file_of(&mut self, message: &[u8], at: usize) -> Option<FileId> {
+        let file = file_at(message, at)?;
+        if !self.strict {
+            return Some(file);
+        }
+        if file == FileId::SAME {
+            return Some(self.before.file.unwrap_or(file));
+        }
+        self.before.file = Some(file);
+        Some(file)
+    }
+
     /// The piece that a message carries. `None`: the message is broken, or its request was not seen.
     pub(super) fn piece2(&mut self, head: &Head2, message: &[u8]) -> Option<Piece2> {
         let body = message.get(HEAD..).unwrap_or_default();
         let (at, length, place) = if head.command == WRITE {
-            let place = file_at(body, 16)
+            let place = self
+                .file_of(body, 16)
                 .and_then(|file| Some(ReadPlace { file, offset: u64_at(body, 8)?, tree: head.key.tree }));
             (size16_at(body, 2), u32_at(body, 4), place)
         } else {
-            (body.get(2).map(|at| usize::from(*at)), u32_at(body, 4), self.reads.remove(&head.opening()))
+            (body.get(2).map(|at| usize::from(*at)), u32_at(body, 4), self.read_place(head))
         };
         let (Some(at), Some(length)) = (at, length) else {
             self.raise(MALFORMED_DATA);
@@ -150,6 +184,13 @@ impl Session {
         let head =
             PieceHead { file: place.file, offset: place.offset, length, version, command, key: head.key };
         Some(Piece2 { head, at })
+    }
+
+    /// The place of a file that a response to READ brings, whose handle may have become known since.
+    fn read_place(&mut self, head: &Head2) -> Option<ReadPlace> {
+        let place = self.reads.remove(&head.opening())?;
+        let file = self.handles.get(&place.file).copied().unwrap_or(place.file);
+        Some(ReadPlace { file, ..place })
     }
 
     /// Handles a message with bytes of a pipe, or with a piece whose share is not known.
@@ -200,7 +241,7 @@ impl Session {
                 self.trees.remove(&MessageKey { message: 0, ..head.key });
                 Some(Detail::None)
             }
-            CLOSE => file_at(body, 8).map(|file| {
+            CLOSE => self.file_of(body, 8).map(|file| {
                 let status = Some(SmbStatus::Nt(SUCCESS));
                 self.close_file(file, &Direction::BOTH, status);
                 Detail::None
@@ -246,6 +287,14 @@ impl Session {
         let options = u32_at(body, 40)?;
         let file = name(part(message, size16_at(body, 44)?, size16_at(body, 46)?));
         self.openings.insert(head.opening(), file.clone());
+        if self.strict {
+            let id = FileId::Opened { session: head.key.session, message: head.key.message };
+            self.before.file = Some(id);
+            // A related request may follow.
+            if head.next != 0 {
+                self.names.insert(id, file.clone());
+            }
+        }
         Some(Detail::Opening(Box::new(Opening {
             name: file,
             disposition: u32_at(body, 36)?,
@@ -256,7 +305,8 @@ impl Session {
     }
 
     fn read_request(&mut self, head: &Head2, body: &[u8]) {
-        let (Some(length), Some(offset), Some(file)) = (u32_at(body, 4), u64_at(body, 8), file_at(body, 16))
+        let (Some(length), Some(offset), Some(file)) =
+            (u32_at(body, 4), u64_at(body, 8), self.file_of(body, 16))
         else {
             return self.raise(MALFORMED_DATA);
         };
@@ -276,11 +326,11 @@ impl Session {
         found.cloned().unwrap_or_else(|| UNKNOWN.to_vec())
     }
 
-    fn set_info(&self, head: &Head2, message: &[u8]) -> Option<Detail> {
+    fn set_info(&mut self, head: &Head2, message: &[u8]) -> Option<Detail> {
         let body = message.get(HEAD..)?;
         let (kind, class) = (*body.get(2)?, *body.get(3)?);
         let data = part(message, size16_at(body, 8)?, size32_at(body, 4)?);
-        let file = file_at(body, 16)?;
+        let file = self.file_of(body, 16)?;
         Some(match (kind, class) {
             (FILE_INFORMATION, RENAME) => {
                 let to = part(data, 20, size32_at(data, 16)?);
@@ -301,7 +351,7 @@ impl Session {
     fn control_request(&mut self, head: &Head2, message: &[u8]) {
         let body = message.get(HEAD..).unwrap_or_default();
         let (Some(function), Some(file), Some(at), Some(length)) =
-            (u32_at(body, 4), file_at(body, 8), size32_at(body, 24), size32_at(body, 28))
+            (u32_at(body, 4), self.file_of(body, 8), size32_at(body, 24), size32_at(body, 28))
         else {
             let id = self.request(2, IOCTL, head.key, Detail::None);
             if let Some(tx) = self.txs.get_mut(id) {
@@ -327,7 +377,7 @@ impl Session {
             CREATE if head.status == SUCCESS => self.create_response(head, body),
             IOCTL => self.control_response(head, message),
             READ if head.status == END_OF_FILE => {
-                if let Some(place) = self.reads.remove(&head.opening())
+                if let Some(place) = self.read_place(head)
                     && let Some(tx) = self.file_tx(place.file, Direction::ToClient)
                 {
                     tx.status = Some(status);
@@ -429,6 +479,9 @@ impl Session {
         };
         if let Some(name) = name {
             self.names.insert(id, name);
+        }
+        if self.strict {
+            self.name_handle(FileId::Opened { session: head.key.session, message: head.key.message }, id);
         }
         let key = head.key;
         let tx = self.find(|tx| {

@@ -384,6 +384,71 @@ fn messages_in_one_and_a_gap_in_a_piece() {
     assert!(suite::record(tx, &LogOptions::default(), false).contains("KEEPALIVE"));
 }
 
+/// Requests of one message, each but the first related to the one before.
+fn related(requests: &[Vec<u8>]) -> Vec<u8> {
+    let mut all = Vec::new();
+    for (at, request) in requests.iter().enumerate() {
+        let mut bytes = request.clone();
+        if at > 0 {
+            bytes[16] = 4;
+            bytes[36..48].fill(0xff);
+        }
+        if at + 1 < requests.len() {
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            let next = u32::try_from(bytes.len()).expect("short");
+            bytes[20..24].copy_from_slice(&next.to_le_bytes());
+        }
+        all.extend(bytes);
+    }
+    all
+}
+
+/// A request for the file of the one before.
+fn of_the_same_file(mut request: Vec<u8>) -> Vec<u8> {
+    let at = request.windows(16).position(|bytes| bytes == HANDLE).expect("a handle");
+    request[at..at + 16].fill(0xff);
+    request
+}
+
+#[test]
+fn in_prevention_related_requests_have_session_and_file_of_the_one_before() {
+    let echo = |message: u64| two(13, message, false).bytes(&[4, 0, 0, 0]);
+    let named = |requests: &[Vec<u8>], answers: &[Vec<u8>], prevents: bool| {
+        let mut driver = Driver::new(&SPEC, Transport::Tcp);
+        driver.prevents = prevents;
+        for (direction, message) in
+            [(ToServer, connect(2, r"\\s\d")), (ToClient, connected(2, 1)), (ToServer, related(requests))]
+        {
+            driver.send(direction, &envelope(&message));
+        }
+        answers.iter().for_each(|answer| driver.send(ToClient, &envelope(answer)));
+        driver.send(ToServer, &envelope(&write(20, 3, b"def")));
+        let parser = driver.parser();
+        let txs = parser.tx_range().filter_map(|id| parser.tx(id));
+        let files = txs.flat_map(|tx| Direction::BOTH.into_iter().flat_map(|side| tx.files_of(side)));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        files.map(|file| (text(&file.name), file.content().0.to_vec())).collect::<Vec<_>>()
+    };
+    let expected = |name: &str, content: &[u8]| (name.to_owned(), content.to_vec());
+    let first = of_the_same_file(write(5, 0, b"abc"));
+    // The bytes of the message of the opening, and of a later one by the handle: one transfer.
+    let alone = [open(4, "evil"), first.clone()];
+    assert_eq!(named(&alone, &[opened(4)], true), [expected("evil", b"abcdef")]);
+    // The opening itself is related, and what follows another handle names that one's file.
+    let behind = [echo(3), open(4, "evil"), first.clone(), of_the_same_file(close(6))];
+    let found = named(&behind, &[opened(4)], true);
+    assert_eq!(found, [expected("evil", b"abc"), expected("evil", b"def")]);
+    let two_files = [open(4, "fine"), first.clone(), open(6, "evil"), of_the_same_file(write(7, 0, b"xyz"))];
+    let found = named(&two_files, &[], true);
+    assert_eq!(found[..2], [expected("fine", b"abc"), expected("evil", b"xyz")]);
+    let reading = [open(4, "evil"), of_the_same_file(read(5, 0, 3))];
+    let found = named(&reading, &[opened(4), has_read(5, b"abc")], true);
+    assert_eq!(found, [expected("evil", b"abc"), expected("evil", b"def")]);
+    // Passively as in Suricata, which does not know the file.
+    let found = named(&alone, &[opened(4)], false);
+    assert_eq!(found[0].0, "");
+}
+
 #[test]
 fn what_is_raised() {
     let play = |pieces: &[(Direction, Vec<u8>)]| {

@@ -134,8 +134,8 @@ pub struct TlsTx {
     pub(super) worth: Option<bool>,
 }
 
-/// What rules and records see of a session besides the contents of its messages: equal before and after data
-/// without such a message, if the data changed nothing.
+/// The properties of a session that rules and records see besides the contents of its messages: equal before
+/// and after data without such a message, if the data changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct VisibleState {
     versions: (u16, u16),
