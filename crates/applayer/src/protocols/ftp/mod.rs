@@ -126,13 +126,13 @@ fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
 /// (`PASS`). Servers do nothing for a client before its `USER`.
 const FIRST: FirstCommands = FirstCommands {
     own: &[
-        "USER", "ACCT", "CWD", "CDUP", "XCWD", "XMKD", "XPWD", "PASV", "PORT", "EPRT", "EPSV", "STOR", "STOU",
-        "APPE", "NLST", "MLSD", "MLST", "SYST", "FEAT", "OPTS", "STRU", "MKD", "RMD", "PWD", "RNFR", "RNTO",
-        "MDTM", "REIN", "ABOR", "ALLO", "PBSZ", "PROT",
+        "USER", "ACCT", "CWD", "CDUP", "XCWD", "XMKD", "XPWD", "PASV", "PORT", "EPRT", "EPSV", "STOR",
+        "STOU", "APPE", "NLST", "MLSD", "MLST", "SYST", "FEAT", "OPTS", "STRU", "MKD", "RMD", "PWD", "RNFR",
+        "RNTO", "MDTM", "REIN", "ABOR", "ALLO", "PBSZ", "PROT",
     ],
     shared: &[
-        "NOOP", "HELP", "QUIT", "AUTH", "PASS", "RETR", "LIST", "SITE", "TYPE", "MODE", "DELE", "SIZE", "STAT",
-        "REST",
+        "NOOP", "HELP", "QUIT", "AUTH", "PASS", "RETR", "LIST", "SITE", "TYPE", "MODE", "DELE", "SIZE",
+        "STAT", "REST",
     ],
     greets: b"ftp",
     others: b"smtp",
