@@ -60,19 +60,6 @@ static void make_messages(const char *bytes)
 	memcpy(response, request, size);
 }
 
-static uint64_t nanoseconds(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b)
-{
-	uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
-	return one < other ? -1 : one > other;
-}
-
 static void tell(const char *line)
 {
 	printf("%s\n", line);

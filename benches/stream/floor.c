@@ -18,19 +18,6 @@
 static volatile uint32_t *words;
 static int bells[2];
 
-static uint64_t nanoseconds(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b)
-{
-	uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
-	return one < other ? -1 : one > other;
-}
-
 /* Waits until a side's word differs from `seen`. */
 static void wait_for(int side, uint32_t seen)
 {

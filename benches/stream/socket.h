@@ -3,9 +3,11 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 static inline void die(const char *what)
@@ -56,6 +58,19 @@ static inline int connected(const char *host, const char *port)
 	if (connect(fd, (struct sockaddr *)&at, sizeof at))
 		die("connect");
 	return fd;
+}
+
+static inline uint64_t nanoseconds(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline int ascending(const void *a, const void *b)
+{
+	uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+	return one < other ? -1 : one > other;
 }
 
 /* 0: the peer has ended. */

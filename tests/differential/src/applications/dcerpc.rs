@@ -75,6 +75,19 @@ impl RpcSession {
         RpcSession { is_big: random.percent(25), call: random.within(1, 3) as u32, stubs: Vec::new() }
     }
 
+    /// The exchanges of a session in a pipe of SMB; the conversation gets their stub data as targets.
+    pub fn in_a_pipe(random: &mut Random, talk: &mut Talk) -> Vec<Vec<Rpc>> {
+        let mut session = RpcSession::new(random);
+        let mut exchanges = vec![session.bind(random, false)];
+        for _ in 0..*random.pick(&[0, 1, 1, 2]) {
+            exchanges.push(session.call(random));
+        }
+        for (stub, to_server) in &session.stubs {
+            talk.target("smb", "dcerpc.stub_data", stub, *to_server);
+        }
+        exchanges
+    }
+
     fn message(&self, random: &mut Random, kind: u8, flags: u8, body: &[u8]) -> Vec<u8> {
         let mut message = Writer::new(self.is_big);
         let length = body.len() + 16;

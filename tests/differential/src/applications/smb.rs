@@ -374,15 +374,7 @@ impl Two<'_> {
         let pipe = *self.random.pick(&["srvsvc", "samr", "lsarpc"]);
         let open = self.open(pipe, id);
         self.exchange(&[open]);
-        let mut session = RpcSession::new(self.random);
-        let mut exchanges = vec![session.bind(self.random, false)];
-        for _ in 0..*self.random.pick(&[0, 1, 1, 2]) {
-            exchanges.push(session.call(self.random));
-        }
-        for (stub, to_server) in &session.stubs {
-            self.talk.target("smb", "dcerpc.stub_data", stub, *to_server);
-        }
-        for messages in exchanges {
+        for messages in RpcSession::in_a_pipe(self.random, &mut self.talk) {
             let questions: Vec<_> = messages.iter().filter(|one| one.to_server).collect();
             let answers: Vec<_> = messages.iter().filter(|one| !one.to_server).collect();
             let transacts = self.random.percent(45) && questions.len() == 1 && answers.len() == 1;

@@ -312,15 +312,7 @@ impl One<'_> {
         let fid = 0x4010;
         let pipe = *self.random.pick(&["\\srvsvc", "\\samr"]);
         self.open(pipe, fid);
-        let mut session = RpcSession::new(self.random);
-        let mut exchanges = vec![session.bind(self.random, false)];
-        for _ in 0..*self.random.pick(&[0, 1, 1, 2]) {
-            exchanges.push(session.call(self.random));
-        }
-        for (stub, to_server) in &session.stubs {
-            self.talk.target("smb", "dcerpc.stub_data", stub, *to_server);
-        }
-        for messages in exchanges {
+        for messages in RpcSession::in_a_pipe(self.random, &mut self.talk) {
             let (questions, answers): (Vec<_>, Vec<_>) = messages.into_iter().partition(|one| one.to_server);
             if self.random.percent(55) && questions.len() == 1 && answers.len() == 1 {
                 self.transact(fid, &questions[0].bytes, &answers[0].bytes);
