@@ -203,7 +203,8 @@ beside docs behind_the_build env RUSTDOCFLAGS="-D warnings" cargo doc --workspac
 # Most tests of live programs wait: with one for each processor these would do nothing most of the time.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-6}
 # The sum of cargo's own lines replaces the one test that a step counts as.
-if step tests cargo test --workspace --locked --no-fail-fast; then passed=$((passed - 1)); else failed=$((failed - 1)); fi
+# A test that hangs ends the others, and is named at the end.
+if step tests timeout --kill-after=30 2700 cargo test --workspace --locked --no-fail-fast; then passed=$((passed - 1)); else failed=$((failed - 1)); fi
 touch "$logs/tests.over"
 # Skeletons of all kinds of extension in a copy.
 step scaffold cargo xtask new --check
@@ -221,8 +222,10 @@ else
 fi
 for name in "${!pids[@]}"; do ended "$name"; done
 
-# The end of a long log is what is read: each test that failed, with what it said.
+# The end of a long log is what is read: each test that failed, with what it said, and each that never ended.
 if [ "$bad" -gt 0 ] && [ -f "$logs/tests.log" ]; then
+    awk '/has been running for over 60 seconds/ { slow[$2] } / \.\.\. / { ended[$2] }
+        END { for (name in slow) if (!(name in ended)) print "test " name " did not end" }' "$logs/tests.log"
     grep -E '^test .*(FAILED|failed)' "$logs/tests.log" | sort -u | head -n 20
     grep -A 6 -E "^thread '.*panicked at" "$logs/tests.log" | cut -c 1-600 | tail -n 60
 fi

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Helpers that tests share: frames ([`packet`], [`layers`], [`hosts`], [`tunnels`]), capture files
 //! ([`capture`]), numbers that follow from a seed ([`random`]) and committed files that are generated
-//! ([`generated`]); and network namespaces of their own ([`namespace`]).
+//! ([`generated`]); network namespaces of their own ([`namespace`]) and named pipes ([`pipe`]).
 //!
-//! It uses no other crate, for two reasons. Packets and their checksums are made without the code under test,
+//! It uses no other crate of the project, for two reasons. Packets and their checksums are made without the code under test,
 //! so that a fault cannot hide in both. And the tests of every crate may use it: if it used `packet`, the
 //! unit tests of `packet` could not use it, because each type would exist twice for them.
 //!
@@ -18,5 +18,6 @@ pub mod hosts;
 pub mod layers;
 pub mod namespace;
 pub mod packet;
+pub mod pipe;
 pub mod random;
 pub mod tunnels;

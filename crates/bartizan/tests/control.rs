@@ -8,6 +8,7 @@ use crate::common;
 use crate::namespace;
 
 use bartizan_ports::{InlineOptions, InlinePort, Port};
+use bartizan_testkit::pipe::make_pipe;
 use bartizan_testkit_worker::events;
 use command_socket::{Client, ctl, ready};
 use common::{Folder, PROGRAM, Running, udp, until};
@@ -581,7 +582,7 @@ fn who_asks_is_answered_while_a_reload_is_built() {
         send(&mut sender, &[udp(false, 1000, 4000, b"secret")]);
         until("the packet", || asks.ok("levels", NOTHING)["flows"] == 1);
         std::fs::remove_file(folder.path("local.rules")).unwrap();
-        assert!(Command::new("mkfifo").arg(folder.path("local.rules")).status().unwrap().success());
+        make_pipe(folder.path("local.rules"));
         reloads.send(b"{\"command\": \"reload-rules\"}\n");
         running.until("requests reload-rules");
         assert!(asks.ok("uptime", NOTHING).is_u64());

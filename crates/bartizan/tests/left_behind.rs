@@ -8,6 +8,7 @@ use crate::level;
 use crate::namespace;
 
 use bartizan_ports::InlinePort;
+use bartizan_testkit::pipe::make_pipe;
 use common::{Folder, PROGRAM, Running, until};
 use level::{datagrams, ends, ends_well, network, pin_of, pins, quiet, send, take};
 use namespace::{detach_pinned, in_namespace, own_bpf_file_system};
@@ -189,7 +190,7 @@ fn the_level_is_looked_after_while_a_reload_is_built() {
         left_open(&mut ports);
         let folder = Folder::new();
         let rules = folder.path("local.rules");
-        assert!(Command::new("mkfifo").arg(&rules).status().unwrap().success());
+        make_pipe(&rules);
         let running = start(&folder, &open_link("a1", "b1"));
         // Both opens wait for who reads.
         let mut pipe = OpenOptions::new().write(true).open(&rules).unwrap();

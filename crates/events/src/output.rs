@@ -273,6 +273,7 @@ fn find_id(name: &str, file: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bartizan_testkit::pipe::make_pipe;
     use std::io::Read as _;
     use std::os::unix::fs::{MetadataExt as _, symlink};
     use std::path::PathBuf;
@@ -352,7 +353,7 @@ mod tests {
         let folder = folder("kinds");
         let _socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap();
         let pipe = folder.join("pipe");
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        make_pipe(&pipe);
         let rights = Rights::default();
         let unfit = |name: &str| Unfit::of(&rights.append(&folder.join(name)).unwrap_err());
         assert_eq!(unfit("."), Some(Unfit::Folder));

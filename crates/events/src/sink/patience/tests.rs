@@ -5,6 +5,7 @@ use super::*;
 use crate::config::{Destination, FileDestination};
 use crate::sink::Sink;
 use crate::sink::tests::SinkTestFolder;
+use bartizan_testkit::pipe::make_pipe;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -51,7 +52,7 @@ impl SinkEndpoint {
                 SinkEndpoint::Datagram(socket)
             }
             SinkTransport::Pipe => {
-                assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+                make_pipe(path);
                 let mut options = std::fs::OpenOptions::new();
                 SinkEndpoint::Pipe(options.read(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap())
             }
