@@ -4,8 +4,8 @@
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::path::Path;
 
-/// Makes a named pipe. No child process does it: until a child runs its program it holds the descriptors of all
-/// tests of the process, and a test that closes its socket is not seen to have gone.
+/// Makes a named pipe. No child process does it: until a child runs its program it holds the descriptors of
+/// all tests of the process, and the end of a socket that a test closes is not seen.
 ///
 /// # Panics
 /// The pipe cannot be made.

@@ -28,7 +28,52 @@ pub(super) struct FirstCommands {
     pub(super) others: &'static [u8],
 }
 
+/// First commands that only SMTP has, and those that FTP has, too.
+pub(super) const SMTP: FirstCommands = FirstCommands {
+    own: &[
+        "EHLO", "HELO", "MAIL", "RCPT", "DATA", "BDAT", "STARTTLS", "VRFY", "EXPN", "ETRN", "XCLIENT",
+        "XFORWARD",
+    ],
+    shared: &["NOOP", "RSET", "HELP", "QUIT", "AUTH"],
+    greets: b"smtp",
+    others: b"ftp",
+};
+
+/// First commands that only FTP has, and those that others have, too: SMTP, POP3, NNTP (`MODE READER`) and
+/// IRC (`PASS`). Servers do nothing for a client before its `USER`.
+pub(super) const FTP: FirstCommands = FirstCommands {
+    own: &[
+        "USER", "ACCT", "CWD", "CDUP", "XCWD", "XMKD", "XPWD", "PASV", "PORT", "EPRT", "EPSV", "STOR",
+        "STOU", "APPE", "NLST", "MLSD", "MLST", "SYST", "FEAT", "OPTS", "STRU", "MKD", "RMD", "PWD", "RNFR",
+        "RNTO", "MDTM", "REIN", "ABOR", "ALLO", "PBSZ", "PROT",
+    ],
+    shared: &[
+        "NOOP", "HELP", "QUIT", "AUTH", "PASS", "RETR", "LIST", "SITE", "TYPE", "MODE", "DELE", "SIZE",
+        "STAT", "REST",
+    ],
+    greets: b"ftp",
+    others: b"smtp",
+};
+
+/// The first word of a line if it has letters only, after whatever stands before it. Other words are none of
+/// commands: those of AUTH are base64.
+fn verb_of(line: &[u8]) -> Option<&[u8]> {
+    let begin = line.iter().position(u8::is_ascii_alphabetic)?;
+    let word = line.get(begin..)?.split(u8::is_ascii_whitespace).next()?;
+    word.iter().all(u8::is_ascii_alphabetic).then_some(word)
+}
+
 impl FirstCommands {
+    fn has(&self, verb: &[u8]) -> bool {
+        self.own.iter().chain(self.shared).any(|name| name.as_bytes().eq_ignore_ascii_case(verb))
+    }
+
+    /// Whether a client's line is a command of this protocol that `other` does not have. A server of `other`
+    /// refuses it and goes on, and one of this protocol carries it out, whatever came before.
+    pub(super) fn is_foreign_to(&self, other: &FirstCommands, line: &[u8]) -> bool {
+        verb_of(line).is_some_and(|verb| self.has(verb) && !other.has(verb))
+    }
+
     /// Inspects first bytes.
     pub(super) fn likely(&self, direction: Direction, data: &[u8]) -> Probe {
         match direction {
@@ -116,6 +161,25 @@ mod tests {
         assert_eq!(COMMANDS.likely(ToServer, many.as_bytes()), Probe::No);
         let long = format!("NOOP {}", "x".repeat(BYTES_MAX));
         assert_eq!(COMMANDS.likely(ToServer, long.as_bytes()), Probe::No);
+    }
+
+    #[test]
+    fn commands_of_the_other_protocol() {
+        for (line, foreign) in [
+            ("USER anonymous", true),
+            (" \u{ff}mkd /a\r", true),
+            ("STOR", true),
+            ("RSET", false),
+            ("noop", false),
+            ("EHLO x", false),
+            ("USER5bGlzdA==", false),
+            ("cwd+", false),
+            ("XFOO a", false),
+            ("", false),
+        ] {
+            assert_eq!(FTP.is_foreign_to(&SMTP, line.as_bytes()), foreign, "{line:?}");
+        }
+        assert!(SMTP.is_foreign_to(&FTP, b"ehlo x") && !SMTP.is_foreign_to(&FTP, b"AUTH TLS"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// Name of the source among ports.
 const NAME: &str = "guests";
-/// The event for which a failed wait was.
+/// The operation that an error names if the wait for guests fails.
 const WAITING: &str = "waiting for guests";
 
 /// Streams by their number in the engine. Bounded: each belongs to a stream of a guest, whose limit counts.

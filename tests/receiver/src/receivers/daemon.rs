@@ -3,9 +3,10 @@
 
 use super::{Key, Records, Service};
 use crate::net::{Problem, problem};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::net::{IpAddr, TcpStream};
-use std::path::Path;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +23,36 @@ pub trait Keeper: Send {
     fn collect(&mut self, records: &Records) -> Result<(), Problem>;
 }
 
+/// A growing file of lines, read from where the last call ended.
+#[derive(Debug)]
+pub(super) struct GrowingLog {
+    path: PathBuf,
+    /// Number of bytes that were read.
+    read: u64,
+}
+
+impl GrowingLog {
+    pub(super) fn new(path: PathBuf) -> Self {
+        GrowingLog { path, read: 0 }
+    }
+
+    /// The whole lines that were added.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn lines(&mut self) -> Result<Vec<String>, Problem> {
+        let fail = |error: std::io::Error| problem(format!("{}: {error}", self.path.display()));
+        let mut file = std::fs::File::open(&self.path).map_err(fail)?;
+        file.seek(SeekFrom::Start(self.read)).map_err(fail)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(fail)?;
+        // An incomplete line is left for the next call.
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        self.read += whole as u64;
+        Ok(String::from_utf8_lossy(&bytes[..whole]).lines().map(str::to_owned).collect())
+    }
+}
+
 /// A child process that ends when this is dropped.
 pub(super) struct Daemon(Child);
 
@@ -32,8 +63,9 @@ impl Daemon {
         let fail = |error: std::io::Error| problem(format!("{name}: {error}"));
         let out = std::fs::File::create(log).map_err(fail)?;
         let both = out.try_clone().map_err(fail)?;
-        let child = command.stdin(Stdio::null()).stdout(out).stderr(both).spawn().map_err(fail)?;
-        Ok(Daemon(child))
+        // A group of its own: Samba ends all of its group when it is told to end.
+        command.process_group(0).stdin(Stdio::null()).stdout(out).stderr(both);
+        Ok(Daemon(command.spawn().map_err(fail)?))
     }
 
     /// Starts a program of Python that prints a line of JSON for each host and the texts it was sent:

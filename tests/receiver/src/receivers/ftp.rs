@@ -2,11 +2,10 @@
 //! vsftpd as the receiver of FTP commands and files. Its log says what it has done for which host; uploaded
 //! files are read.
 
-use super::daemon::{Daemon, Keeper, await_port, empty_folder, put, record};
+use super::daemon::{Daemon, GrowingLog, Keeper, await_port, empty_folder, put, record};
 use super::{Records, Service};
-use crate::net::{Problem, problem, run};
+use crate::net::{Problem, run};
 use std::collections::HashMap;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,9 +13,8 @@ use std::process::Command;
 /// The running server.
 pub(super) struct Vsftpd {
     _daemon: Daemon,
-    log: PathBuf,
+    log: GrowingLog,
     root: PathBuf,
-    read: u64,
     /// Uploads whose files were read.
     known: HashMap<String, usize>,
 }
@@ -44,7 +42,7 @@ impl Vsftpd {
         put(&folder.join("vsftpd.conf"), &settings(folder))?;
         let daemon = Daemon::spawn(Command::new("vsftpd").arg(folder.join("vsftpd.conf")), &output)?;
         await_port(Service::Ftp, &output)?;
-        Ok(Vsftpd { _daemon: daemon, log, root, read: 0, known: HashMap::new() })
+        Ok(Vsftpd { _daemon: daemon, log: GrowingLog::new(log), root, known: HashMap::new() })
     }
 
     /// Records what a line of the log says.
@@ -74,16 +72,8 @@ impl Vsftpd {
 
 impl Keeper for Vsftpd {
     fn collect(&mut self, records: &Records) -> Result<(), Problem> {
-        let fail = |error: std::io::Error| problem(format!("{}: {error}", self.log.display()));
-        let mut file = std::fs::File::open(&self.log).map_err(fail)?;
-        file.seek(SeekFrom::Start(self.read)).map_err(fail)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(fail)?;
-        // An incomplete line is left for the next call.
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        self.read += whole as u64;
-        let text = String::from_utf8_lossy(&bytes[..whole]).into_owned();
-        text.lines().for_each(|line| self.line(line, records));
+        let lines = self.log.lines()?;
+        lines.iter().for_each(|line| self.line(line, records));
         Ok(())
     }
 }

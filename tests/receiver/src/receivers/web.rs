@@ -2,9 +2,10 @@
 //! nginx, whose access log is its record; a TLS server on OpenSSL, which prints the requested names; the web
 //! server of Python's library, which prints paths.
 
+use super::daemon::GrowingLog;
 use super::{Records, Service};
 use crate::net::{Problem, problem};
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
@@ -15,8 +16,7 @@ pub struct Web {
     nginx: Child,
     tls: Child,
     python: Child,
-    log: PathBuf,
-    read: u64,
+    log: GrowingLog,
 }
 
 impl Web {
@@ -69,7 +69,8 @@ http {{
         let program = folder.join("web.py");
         put(&program, include_str!("web.py"))?;
         // From here on an error ends all servers.
-        let mut web = Web { nginx, tls, python: python(&program, Service::Web, &[])?, log, read: 0 };
+        let mut web =
+            Web { nginx, tls, python: python(&program, Service::Web, &[])?, log: GrowingLog::new(log) };
         listen(&mut web.python, Service::Web.port(), records, &ready);
         for _ in 0..2 {
             wait.recv_timeout(Duration::from_secs(10))
@@ -90,16 +91,8 @@ http {{
     /// # Errors
     /// If the log cannot be read.
     pub fn collect(&mut self, records: &Records) -> Result<(), Problem> {
-        let fail = |error: std::io::Error| problem(format!("{}: {error}", self.log.display()));
-        let mut file = std::fs::File::open(&self.log).map_err(fail)?;
-        file.seek(SeekFrom::Start(self.read)).map_err(fail)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(fail)?;
-        // An incomplete line is left for the next call.
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        self.read += whole as u64;
-        for line in String::from_utf8_lossy(&bytes[..whole]).lines() {
-            let Ok(said) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+        for line in self.log.lines()? {
+            let Ok(said) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
             let (Some(Ok(address)), Some(port), Some(status), Some(path)) = (
                 said[0].as_str().map(str::parse::<std::net::IpAddr>),
                 said[1].as_u64(),

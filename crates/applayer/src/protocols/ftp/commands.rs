@@ -252,13 +252,13 @@ pub(super) fn announcement_of_reply(line: &[u8]) -> Option<Announced> {
 }
 
 /// Reads the reply to PASV: six numbers anywhere in the text (RFC 1123 section 4.1.2.6).
-pub(super) fn passive_reply(text: &[u8]) -> Option<Announced> {
+fn passive_reply(text: &[u8]) -> Option<Announced> {
     let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b',';
     text.split(|byte| !is_part(byte)).find_map(six_numbers).filter(|announced| announced.port != 0)
 }
 
 /// Reads the reply to EPSV: `(|||6446|)` (RFC 2428 section 3). Any character is the delimiter.
-pub(super) fn extended_passive_reply(text: &[u8]) -> Option<Announced> {
+fn extended_passive_reply(text: &[u8]) -> Option<Announced> {
     let open = memchr::memchr(b'(', text)?;
     let rest = text.get(open.saturating_add(1)..)?;
     let (delimiter, rest) = rest.split_first()?;

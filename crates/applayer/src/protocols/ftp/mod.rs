@@ -27,7 +27,7 @@ use crate::protocol::{
     CounterSpec, DetectionPattern, MemoryCounters, Parser, ParserFactory, Probe, ProbePort, ProtocolSpec,
     RecordSpec, Transport,
 };
-use crate::protocols::first_line::FirstCommands;
+use crate::protocols::first_line;
 use bartizan_base::limit::LimitTrace::Event;
 use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::{Direction, PerDirection, SettingError, SettingsMap, limits};
@@ -122,25 +122,9 @@ fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
     if may { Probe::More } else { Probe::No }
 }
 
-/// First commands that only FTP has, and those that others have, too: SMTP, POP3, NNTP (`MODE READER`) and IRC
-/// (`PASS`). Servers do nothing for a client before its `USER`.
-const FIRST: FirstCommands = FirstCommands {
-    own: &[
-        "USER", "ACCT", "CWD", "CDUP", "XCWD", "XMKD", "XPWD", "PASV", "PORT", "EPRT", "EPSV", "STOR",
-        "STOU", "APPE", "NLST", "MLSD", "MLST", "SYST", "FEAT", "OPTS", "STRU", "MKD", "RMD", "PWD", "RNFR",
-        "RNTO", "MDTM", "REIN", "ABOR", "ALLO", "PBSZ", "PROT",
-    ],
-    shared: &[
-        "NOOP", "HELP", "QUIT", "AUTH", "PASS", "RETR", "LIST", "SITE", "TYPE", "MODE", "DELE", "SIZE",
-        "STAT", "REST",
-    ],
-    greets: b"ftp",
-    others: b"smtp",
-};
-
 /// Matches first lines that servers take on any port, in prevention.
 fn likely(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
-    FIRST.likely(direction, data)
+    first_line::FTP.likely(direction, data)
 }
 
 fn configure(settings: &SettingsMap) -> Result<Box<dyn ParserFactory>, SettingError> {

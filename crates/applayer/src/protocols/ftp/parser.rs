@@ -16,6 +16,7 @@ use crate::expectation::Expectation;
 use crate::frames::Notes;
 use crate::memory::Held as _;
 use crate::protocol::{Input, ParseContext, Parser, Progress};
+use crate::protocols::first_line;
 use crate::transaction::{Transaction, TxId, TxList};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
@@ -142,6 +143,8 @@ impl FtpParser {
     /// Handles a command as lenient servers do. Each has a transaction, so that rules see its argument and
     /// replies are not taken for those of others.
     fn lenient_command(&mut self, line: &FtpLine<'_>) {
+        // The server may be one of mail.
+        self.is_ambiguous |= first_line::SMTP.is_foreign_to(&first_line::FTP, line.text);
         let (name, argument) = commands::lenient_command_of(line.text);
         let mut tx = FtpTransaction::of(name, argument, line.is_cut);
         if line.is_cut {
@@ -187,7 +190,8 @@ impl FtpParser {
     fn reply(&mut self, line: &FtpLine<'_>) -> bool {
         let prevents = self.strict;
         // Whichever command the reply belongs to: clients take it for that of PASV.
-        if let Some(announced) = commands::announcement_of_reply(line.text).filter(|_| prevents) {
+        let told = if prevents { commands::announcement_of_reply(line.text) } else { None };
+        if let Some(announced) = told {
             self.agree(NextConnection { port: announced.port, is_active: false }, announced.address);
             self.expect();
         }
@@ -214,7 +218,7 @@ impl FtpParser {
         let is_final = !(text.len() >= 4 && text.starts_with(b"1"));
         let (agreed, is_active) = match prevents {
             true if tx.done => (None, false),
-            true => (leniently_agreed(tx, text), matches!(tx.command, Some("PORT" | "EPRT"))),
+            true => (leniently_agreed(tx, text, told), matches!(tx.command, Some("PORT" | "EPRT"))),
             // A reply that no command asked for has no port.
             false if is_active => (announced.filter(|_| tx.command.is_some()), true),
             false => {
@@ -285,12 +289,12 @@ impl FtpParser {
 }
 
 /// The announcement that a command and a line of its reply agree on, in any form that clients and servers
-/// take.
-fn leniently_agreed(tx: &FtpTransaction, text: &[u8]) -> Option<Announced> {
+/// take. `told`: what the line announces.
+fn leniently_agreed(tx: &FtpTransaction, text: &[u8], told: Option<Announced>) -> Option<Announced> {
     match tx.command? {
         "PORT" | "EPRT" if text.starts_with(b"2") => tx.announced,
-        "PASV" if text.starts_with(b"227") => commands::passive_reply(text.get(3..).unwrap_or_default()),
-        "EPSV" if text.starts_with(b"229") => commands::extended_passive_reply(text),
+        "PASV" if text.starts_with(b"227") => told,
+        "EPSV" if text.starts_with(b"229") => told,
         _ => None,
     }
 }

@@ -33,7 +33,7 @@ use crate::protocol::{
     CounterSpec, DetectionPattern, Parser, ParserFactory, Probe, ProbePort, ProtocolSpec, RecordSpec,
     Transport,
 };
-use crate::protocols::first_line::{self, FirstCommands};
+use crate::protocols::first_line;
 use bartizan_base::limit::LimitTrace::{Event, Nothing};
 use bartizan_base::limit::{LimitSpec, bytes, count};
 use bartizan_base::{Direction, PerDirection, SettingError, SettingsMap, limits};
@@ -135,20 +135,9 @@ fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
     found
 }
 
-/// First commands that only SMTP has, and those that FTP has, too.
-const FIRST: FirstCommands = FirstCommands {
-    own: &[
-        "EHLO", "HELO", "MAIL", "RCPT", "DATA", "BDAT", "STARTTLS", "VRFY", "EXPN", "ETRN", "XCLIENT",
-        "XFORWARD",
-    ],
-    shared: &["NOOP", "RSET", "HELP", "QUIT", "AUTH"],
-    greets: b"smtp",
-    others: b"ftp",
-};
-
 /// Matches first lines that servers take on any port, in prevention.
 fn likely(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
-    FIRST.likely(direction, data)
+    first_line::SMTP.likely(direction, data)
 }
 
 fn configure(settings: &SettingsMap) -> Result<Box<dyn ParserFactory>, SettingError> {

@@ -17,6 +17,7 @@ use crate::file::FileState;
 use crate::frames::{Notes, ProtocolFrameNote};
 use crate::memory::allocated;
 use crate::protocol::{Input, ParseContext, Parser, Progress};
+use crate::protocols::first_line;
 use crate::transaction::{Transaction, TxId, TxList};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
@@ -190,6 +191,9 @@ impl SmtpParser {
     fn command(&mut self, line: &[u8], is_cut: bool) {
         // Receivers pass over blanks before a command and within it.
         let line = if self.files.strict { line.trim_ascii_start() } else { line };
+        if self.files.strict && first_line::FTP.is_foreign_to(&first_line::SMTP, line) {
+            self.disagree();
+        }
         let verb = SmtpVerb::of(line, self.files.strict);
         let ends = matches!(verb, SmtpVerb::Reset | SmtpVerb::Quit);
         if self.current.is_none() || self.is_sent() && !ends {

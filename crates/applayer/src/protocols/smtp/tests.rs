@@ -474,3 +474,16 @@ fn greetings_and_first_commands_show_the_protocol() {
         assert_eq!(probe(Transport::Tcp, direction, text.as_bytes()), expected, "{text}");
     }
 }
+
+#[test]
+fn commands_of_ftp_are_refused_in_prevention() {
+    for (prevents, failed) in [(false, false), (true, true)] {
+        let mut driver = Driver::new(&SPEC, Transport::Tcp);
+        driver.prevents = prevents;
+        driver.send(ToServer, b"EHLO x\r\n");
+        driver.send(ToClient, b"220 ready\r\n500 no\r\n");
+        assert!(!driver.failed);
+        driver.send(ToServer, b"USER anonymous\r\n");
+        assert_eq!(driver.failed, failed, "{prevents}");
+    }
+}
