@@ -266,7 +266,9 @@ fn good(talk: &mut Talk) -> Result<(), Failure> {
         say(talk, verb, argument)?;
         talk.expect('2')?;
     }
-    let name = format!("/pub/{mark}.bin");
+    // Repeats of a conversation run at the same time.
+    let source = talk.source.to_string().replace(':', ".");
+    let name = format!("/pub/{mark}-{source}.bin");
     let length = talk.random.within(0, 60_000);
     let content = String::from_utf8_lossy(&talk.random.letters(length)).into_owned();
     for (what, verb, argument) in [
