@@ -2,100 +2,31 @@
 //! A file that a connection reads or writes in pieces, which may come in another order than they stand in.
 //!
 //! In prevention a piece leaves with its message, so none waits: one that does not continue the bytes
-//! before is a file of the list of its own, of the same name ([`FileRuns`]). The receiver puts the pieces
-//! together, so such a file begins with the last bytes before its place, and where it meets bytes that came
-//! earlier, both sides of the seam are a file, too: what lies across it is found within [`SEAM`] bytes on
-//! either side.
+//! before is a file of the list of its own, of the same name. The receiver puts the pieces together, so such a
+//! file begins with the last bytes before its place, and where it meets bytes that came earlier, both sides of
+//! the seam are a file, too: what lies across it is found within [`SEAM`](super::image::SEAM) bytes on either
+//! side, in however many pieces these came ([`FileImage`]).
 
 use super::handle::FileId;
+use super::image::FileImage;
 use crate::content::files::{FileContext, FileList};
 use crate::file::{FileSettings, FileState, FileTrack};
 use crate::memory::{Held as _, allocated};
 use bartizan_base::Direction;
 use std::collections::BTreeMap;
 
-/// Bytes on either side of a seam between runs that are inspected together.
-pub(super) const SEAM: usize = 256;
-/// Limit of the runs of a transfer.
+/// Limit of the files of a transfer, in prevention.
 pub(super) const RUNS_MAX: usize = 64;
 
-/// Bytes that were written one behind the other, in prevention: their ends.
-#[derive(Debug)]
-struct FileRun {
-    begin: u64,
-    end: u64,
-    /// The first bytes, at most [`SEAM`].
-    first: Vec<u8>,
-    /// The last bytes, at most [`SEAM`].
-    last: Vec<u8>,
-}
-
-impl FileRun {
-    /// A run that begins at an offset.
-    fn at(begin: u64) -> Self {
-        FileRun { begin, end: begin, first: Vec::new(), last: Vec::new() }
-    }
-
-    fn extend(&mut self, data: &[u8]) {
-        let room = SEAM.saturating_sub(self.first.len()).min(data.len());
-        self.first.extend_from_slice(data.get(..room).unwrap_or_default());
-        self.last.extend_from_slice(data.get(data.len().saturating_sub(SEAM)..).unwrap_or_default());
-        self.last.drain(..self.last.len().saturating_sub(SEAM));
-        self.end = self.end.saturating_add(data.len() as u64);
-    }
-}
-
-/// The runs of a file, the newest last.
+/// The place of the transfer, in prevention.
 #[derive(Debug, Default)]
 struct FileRuns {
-    list: Vec<FileRun>,
-    /// The newest run has met another one: what follows is inspected as a run of its own.
-    is_over: bool,
-}
-
-impl FileRuns {
-    /// Whether a piece at an offset continues the newest run.
-    fn goes_on_at(&self, offset: u64) -> bool {
-        !self.is_over && self.list.last().is_some_and(|run| run.end == offset)
-    }
-
-    /// Begins a run; returns the bytes that stand before it.
-    fn begin(&mut self, offset: u64) -> Vec<u8> {
-        let before = self.list.iter().rev().find(|run| run.end == offset).map(|run| run.last.clone());
-        self.is_over = false;
-        self.list.push(FileRun::at(offset));
-        before.unwrap_or_default()
-    }
-
-    /// Adds bytes to the newest run.
-    fn extend(&mut self, data: &[u8]) {
-        if let Some(run) = self.list.last_mut() {
-            run.extend(data);
-        }
-    }
-
-    /// Passes over bytes that will never come.
-    fn gap(&mut self, missing: u64) {
-        if let Some(run) = self.list.last_mut() {
-            run.end = run.end.saturating_add(missing);
-            run.last.clear();
-        }
-    }
-
-    /// The bytes on both sides of the place where the newest run meets one that came earlier.
-    fn seam(&mut self) -> Option<Vec<u8>> {
-        let (run, earlier) = self.list.split_last()?;
-        let met = earlier.iter().rev().find(|other| other.begin == run.end && !other.first.is_empty())?;
-        let seam = [run.last.as_slice(), &met.first].concat();
-        self.is_over = true;
-        Some(seam)
-    }
-
-    /// Bytes of memory held outside of the structure itself.
-    fn held(&self) -> usize {
-        let ends = self.list.iter().map(|run| run.first.held().saturating_add(run.last.held()));
-        ends.fold(self.list.held(), usize::saturating_add)
-    }
+    image: FileImage,
+    /// Number of files that were opened.
+    opened: usize,
+    /// Offset behind the last byte; `None` before the first one, and where other bytes follow: what comes then
+    /// is inspected as a file of its own.
+    at: Option<u64>,
 }
 
 /// Bounds of the pieces that wait for earlier ones.
@@ -169,22 +100,27 @@ impl FileTransfer {
         }
     }
 
-    /// Opens the file; `number`: the file's number.
-    pub(super) fn open(&mut self, number: u32, settings: &FileSettings, is_strict: bool) {
+    /// Opens the file; `number`: the file's number; `image`: in prevention, what is known of it.
+    pub(super) fn open(&mut self, number: u32, settings: &FileSettings, image: Option<FileImage>) {
         self.context = FileContext {
             settings: settings.clone(),
             next_id: number,
-            strict: is_strict,
+            strict: image.is_some(),
             ..FileContext::default()
         };
-        self.runs = is_strict.then(FileRuns::default);
+        self.runs = image.map(|image| FileRuns { image, opened: 1, at: None });
         // The name was cut before.
         let _ = self.files.open(&self.name, &mut self.context);
     }
 
-    /// Whether there are as many runs as one transfer holds: the next one needs a transfer of its own.
+    /// Whether there are as many files as one transfer has: the next one needs a transfer of its own.
     pub(super) fn is_full_at(&self, offset: u64) -> bool {
-        self.runs.as_ref().is_some_and(|runs| runs.list.len() >= RUNS_MAX && !runs.goes_on_at(offset))
+        self.runs.as_ref().is_some_and(|runs| runs.opened >= RUNS_MAX && runs.at != Some(offset))
+    }
+
+    /// Takes what is known of the file, for a further transfer of it.
+    pub(super) fn take_image(&mut self) -> Option<FileImage> {
+        self.runs.as_mut().map(|runs| core::mem::take(&mut runs.image))
     }
 
     pub(super) fn name(&self) -> &[u8] {
@@ -199,13 +135,14 @@ impl FileTransfer {
     /// Begins a piece of a length.
     pub(super) fn begin(&mut self, offset: u64, length: u64, limits: QueueLimits) -> PieceStart {
         if let Some(runs) = self.runs.as_mut() {
-            if !runs.goes_on_at(offset) && length > 0 {
-                let is_first = runs.list.is_empty();
-                let before = runs.begin(offset);
-                if !is_first {
+            if runs.at != Some(offset) && length > 0 {
+                let before = runs.image.before(offset);
+                if self.files.list.last().is_some_and(|file| file.size > 0 || file.gaps) {
+                    runs.opened = runs.opened.saturating_add(1);
                     let _ = self.files.open(&self.name, &mut self.context);
-                    self.files.append(&before);
                 }
+                self.files.append(before);
+                runs.at = Some(offset);
             }
             self.piece = Piece::Next { skip: 0 };
             self.left = length;
@@ -234,7 +171,9 @@ impl FileTransfer {
     /// Adds bytes of the piece.
     pub(super) fn data(&mut self, data: &[u8]) {
         if let Some(runs) = self.runs.as_mut() {
-            runs.extend(data);
+            let at = runs.at.unwrap_or_default();
+            runs.image.write(at, data);
+            runs.at = Some(at.saturating_add(data.len() as u64));
             self.append(data);
             self.left = self.left.saturating_sub(data.len() as u64);
             return self.close_seam();
@@ -258,17 +197,26 @@ impl FileTransfer {
 
     /// Inspects the place where a complete piece meets bytes that came earlier.
     fn close_seam(&mut self) {
-        let seam = self.runs.as_mut().filter(|_| self.left == 0).and_then(FileRuns::seam);
-        if let Some(seam) = seam {
-            let _ = self.files.open(&self.name, &mut self.context);
-            self.files.append(&seam);
+        let Some(runs) = self.runs.as_mut().filter(|_| self.left == 0) else { return };
+        let Some(at) = runs.at else { return };
+        let after = runs.image.after(at);
+        if after.is_empty() {
+            return;
         }
+        runs.at = None;
+        runs.opened = runs.opened.saturating_add(1);
+        let before = runs.image.before(at);
+        let _ = self.files.open(&self.name, &mut self.context);
+        self.files.append(before);
+        self.files.append(after);
     }
 
     /// Records that bytes of the piece will never come.
     pub(super) fn gap(&mut self, missing: u64) {
         if let Some(runs) = self.runs.as_mut() {
-            runs.gap(missing);
+            let at = runs.at.unwrap_or_default();
+            runs.image.forget(at, missing);
+            runs.at = Some(at.saturating_add(missing));
             self.files.gap(missing);
             self.left = self.left.saturating_sub(missing);
             return self.close_seam();
@@ -331,7 +279,7 @@ impl FileTransfer {
         allocated(waiting)
             .saturating_add(places)
             .saturating_add(self.files.held())
-            .saturating_add(self.runs.as_ref().map_or(0, FileRuns::held))
+            .saturating_add(self.runs.as_ref().map_or(0, |runs| runs.image.held()))
             .saturating_add(self.name.held())
             .saturating_add(self.share.held())
     }
@@ -345,7 +293,7 @@ mod tests {
 
     fn transfer() -> FileTransfer {
         let mut file = FileTransfer::new(FileId::None, b"f".to_vec(), Vec::new(), Direction::ToServer);
-        file.open(0, &FileSettings::default(), false);
+        file.open(0, &FileSettings::default(), None);
         file
     }
 
@@ -381,19 +329,40 @@ mod tests {
     #[test]
     fn prevention_inspects_pieces_as_they_come() {
         let mut file = FileTransfer::new(FileId::None, b"f".to_vec(), Vec::new(), Direction::ToServer);
-        file.open(0, &FileSettings::default(), true);
+        file.open(0, &FileSettings::default(), Some(FileImage::default()));
         for (at, text) in [(0, "abc"), (3, "de"), (10, "kl"), (5, "fghij"), (0, "ABC"), (12, "m")] {
             assert_eq!(piece(&mut file, at, text), PieceStart::Taken);
         }
         let found: Vec<_> = file.files.list.iter().map(|track| track.content().0).collect();
         // What stands before a run, and what it meets, are inspected with it.
-        let expected: [&[u8]; 6] = [b"abcde", b"kl", b"abcdefghij", b"fghijkl", b"ABC", b"klm"];
+        let expected: [&[u8]; 7] =
+            [b"abcde", b"kl", b"abcdefghij", b"abcdefghijkl", b"ABC", b"ABCdefghijkl", b"ABCdefghijklm"];
         assert_eq!(found, expected);
         assert!(!file.is_full_at(1));
-        for at in 5..RUNS_MAX as u64 {
+        for at in 6..RUNS_MAX as u64 {
             piece(&mut file, at * 10, "x");
         }
         assert!(file.is_full_at(1) && !file.is_full_at((RUNS_MAX as u64 - 1) * 10 + 1));
+    }
+
+    #[test]
+    fn words_in_many_pieces_of_any_order_are_found() {
+        let mut file = FileTransfer::new(FileId::None, b"f".to_vec(), Vec::new(), Direction::ToServer);
+        file.open(0, &FileSettings::default(), Some(FileImage::default()));
+        for (at, text) in [(6, "i"), (2, " "), (7, "l"), (4, "v"), (3, "e"), (5, "-"), (8, " "), (5, "")] {
+            piece(&mut file, at, text);
+        }
+        let found = |file: &FileTransfer, text: &[u8]| {
+            file.files.list.iter().any(|track| memchr::memmem::find(track.content().0, text).is_some())
+        };
+        assert!(found(&file, b" ev-il "));
+        // In a further transfer of the same file.
+        let image = file.take_image();
+        let mut next = FileTransfer::new(FileId::None, b"f".to_vec(), Vec::new(), Direction::ToServer);
+        next.open(1, &FileSettings::default(), image);
+        piece(&mut next, 9, "now");
+        piece(&mut next, 1, "!");
+        assert!(found(&next, b"ev-il now") && found(&next, b"! ev-il now"));
     }
 
     #[test]

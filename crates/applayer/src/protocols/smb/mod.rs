@@ -21,6 +21,7 @@ mod bytes;
 mod cache;
 mod file;
 mod handle;
+mod image;
 mod log;
 mod names;
 mod parser;
@@ -111,8 +112,14 @@ pub(crate) const LIMITS: &[LimitSpec] = limits! {
     Protocol "SMB: pieces of a file that wait for earlier ones (`max-read-queue-size`, `max-read-queue-cnt` and those of writing)" = "{}, {}"
         [bytes(tables::QUEUE_MAX as usize), count(tables::QUEUE_PIECES)] in ["applayer/protocols/smb/tables.rs"],
         "event, the piece is skipped", [Event("smb.read_queue_size_exceeded"), Event("smb.write_queue_size_exceeded")];
-    Protocol "SMB: runs of pieces of a file, in prevention; bytes beside a seam of two" = "{}, {}"
-        [count(file::RUNS_MAX), bytes(file::SEAM)] in ["applayer/protocols/smb/file.rs"], "a further run is a transfer of its own", [Nothing];
+    Protocol "SMB: parts of a file with gaps between, in prevention; bytes that are inspected on either side of a seam" = "{}, {}"
+        [count(image::EXTENTS_MAX), bytes(image::SEAM)] in ["applayer/protocols/smb/image.rs"],
+        "the part that was written first is inspected beside no further one", [Nothing];
+    Protocol "SMB: bytes of a file, and of a part of it, beside which later pieces are inspected, in prevention" = "{}, {}"
+        [bytes(image::IMAGE_BYTES), bytes(image::EXTENT_BYTES)] in ["applayer/protocols/smb/image.rs"],
+        "parts that were written first are forgotten, and the middle of a longer part", [Nothing];
+    Protocol "SMB: pieces out of order in a transfer, in prevention" = "{}" [count(file::RUNS_MAX)] in ["applayer/protocols/smb/file.rs"],
+        "a further one is a transfer of its own", [Nothing];
     Protocol "SMB: arguments of a remote call (`dcerpc.max-stub-size`), interfaces of a connection" = "{}, {}"
         [bytes(tables::STUB_MAX), count(tables::INTERFACES_MAX)] in ["applayer/protocols/smb/tables.rs"],
         "further bytes, and interfaces, are left out", [Nothing];

@@ -5,6 +5,7 @@
 use super::cache::Cache;
 use super::file::{FileTransfer, PieceStart};
 use super::handle::FileId;
+use super::image::FileImage;
 use super::tables::{FILE_OVERLAP, PIECE_EVENTS, SmbConfig, TOO_MANY_TRANSACTIONS};
 use super::tx::{Detail, Dialect, MessageKey, SmbStatus, SmbTransaction};
 use crate::event::EventCode;
@@ -243,12 +244,14 @@ impl Session {
         }
         let limits = self.config.queue[direction];
         let is_full = |tx: &SmbTransaction| tx.file().is_some_and(|file| file.is_full_at(head.offset));
-        if self.file_tx(head.file, direction).is_some_and(|tx| is_full(tx)) {
+        let mut image = around.prevents.then(FileImage::default);
+        if let Some(tx) = self.file_tx(head.file, direction).filter(|tx| is_full(tx)) {
+            image = tx.file_mut().and_then(FileTransfer::take_image);
             self.close_file(head.file, &[direction], None);
         }
         let id = match self.file_tx(head.file, direction) {
             Some(tx) => tx.common.id,
-            None => self.open_file(direction, head, unnamed, around),
+            None => self.open_file(direction, head, unnamed, around.files, image),
         };
         let Some(file) = self.txs.get_mut(id).and_then(SmbTransaction::file_mut) else { return };
         let event = match file.begin(head.offset, head.length, limits) {
@@ -268,7 +271,8 @@ impl Session {
         direction: Direction,
         head: &PieceHead,
         unnamed: &[u8],
-        around: &Surroundings<'_>,
+        settings: &FileSettings,
+        image: Option<FileImage>,
     ) -> TxId {
         let name = self.names.get(&head.file).cloned().unwrap_or_else(|| unnamed.to_vec());
         // As in Suricata, records of what SMB2 writes do not have the share.
@@ -276,7 +280,7 @@ impl Session {
         let tree = self.tree(head.key).filter(|_| has_share);
         let share = tree.map(|tree| tree.name.clone()).unwrap_or_default();
         let mut file = FileTransfer::new(head.file, name, share, direction);
-        file.open(self.txs.next_id() as u32, around.files, around.prevents);
+        file.open(self.txs.next_id() as u32, settings, image);
         // As in Suricata, records of SMB1 do not have the names of the message.
         let key = MessageKey { message: 0, ..head.key };
         self.push(SmbTransaction {
