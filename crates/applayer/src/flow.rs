@@ -293,6 +293,9 @@ impl AppLayer {
     /// packet counts.
     pub fn take_detected(&mut self, direction: Direction, datagram: bool) -> bool {
         let again = core::mem::take(&mut self.detected_again[direction]);
+        if self.detected.to_server && self.detected.to_client {
+            return again;
+        }
         let known = self.summary().by_direction;
         let mut ended = PerDirection::<bool>::default();
         for side in Direction::BOTH {

@@ -410,8 +410,10 @@ macro_rules! single_transaction {
         }
 
         fn free_tx(&mut self, id: $crate::transaction::TxId) {
-            if id == 0 {
-                self.tx = None;
+            if id == 0
+                && let Some(tx) = self.tx.take()
+            {
+                self.work.released($crate::transaction::Transaction::common(&tx).measured);
             }
         }
 
@@ -426,9 +428,17 @@ macro_rules! single_transaction {
 }
 pub(crate) use single_transaction;
 
-/// Bytes that a single transaction holds. It is measured each time, so the list of changes is not needed.
-pub(crate) fn single_held(tx: Option<&impl Transaction>, work: &mut Worklist) -> usize {
-    let ids = work.take_unmeasured();
-    work.measured(ids, 0, 0);
-    tx.map_or(0, Transaction::held)
+/// Bytes that a single transaction and the lists of changes hold. The cost depends on the changes since the
+/// last call.
+pub(crate) fn single_held(tx: Option<&mut impl Transaction>, work: &mut Worklist) -> usize {
+    if work.is_unmeasured() {
+        let ids = work.take_unmeasured();
+        let measured = tx.map(|tx| {
+            let now = tx.held();
+            tx.common_mut().measure(now)
+        });
+        let (more, less) = measured.unwrap_or_default();
+        work.measured(ids, more, less);
+    }
+    work.held()
 }

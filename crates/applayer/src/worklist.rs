@@ -162,6 +162,11 @@ impl Worklist {
         notes.news = true;
     }
 
+    /// Whether there are transactions to measure.
+    pub(crate) fn is_unmeasured(&self) -> bool {
+        !self.unmeasured.ids.is_empty()
+    }
+
     /// Takes the transactions to measure, to be returned with [`Worklist::measured`].
     pub(crate) fn take_unmeasured(&mut self) -> TxIds {
         self.unmeasured.order();

@@ -406,7 +406,13 @@ impl Passage<'_> {
                 Err(why) => return (None, self.without_flow(frame, arrival, why)),
             }
         }
-        let arrival = &arrival.going(if anew { Direction::ToServer } else { came });
+        let opened;
+        let arrival = if anew && came != Direction::ToServer {
+            opened = arrival.going(Direction::ToServer);
+            &opened
+        } else {
+            arrival
+        };
         if let Some(decision) = self.settled(arrival, id, length) {
             return (Some(id), decision);
         }
@@ -441,7 +447,13 @@ impl Passage<'_> {
         if let Some(state) = tcp.and_then(|o| o.flow_state) {
             self.flows.set_state(id, tcp_state(state));
         }
-        let arrival = &arrival.going(direction);
+        let turned;
+        let arrival = if direction == arrival.occasion.direction {
+            arrival
+        } else {
+            turned = arrival.going(direction);
+            &turned
+        };
         let of_flow = FlowPacket { id, related, wanting, established: accounted.established };
         (Some(id), self.judge_tracked(arrival, &of_flow, tcp, tracked.before))
     }

@@ -115,7 +115,9 @@ impl Detection {
 
     pub(super) fn after(mut self, app: Option<&mut AppLayer>, occasion: &EventContext<'_>) -> Self {
         let Some(app) = app else { return self };
-        self.events.extend(app.events.as_slice().iter().skip(self.seen).copied());
+        if app.events.as_slice().len() > self.seen {
+            self.events.extend(app.events.as_slice().iter().skip(self.seen).copied());
+        }
         let decoded = occasion.decoded();
         // An ICMP error about a flow does not carry the flow's protocol.
         if decoded.is_none_or(|packet| packet.about().is_none()) {

@@ -274,8 +274,7 @@ impl Parser for FtpDataParser {
     }
 
     fn held(&mut self) -> usize {
-        let tx = single_held(self.tx.as_ref(), &mut self.work);
-        size_of::<Self>().saturating_add(tx).saturating_add(self.work.held())
+        size_of::<Self>().saturating_add(single_held(self.tx.as_mut(), &mut self.work))
     }
 
     fn end(&mut self, direction: Direction, _context: &mut ParseContext<'_>) {

@@ -175,8 +175,8 @@ impl Parser for TlsParser {
 
     fn held(&mut self) -> usize {
         let assemblies = self.records.to_server.assembly.held() + self.records.to_client.assembly.held();
-        let tx = single_held(self.tx.as_ref(), &mut self.work);
-        size_of::<Self>().saturating_add(assemblies).saturating_add(tx).saturating_add(self.work.held())
+        let tx = single_held(self.tx.as_mut(), &mut self.work);
+        size_of::<Self>().saturating_add(assemblies).saturating_add(tx)
     }
 
     fn end(&mut self, direction: Direction, _context: &mut ParseContext<'_>) {
