@@ -78,11 +78,18 @@ impl InternetChecksum {
 #[must_use]
 pub fn pseudo_header(src: IpAddr, dst: IpAddr, proto: u8, len: u32) -> Option<InternetChecksum> {
     let sum = match (src, dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => InternetChecksum::new().with(&src.octets()).with(&dst.octets()),
-        (IpAddr::V6(src), IpAddr::V6(dst)) => InternetChecksum::new().with(&src.octets()).with(&dst.octets()),
+        (IpAddr::V4(src), IpAddr::V4(dst)) => u64::from(src.to_bits()) + u64::from(dst.to_bits()),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => sum_of_words(src.to_bits()) + sum_of_words(dst.to_bits()),
         _ => return None,
     };
-    Some(sum.with(&len.to_be_bytes()).with_u16(u16::from(proto)))
+    // 2^16 is 1 in one's complement: numbers of any width may be added before the sum is folded.
+    Some(InternetChecksum(sum + u64::from(len) + u64::from(proto)))
+}
+
+/// The sum of the four 32-bit words of an address.
+fn sum_of_words(address: u128) -> u64 {
+    let word = |shift: u32| (address >> shift) as u32 as u64;
+    word(0) + word(32) + word(64) + word(96)
 }
 
 #[cfg(test)]
@@ -104,6 +111,23 @@ mod tests {
     fn the_example_of_rfc_1071() {
         let sum = InternetChecksum::new().with(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
         assert_eq!(sum.folded(), 0xddf2);
+    }
+
+    #[test]
+    fn pseudo_headers_are_sums_of_their_bytes() {
+        let (length, protocol) = (70_000u32, 58u8);
+        for (src, dst) in [("192.0.2.255", "255.254.3.4"), ("2001:db8:ffff:1::ffff:2", "ff02::1:ff00:1")] {
+            let (src, dst): (IpAddr, IpAddr) = (src.parse().unwrap(), dst.parse().unwrap());
+            let octets = |address: IpAddr| match address {
+                IpAddr::V4(v4) => v4.octets().to_vec(),
+                IpAddr::V6(v6) => v6.octets().to_vec(),
+            };
+            let bytes =
+                [&octets(src)[..], &octets(dst), &length.to_be_bytes(), &[0, 0, 0, protocol]].concat();
+            let sum = pseudo_header(src, dst, protocol, length).unwrap();
+            assert_eq!(sum.finish(), slow(&bytes));
+        }
+        assert!(pseudo_header("192.0.2.1".parse().unwrap(), "::1".parse().unwrap(), 6, 20).is_none());
     }
 
     proptest! {

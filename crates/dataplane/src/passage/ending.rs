@@ -78,7 +78,9 @@ impl Passage<'_> {
     fn end_all_due(&mut self, now: Timestamp) {
         self.announce();
         let mut budget = u32::MAX;
+        let Some(first) = self.flows.table_mut().next_due(now, &mut budget) else { return };
         let mut due = self.flows.take_due();
+        due.push((self.flows.get(first).map_or(0, |flow| flow.ext.began), first));
         while let Some(id) = self.flows.table_mut().next_due(now, &mut budget) {
             due.push((self.flows.get(id).map_or(0, |flow| flow.ext.began), id));
         }
