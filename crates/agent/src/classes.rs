@@ -211,12 +211,12 @@ impl FlowClassifier for PolicyClassifier {
         })
     }
 
-    fn tells_tenants_by_vlan(&self) -> bool {
-        self.tenants.ask_for_vlans()
+    fn selects_tenants_by_vlan(&self) -> bool {
+        self.tenants.select_by_vlan()
     }
 
-    fn tells_tenants_by_tunnel(&self) -> bool {
-        self.tenants.ask_for_tunnels()
+    fn selects_tenants_by_tunnel(&self) -> bool {
+        self.tenants.select_by_tunnel()
     }
 }
 

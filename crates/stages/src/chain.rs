@@ -152,12 +152,12 @@ pub trait FlowClassifier: Send + Sync {
     }
 
     /// Whether tenants are selected by VLAN ids.
-    fn tells_tenants_by_vlan(&self) -> bool {
+    fn selects_tenants_by_vlan(&self) -> bool {
         false
     }
 
     /// Whether tenants are selected by tunnel ids.
-    fn tells_tenants_by_tunnel(&self) -> bool {
+    fn selects_tenants_by_tunnel(&self) -> bool {
         false
     }
 

@@ -163,8 +163,8 @@ impl Passage<'_> {
         // Each side of a GTP-U tunnel numbers its own end, so the key does not contain a tunnel number.
         let is_numbered = settings.tunnel_in_key
             && self.flows.get(id).is_some_and(|entry| !DeviceKey::of(entry.key()).is_in(TunnelKind::Gtp));
-        (settings.vlan_in_key || !classifier.tells_tenants_by_vlan())
-            && (is_numbered || !classifier.tells_tenants_by_tunnel())
+        (settings.vlan_in_key || !classifier.selects_tenants_by_vlan())
+            && (is_numbered || !classifier.selects_tenants_by_tunnel())
     }
 
     /// The window state that a level needs, if a function of the flow's path checks segments against it.

@@ -234,7 +234,7 @@ impl AgentDevice for SteeredDevice {
         self.workers.runs()
     }
 
-    fn stands(&mut self) -> Option<LevelStatus> {
+    fn level_status(&mut self) -> Option<LevelStatus> {
         Some(self.workers.stands())
     }
 

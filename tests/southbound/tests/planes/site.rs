@@ -246,7 +246,7 @@ impl AgentDevice for Builder {
         let levels = ["host", "xdp"].map(|level| (level.to_owned(), self.1.generation));
         vec![WorkerRuns { link: "wan".into(), worker: 3, levels: BTreeMap::from(levels) }]
     }
-    fn stands(&mut self) -> Option<LevelStatus> {
+    fn level_status(&mut self) -> Option<LevelStatus> {
         let rules = RulesAtLevel { evaluates: BTreeMap::from([("pfw".to_owned(), 2)]), ..Default::default() };
         let level = |level: &str| LevelStands {
             link: "wan".into(),
