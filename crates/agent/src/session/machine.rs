@@ -380,7 +380,7 @@ impl Session {
         if matches!(self.link, DialState::Idle { .. } | DialState::Dialling) {
             return;
         }
-        self.pulse.heard(now);
+        self.pulse.note_received(now);
         self.decoder.push(bytes);
         loop {
             if matches!(self.link, DialState::Idle { .. }) {
@@ -677,7 +677,7 @@ impl Session {
             }
             _ => return None,
         };
-        self.pulse.said(now);
+        self.pulse.note_sent(now);
         match message.encode(version) {
             Ok(bytes) => Some(bytes),
             Err(error) => {

@@ -190,7 +190,7 @@ impl<B: Backend> SouthboundServer<B> {
     /// Takes bytes of a connection. [`Self::work`] handles the messages in them.
     pub fn push(&mut self, now: Now, connection: Connection, bytes: &[u8]) {
         let Some(line) = self.lines.get_mut(&connection) else { return };
-        line.pulse.heard(now);
+        line.pulse.note_received(now);
         line.decoder.push(bytes);
     }
 
@@ -532,7 +532,7 @@ impl<B: Backend> SouthboundServer<B> {
         let line = self.lines.get_mut(&connection)?;
         let message = line.next_message(now)?;
         let version = line.version;
-        line.pulse.said(now);
+        line.pulse.note_sent(now);
         let first = matches!(message, SouthboundMessage::Session(SessionMessage::Welcome(_)));
         let object = matches!(
             message,
