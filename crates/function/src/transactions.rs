@@ -347,7 +347,7 @@ impl TransactionRound {
                 continue;
             }
             if parsed && later.is_empty() {
-                common.looked[direction] = progress;
+                common.inspected[direction] = progress;
             }
             let ends = progress >= complete || common.ended[direction];
             if ends {
@@ -363,7 +363,7 @@ impl TransactionRound {
             }
         }
         if later.is_empty() {
-            parser.worklist_mut().give_back(Look::Inspect, direction, changed);
+            parser.worklist_mut().recycle(Look::Inspect, direction, changed);
         } else {
             parser.worklist_mut().put_back(Look::Inspect, direction, changed);
         }
@@ -408,7 +408,7 @@ fn carry_out(app: &mut AppLayer, direction: Direction, mark: RecordMark) {
         RecordMark::FramesSeen { at_once } => {
             if let Some(frames) = app.frames_mut() {
                 let due = frames.due(direction, at_once);
-                frames.looked(direction, &due);
+                frames.mark_inspected(direction, &due);
             }
         }
         RecordMark::Silent(tx) => {
@@ -441,8 +441,8 @@ fn ask_for_certificates(app: &mut AppLayer, sides: PerDirection<bool>, direction
     for id in parser.tx_range() {
         let Some(tx) = parser.tx_mut(id) else { continue };
         let Some(storing) = tx.storing_mut() else { continue };
-        let of_client = sides.to_server && storing.to_server.ask();
-        let of_server = sides.to_client && storing.to_client.ask();
+        let of_client = sides.to_server && storing.to_server.request();
+        let of_server = sides.to_client && storing.to_client.request();
         if of_client || of_server {
             // The certificates may exist already: their writer looks now.
             parser.worklist_mut().inspected(id, direction);

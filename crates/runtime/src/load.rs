@@ -446,7 +446,7 @@ pub fn app_layer(settings: &SettingsMap, needs: &Needs, mode: EnforcementMode) -
 fn ask_frames(engine: &Engine, settings: &SettingsMap, needs: &Needs) -> Result<(), Failure> {
     let outputs = EveOutputs::from_settings(settings).map_err(Failure::setting(settings))?;
     let logged = outputs.outputs.iter().any(|output| output.types.frame);
-    engine.ask_frames(needs.frames || logged, needs.stream_frames || logged);
+    engine.request_frames(needs.frames || logged, needs.stream_frames || logged);
     Ok(())
 }
 

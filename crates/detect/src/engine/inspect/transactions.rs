@@ -217,7 +217,7 @@ impl InspectionRun<'_, '_> {
             // more of the direction was parsed, as in Suricata: another condition (a flowbit that the other
             // side sets) may hold now. In passive mode something was parsed before each inspection, possibly
             // of the other direction.
-            let again = (self.fresh || !self.prevention) && common.looked[direction] <= set.spec.state;
+            let again = (self.fresh || !self.prevention) && common.inspected[direction] <= set.spec.state;
             let passed_over = !set.spec.kind.grows()
                 && (progress < set.spec.early && !ended || scanned.has(number) && !again);
             if !passed_over && set.set.is_met(self.group) {
