@@ -74,11 +74,11 @@ pub fn run(action: &ResourceAction, matches: &ArgMatches, whom: &Whom, json: boo
     }
     let of = document.as_ref().map(|document| (document, ""));
     let answer = ask(&mut client, ClientRequest { method: route.method, path, body, fields, of })?;
-    shown(&answer.body, action, typed.flag(&actions::id("query", "dry-run")), json);
+    print_outcome(&answer.body, action, typed.flag(&actions::id("query", "dry-run")), json);
     Ok(Exit::Done)
 }
 
-fn shown(body: &Value, action: &ResourceAction, dry: bool, json: bool) {
+fn print_outcome(body: &Value, action: &ResourceAction, dry: bool, json: bool) {
     let text = match body {
         Value::String(text) => text.clone(),
         body if json => format!("{body:#}"),
