@@ -36,7 +36,7 @@ pub(crate) fn list<'r>(
     rules: &'r [PolicyRules],
 ) -> Early {
     let mut early = Early::default();
-    early.rules.tell_tenants(tenants.selectors.iter().map(early_tenant).collect());
+    early.rules.set_tenants(tenants.selectors.iter().map(early_tenant).collect());
     let of =
         |own: &'r PolicyRules| own.policies.iter().map(move |policy| ((own.function, *policy), &*own.rules));
     let by_policy: HashMap<(FunctionId, usize), &[(u32, HeaderRule)]> = rules.iter().flat_map(of).collect();
