@@ -43,10 +43,10 @@ pub fn start(
         southbound,
         bootstrap,
         settings: Settings { functions: functions(), sections: sections::check(), ..Settings::default() },
-        say,
+        log: say,
     };
     let plane = bartizan_controller::start::start(&config).map_err(failure)?;
-    plane.said.iter().for_each(|line| say(line));
+    plane.messages.iter().for_each(|line| say(line));
     Ok(plane)
 }
 

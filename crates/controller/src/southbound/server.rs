@@ -358,7 +358,7 @@ impl<B: Backend> SouthboundServer<B> {
         };
         let withheld = session.want(&wanted, &record.tenants);
         self.counters.withheld += withheld;
-        let stand = session.stand();
+        let stand = session.compare_generations();
         self.note(device, stand);
     }
 
@@ -480,7 +480,7 @@ impl<B: Backend> SouthboundServer<B> {
         };
         let device = session.device.clone();
         session.running(generation, running).map_err(|what| (RefuseCode::Protocol, what.to_owned()))?;
-        let stand = session.stand();
+        let stand = session.compare_generations();
         let stored = self.backend.running(&device, generation, running);
         stored.map_err(|error| (RefuseCode::Unavailable, error.to_string()))?;
         self.counters.acknowledged += 1;

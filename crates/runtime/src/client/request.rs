@@ -60,7 +60,7 @@ fn try_ask(client: &mut Client, request: &ClientRequest<'_>) -> Result<ClientRes
         fields.push(("content-type", kind));
     }
     let body = request.body.as_ref().map(|(bytes, _)| bytes.clone().into());
-    client.ask_bytes(request.method, &request.path, body, &fields).map_err(Failure::stopped)
+    client.request_bytes(request.method, &request.path, body, &fields).map_err(Failure::stopped)
 }
 
 /// Converts a refusal to a failure.
