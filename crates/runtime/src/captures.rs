@@ -285,7 +285,7 @@ impl Source for CaptureSource {
         self.clock
     }
 
-    fn look(&mut self, _else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
+    fn busy_poll(&mut self, _else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
         true
     }
 

@@ -236,7 +236,7 @@ fn last_events(
     with_stats: bool,
     now: &StatsNow<'_>,
 ) -> (NamedCounters, Vec<SinkProblem>) {
-    recorder.settle();
+    recorder.finish_outputs();
     let mut statistics = recorder.stats_writer(with_stats);
     let mut counters = statistics.write(now);
     let incidents = recorder.finish();
@@ -306,8 +306,8 @@ fn inspect_alone(
     driver.run(&LiveOptions::default(), &control).map_err(Failure::stopped)?;
     let ReadResults { incomplete, filtered } = results.try_recv().unwrap_or_default();
     let mut worker = driver.station.into_worker();
-    let news = control.take_news().into_iter().map(|(_, news)| news);
-    news.chain(worker.take_news()).for_each(|news| warn!("{news}"));
+    let news = control.take_events().into_iter().map(|(_, news)| news);
+    news.chain(worker.take_events()).for_each(|news| warn!("{news}"));
     let stats = stats_of(&worker);
     let threads = vec![stats.clone()];
     let (counters, clock) = (*worker.counters(), worker.clock());
@@ -339,7 +339,7 @@ fn inspect_together(
     for half in &finished.recorders {
         recorder.absorb(half);
     }
-    let Finished { counters, mut stats, threads, clock, moved, news, .. } = finished;
+    let Finished { counters, mut stats, threads, clock, moved, events: news, .. } = finished;
     news.iter().for_each(|news| warn!("{news}"));
     if moved > 0 {
         stats.push(("flow.moved", moved));

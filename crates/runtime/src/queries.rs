@@ -140,7 +140,7 @@ impl View {
     }
 
     fn ask(&self, question: inquiry::Question) -> CommandOutcome {
-        match self.control.ask(question) {
+        match self.control.query(question) {
             Some(collector) => CommandOutcome::Workers(collector),
             None => CommandOutcome::Refused("the workers' queue of queries is full; retry later".to_owned()),
         }

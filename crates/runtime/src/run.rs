@@ -216,7 +216,7 @@ fn last_events(
     last: CounterBaseline<'_>,
 ) -> (NamedCounters, Named) {
     recorder.ending();
-    recorder.settle();
+    recorder.finish_outputs();
     let CounterBaseline { threads, of_links, ports } = last;
     let (mut counters, of_links) = statistics.write(ended.clock, &ended.stats, threads, of_links, ports);
     recorder.finish().iter().for_each(tell);

@@ -161,7 +161,7 @@ impl Statistics {
         let now = Instant::now();
         match self.asked {
             None if now >= self.next => {
-                self.board.ask();
+                self.board.request_counters();
                 self.asked = Some(now);
             }
             Some(asked) if self.board.is_answered() || now - asked > ANSWER => {

@@ -109,7 +109,7 @@ impl Steering<'_> {
         while !finished() {
             self.obey(&mut inbox, &mut course);
             self.source.problems().for_each(|problem| tell(&problem));
-            for (worker, news) in self.control.take_news() {
+            for (worker, news) in self.control.take_events() {
                 info!("worker {}: {news}", worker.0);
                 health.note(worker, &news);
             }

@@ -251,10 +251,10 @@ impl EveRecorder {
         self.class_name(flow).is_some_and(|name| name.staged)
     }
 
-    fn count_refusal(&mut self, flow: Option<&Entry>, fate: &PacketVerdict) {
-        let Some(reason) = fate.decision.reason else { return };
+    fn count_refusal(&mut self, flow: Option<&Entry>, verdict: &PacketVerdict) {
+        let Some(reason) = verdict.decision.reason else { return };
         let policy = flow.and_then(|f| self.class_name(f)).map(|name| name.policy);
-        let function = self.run.function(fate.decision.function).unwrap_or("?");
+        let function = self.run.function(verdict.decision.function).unwrap_or("?");
         *self.refusals.entry((policy, function, reason)).or_default() += 1;
     }
 
@@ -309,7 +309,7 @@ impl EveRecorder {
     }
 
     /// Flushes the outputs, and counts as lost whatever they do not take.
-    pub fn settle(&mut self) {
+    pub fn finish_outputs(&mut self) {
         self.write_posted();
         // All outputs first: their readers can read while this thread waits for another one.
         self.sinks().for_each(Sink::flush);
@@ -318,7 +318,7 @@ impl EveRecorder {
 
     /// Flushes, and returns the problems of outputs that are not reported yet.
     pub fn finish(&mut self) -> Vec<SinkProblem> {
-        self.settle();
+        self.finish_outputs();
         self.sinks().flat_map(|sink| std::iter::from_fn(|| sink.take_problem()).collect::<Vec<_>>()).collect()
     }
 

@@ -54,7 +54,7 @@ impl Passage<'_> {
     }
 
     /// Settles a frame's fragments, once all its packets are handled.
-    pub(crate) fn settle(&mut self, frame: &Frame<'_>, decision: Decision) -> Settled {
+    pub(crate) fn finish_frame(&mut self, frame: &Frame<'_>, decision: Decision) -> Settled {
         self.intake.settle(&mut self.cx, self.runner.chains(), frame, decision)
     }
 
@@ -117,7 +117,7 @@ impl Passage<'_> {
         self.chains().classifier.tenant_of(packet, frame.link)
     }
 
-    fn whence(&self, frame: &Frame<'_>, packet: &Decoded) -> PacketOrigin {
+    fn packet_origin(&self, frame: &Frame<'_>, packet: &Decoded) -> PacketOrigin {
         PacketOrigin {
             tenant: self.tenant_of(frame, packet),
             link: frame.link,

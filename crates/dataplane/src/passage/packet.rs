@@ -36,7 +36,7 @@ pub(super) struct Arrival<'a> {
 
 impl<'a> Arrival<'a> {
     /// The arrival with a direction.
-    const fn going(self, direction: Direction) -> Self {
+    const fn with_direction(self, direction: Direction) -> Self {
         Arrival { occasion: self.occasion.going(direction), ..self }
     }
 
@@ -284,7 +284,7 @@ impl Passage<'_> {
         if why == Flowless::NoRoom && self.cx.settings.prevention && policy.refuses() {
             // Without mixed policies the packet's class makes no difference.
             if self.runner.chains().policies().is_mixed() {
-                let whence = self.whence(frame, arrival.decoded());
+                let whence = self.packet_origin(frame, arrival.decoded());
                 self.cx.account.fid = self.runner.class_of(&whence, arrival.decoded(), frame.now);
             }
             return self.refuse_flowless(&arrival.occasion, verdict_of(policy), Reason::FlowMemory);
@@ -293,7 +293,7 @@ impl Passage<'_> {
             self.cx.account.fid = fid;
             return self.decide_shed(&arrival.occasion, None);
         }
-        let whence = self.whence(frame, arrival.decoded());
+        let whence = self.packet_origin(frame, arrival.decoded());
         let judged = self.runner.without_flow(&mut self.cx, &whence, arrival.packet, &arrival.occasion);
         self.flows.leave_below(judged.effects.left);
         judged.decision
@@ -302,7 +302,7 @@ impl Passage<'_> {
     /// Finds or makes the flow of a packet. `sheds`: overload; a packet of a shed class makes none.
     fn flow_of(&mut self, frame: &Frame<'_>, packet: &Decoded, sheds: bool) -> Result<FlowOf, Flowless> {
         // An ICMP error belongs to the flow that it quotes.
-        let whence = self.whence(frame, packet);
+        let whence = self.packet_origin(frame, packet);
         self.cx.position.tenant = whence.tenant;
         let about = whence.key_about(self.cx.settings, packet);
         if let Some(key) = about {
@@ -406,8 +406,8 @@ impl Passage<'_> {
                 Err(why) => return (None, self.without_flow(frame, arrival, why)),
             }
         }
-        let arrival = &arrival.going(if anew { Direction::ToServer } else { came });
-        if let Some(decision) = self.settled(arrival, id, length) {
+        let arrival = &arrival.with_direction(if anew { Direction::ToServer } else { came });
+        if let Some(decision) = self.handle_decided(arrival, id, length) {
             return (Some(id), decision);
         }
         let wanting = self.wants_function(arrival, id, length);
@@ -422,7 +422,7 @@ impl Passage<'_> {
         let (id, mut direction) = (tracked.id, tracked.direction);
         if related == Some(true) {
             // The quoted packet may have been sent by the level below.
-            self.take_up(id);
+            self.sync_from_level(id);
         }
         let tcp = tracked.is_tcp.then_some(&outcome);
         let mut proves = related != Some(true);
@@ -441,7 +441,7 @@ impl Passage<'_> {
         if let Some(state) = tcp.and_then(|o| o.flow_state) {
             self.flows.set_state(id, tcp_state(state));
         }
-        let arrival = &arrival.going(direction);
+        let arrival = &arrival.with_direction(direction);
         let of_flow = FlowPacket { id, related, wanting, established: accounted.established };
         (Some(id), self.judge_tracked(arrival, &of_flow, tcp, tracked.before))
     }
@@ -561,7 +561,7 @@ impl Passage<'_> {
         }
         self.make_session_room(id, &segment);
         self.raise_if_ending(id, &segment);
-        self.take_up_session(id, &segment, tracked.direction, frame.now);
+        self.sync_session(id, &segment, tracked.direction, frame.now);
         tracked.before = self.checkpoint(id, &segment, direction);
         self.track(id, &segment, tracked.direction, frame.now, outcome);
         self.publish(id, outcome);
@@ -645,7 +645,7 @@ impl Passage<'_> {
     }
 
     /// Handles a packet of a decided flow: it is counted and gets the flow's decision.
-    fn settled(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
+    fn handle_decided(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
         let occasion = &arrival.occasion;
         let entry = self.flows.get(id)?;
         let decision = match entry.ext.standing.course(entry.state()) {
@@ -747,7 +747,7 @@ impl Passage<'_> {
         self.flows.get(id).filter(|e| e.key().protocol() == 6 && e.ext.session.exists())?;
         let segment = self.segment(arrival.packet)?;
         self.raise_if_ending(id, &segment);
-        self.take_up_session(id, &segment, arrival.occasion.direction, arrival.occasion.now);
+        self.sync_session(id, &segment, arrival.occasion.direction, arrival.occasion.now);
         let entry = self.flows.get_mut(id)?;
         Some(self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion))
     }
@@ -815,7 +815,7 @@ impl Passage<'_> {
 
     /// Ends a flow, and begins the one that a packet opens with the same key.
     fn replace_flow(&mut self, id: FlowId, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowId, Flowless> {
-        let key = self.whence(frame, packet).key(self.cx.settings, packet).ok_or(Flowless::Apart)?;
+        let key = self.packet_origin(frame, packet).key(self.cx.settings, packet).ok_or(Flowless::Apart)?;
         self.replace_flow_by(id, &key, frame, packet)
     }
 
@@ -843,7 +843,7 @@ impl Passage<'_> {
         let Some(syn) = syn else {
             return Ok((self.replace_flow(id, frame, packet)?, Direction::ToServer));
         };
-        let key = self.whence(frame, packet).key(self.cx.settings, packet).ok_or(Flowless::Apart)?;
+        let key = self.packet_origin(frame, packet).key(self.cx.settings, packet).ok_or(Flowless::Apart)?;
         let new = self.replace_flow_by(id, &key.flipped(), frame, packet)?;
         self.make_session_room(new, segment);
         if let Some(entry) = self.flows.get_mut(new) {

@@ -92,7 +92,7 @@ impl Source for MergedSource {
         self.tap.shows()
     }
 
-    fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+    fn busy_poll(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
         self.tap.look(else_ready, spin)
     }
 

@@ -65,7 +65,7 @@ impl Source for TapSource {
         (self.port.now(), self.port.delay())
     }
 
-    fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+    fn busy_poll(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
         look_any(&[&mut *self.port], else_ready, spin)
     }
 

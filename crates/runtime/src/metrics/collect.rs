@@ -119,7 +119,7 @@ impl MetricsSource {
 
     /// Requests the workers' counters.
     pub fn ask_workers(&self) {
-        self.board.ask();
+        self.board.request_counters();
     }
 
     /// Whether all workers have answered since.
@@ -135,7 +135,7 @@ impl MetricsSource {
 
     /// The page.
     pub fn page(&self) -> String {
-        self.board.ask();
+        self.board.request_counters();
         let asked = Instant::now();
         while !self.board.is_answered() && asked.elapsed() < ANSWER {
             std::thread::sleep(Duration::from_millis(1));

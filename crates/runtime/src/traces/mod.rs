@@ -238,7 +238,7 @@ impl Traces {
         let observer =
             |trace: &Arc<LiveTrace>| Arc::new(TraceObserver(Arc::clone(trace))) as Arc<dyn FunctionObserver>;
         let observers = Observers::new(state.active.iter().map(observer).collect());
-        self.control.ask(Question::Observe(observers))
+        self.control.query(Question::Observe(observers))
     }
 }
 
