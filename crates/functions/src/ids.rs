@@ -4,7 +4,7 @@
 use bartizan_base::{
     Decision, Direction, FunctionId, Generation, Reason, RuleId, TenantId, Timestamp, Verdict,
 };
-use bartizan_detect::condition::{ConditionContext, shown_payload};
+use bartizan_detect::condition::{ConditionContext, inspected_payload};
 use bartizan_detect::firewall::{FirewallDropCause, Gate};
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::inspect::{DetectWorker, Hit, InspectionInput, inspect};
@@ -430,7 +430,7 @@ impl Ids {
         let facts = context.facts;
         ConditionContext {
             facts,
-            payload: shown_payload(facts),
+            payload: inspected_payload(facts),
             state: None,
             left: &[],
             function: self.id,
