@@ -449,7 +449,7 @@ impl Reading {
     /// Carries out pending signals. Returns whether to end.
     fn obeys(&self) -> bool {
         if self.requests.take_reopen() {
-            self.outputs.iter().for_each(|output| output.ask_reopen());
+            self.outputs.iter().for_each(|output| output.request_reopen());
         }
         if self.requests.take_reload() {
             info!(

@@ -313,7 +313,7 @@ impl EveRecorder {
         self.write_posted();
         // All outputs first: their readers can read while this thread waits for another one.
         self.sinks().for_each(Sink::flush);
-        self.sinks().for_each(Sink::settle);
+        self.sinks().for_each(Sink::finish);
     }
 
     /// Flushes, and returns the problems of outputs that are not reported yet.

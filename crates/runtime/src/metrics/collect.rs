@@ -114,7 +114,7 @@ impl MetricsSource {
 
     /// Requests that the outputs reopen their files.
     pub fn ask_reopen(&self) {
-        self.outputs.iter().for_each(|output| output.ask_reopen());
+        self.outputs.iter().for_each(|output| output.request_reopen());
     }
 
     /// Requests the workers' counters.
