@@ -317,7 +317,7 @@ impl Flows {
         let is_first = entry.packets.to_server.saturating_add(entry.packets.to_client) == 1;
         let begins_anew = before.is_some_and(|before| before.renewed) && entry.key().protocol() != 6;
         if let Some(before) = before.filter(|_| !is_first) {
-            self.table.unsee(id, before.last_seen);
+            self.table.revert_last_seen(id, before.last_seen);
         }
         if is_first || begins_anew {
             self.table.note_unopened(id);

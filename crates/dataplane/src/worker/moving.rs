@@ -127,7 +127,7 @@ impl Worker {
 
     /// Frees the room that was kept for a flow which has ended at another worker.
     pub(crate) fn release_room(&mut self) {
-        self.flows.table_mut().let_room_go();
+        self.flows.table_mut().release_room();
     }
 
     /// The key of a packet's flow; for an ICMP error, that of the quoted packet's flow.

@@ -361,7 +361,7 @@ impl Runner {
         self.record(cx, entry, occasion, &PacketVerdict { decision, reject: *reject }, handling.inspect);
         if let Some(pair) = entry.ext.streams.as_deref_mut() {
             let before = pair.held();
-            pair.settle(occasion.direction, occasion.payload(), &mut self.budget);
+            pair.end_packet(occasion.direction, occasion.payload(), &mut self.budget);
             effects.touched |= pair.held() != before;
             if !self.chains.wants_payload(entry.path) {
                 *effects |= self.stop_reading(entry);

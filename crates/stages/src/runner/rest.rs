@@ -109,7 +109,7 @@ impl Runner {
             return Effects::NONE;
         }
         let Some(pair) = streams.as_deref_mut() else { return Effects::NONE };
-        pair.look_ahead(&mut self.budget);
+        pair.drop_overlap(&mut self.budget);
         Effects::TOUCHED
     }
 

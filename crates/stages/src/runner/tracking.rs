@@ -81,7 +81,7 @@ impl Runner {
     ) -> Option<SessionPhase> {
         let (mut last, mut state) = (None, None);
         for _ in 0..most {
-            let Some((direction, segment)) = entry.ext.session.next_untold(below) else { break };
+            let Some((direction, segment)) = entry.ext.session.next_unreplayed(below) else { break };
             let said = Some((direction, segment.flags, segment.seq, segment.ack));
             // The session refused the segment.
             if said == last {
