@@ -146,7 +146,7 @@ impl SlotState for ResolverFlowState {
         self.held.saturating_add(self.questions.capacity().saturating_mul(size_of::<AddressQuestion>()))
     }
 
-    fn let_go(&mut self) {
+    fn release_state(&mut self) {
         *self = ResolverFlowState::default();
     }
 }

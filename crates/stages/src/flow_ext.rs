@@ -50,7 +50,7 @@ impl FunctionSlot {
     /// Frees memory that only further data would need.
     pub fn let_go(&mut self) {
         if let Some(own) = self.own.as_deref_mut() {
-            own.let_go();
+            own.release_state();
         }
     }
 }

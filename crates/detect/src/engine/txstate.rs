@@ -568,7 +568,7 @@ impl SlotState for FlowDetect {
         transactions.saturating_add(windows).saturating_add(self.state.held()).saturating_add(refused)
     }
 
-    fn let_go(&mut self) {
+    fn release_state(&mut self) {
         self.forget_all_tx();
         self.windows = None;
     }
@@ -651,7 +651,7 @@ mod tests {
         flow.set_entry(1, RuleProgress::default());
         flow.state.set_variable(1, &[0; 1000]);
         flow.state.set_bit(1);
-        flow.let_go();
+        flow.release_state();
         assert!(!flow.has_transactions() && flow.state.bit(1) && flow.state.variable(1).is_some());
         let variable = flow.held();
         assert!((1000..1400).contains(&variable), "{variable}");
@@ -661,7 +661,7 @@ mod tests {
         let without = flow.held();
         flow.window(Direction::ToClient);
         assert_eq!(flow.held() - without, 2 * size_of::<WindowScan>(), "a stream's windows, both directions");
-        flow.let_go();
+        flow.release_state();
         assert_eq!(flow.held(), without);
     }
 }

@@ -17,7 +17,7 @@ use crate::notice::{Notice, QuotaKind};
 use crate::record::{Cause, Entry, EventContext};
 use crate::tally::Tally;
 use bartizan_base::{Decision, Fid, FunctionId, Path, Reason, TenantId, Timestamp, Verdict};
-use bartizan_function::contain::{Panicked, contained, throw_away};
+use bartizan_function::contain::{Panicked, contained, drop_contained};
 use bartizan_function::{Edit, Finding, RejectTo};
 use bartizan_packet::Decoded;
 
@@ -109,7 +109,7 @@ impl Checkpoint {
 /// Frees the state that a function kept for a flow.
 pub(super) fn clear(slot: &mut FunctionSlot) {
     if let Some(own) = slot.own.take() {
-        throw_away(own);
+        drop_contained(own);
     }
     slot.staged = 0;
 }
@@ -236,7 +236,7 @@ impl Runner {
         }
         self.keep_counts_of(id, tally);
         if let Some(state) = self.states.get_mut(usize::from(id.0)) {
-            throw_away(core::mem::replace(state, Box::new(())));
+            drop_contained(core::mem::replace(state, Box::new(())));
         }
         self.past.forget_visited(id);
     }
@@ -248,7 +248,7 @@ impl Runner {
         match contained(|| function.worker()) {
             Ok(made) => {
                 if let Some(state) = self.states.get_mut(usize::from(id.0)) {
-                    throw_away(core::mem::replace(state, made));
+                    drop_contained(core::mem::replace(state, made));
                 }
                 true
             }
@@ -295,7 +295,7 @@ impl Runner {
                     None => self.lifecycle.forget(id),
                 }
             } else if let Some(state) = self.states.get_mut(usize::from(id.0)) {
-                throw_away(core::mem::replace(state, Box::new(())));
+                drop_contained(core::mem::replace(state, Box::new(())));
             }
         }
     }

@@ -75,7 +75,7 @@ impl Runner {
                 Some((showing, looked)) => (showing, Some(looked)),
                 None => match app.as_deref_mut().filter(|_| hand.scope.shows_stream()) {
                     Some(app) => (TransactionRound::begin(app, direction), None),
-                    None => (TransactionRound::nothing(direction), None),
+                    None => (TransactionRound::empty(direction), None),
                 },
             };
             let again = looked.is_some();
