@@ -347,7 +347,7 @@ impl Worker {
     /// briefly, if at all.
     #[must_use]
     pub fn level_owes(&self) -> bool {
-        self.flows.manager.as_deref().is_some_and(FlowManager::owes)
+        self.flows.manager.as_deref().is_some_and(FlowManager::has_due_work)
     }
 
     /// The reason why a flow of the host is at no lower level: the answer to its last offer, else the reason
