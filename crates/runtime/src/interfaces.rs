@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn each_state_is_told_once() {
-        let lo = Interface::look_up("lo").unwrap_or(Interface {
+        let lo = Interface::lookup("lo").unwrap_or(Interface {
             name: "lo".to_owned(),
             index: 1,
             mtu: 65_536,

@@ -292,7 +292,7 @@ impl WatchedLink {
     /// Opens ports in place of closed ones. The error: the obstacle, `None` if interfaces merely do not
     /// exist.
     fn take_up(&mut self, at: usize) -> Result<(), Option<String>> {
-        let look_up = |name: &&str| match Interface::look_up(name) {
+        let look_up = |name: &&str| match Interface::lookup(name) {
             Err(bartizan_ports::OpenError::NoSuchInterface { .. }) => Err(None),
             other => other.map_err(|error| Some(error.to_string())),
         };

@@ -416,7 +416,7 @@ fn interfaces(plan: &RunPlan) -> Result<Vec<Vec<Interface>>, Failure> {
         let mut found = Vec::new();
         for name in link.ports.interfaces() {
             let looked_up =
-                Interface::look_up(name).map_err(|error| Failure::input(format!("{which}{error}")))?;
+                Interface::lookup(name).map_err(|error| Failure::input(format!("{which}{error}")))?;
             if let Some((_, other, of)) = known.iter().find(|(index, ..)| *index == looked_up.index) {
                 return Err(Failure::input(twice(link, name, other, of)));
             }

@@ -186,7 +186,7 @@ impl Source for InlineSource {
     }
 
     fn busy_poll(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
-        self.pair.look(else_ready, spin)
+        self.pair.busy_poll(else_ready, spin)
     }
 
     fn wait(&mut self, waker: Option<&Waker>, timeout: Duration) -> Result<Woke, PortError> {

@@ -311,7 +311,7 @@ impl SharedLevel {
                     ))
                 };
                 let interface =
-                    Interface::look_up(&port.interface).map_err(|error| failed(error.to_string()))?;
+                    Interface::lookup(&port.interface).map_err(|error| failed(error.to_string()))?;
                 self.level.set_exit(index, interface.index).map_err(|error| failed(error.to_string()))?;
             }
             self.exits.push((port.interface.clone(), index));
@@ -402,7 +402,7 @@ impl SharedLevel {
             self.level.refresh_mtu(port.index);
         }
         for (interface, index) in self.exits.iter().filter_map(|(name, index)| Some((name, (*index)?))) {
-            let now = Interface::look_up(interface).ok().map(|interface| interface.index);
+            let now = Interface::lookup(interface).ok().map(|interface| interface.index);
             // What cannot leave by it goes up, and is refused by the host's own port.
             if now.is_none_or(|now| self.level.set_exit(index, now).is_err()) {
                 self.level.clear_exit(index);
