@@ -113,12 +113,12 @@ impl MetricsSource {
     }
 
     /// Requests that the outputs reopen their files.
-    pub fn ask_reopen(&self) {
+    pub fn request_reopen(&self) {
         self.outputs.iter().for_each(|output| output.request_reopen());
     }
 
     /// Requests the workers' counters.
-    pub fn ask_workers(&self) {
+    pub fn request_worker_counters(&self) {
         self.board.request_counters();
     }
 

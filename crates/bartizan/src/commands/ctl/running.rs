@@ -81,5 +81,5 @@ pub fn run_command(to: &To, request: &ControlRequest, json: bool) -> Result<Exit
 /// The answer to a command, and its text.
 pub fn send_request(to: &To, request: &ControlRequest) -> Result<(ControlReply, String), Failure> {
     let socket = to.socket.clone().or_else(|| to.run.as_deref().map(control::of_run));
-    client::ask(socket.as_deref(), Duration::from_secs(to.timeout), request)
+    client::send_request(socket.as_deref(), Duration::from_secs(to.timeout), request)
 }
