@@ -2,7 +2,7 @@
 //! Socket options: those of the program's side here, the others by the engine's socket.
 
 use crate::answer::done;
-use crate::pointers::{give, value};
+use crate::pointers::{value, write_value};
 use crate::process::{ProgramStream, stream};
 use crate::real;
 use bartizan_toe::layout::state;
@@ -135,7 +135,7 @@ unsafe extern "C" fn getsockopt(
         && let Some(value) = own(&stream, name)
     {
         // SAFETY: the caller's pointers.
-        return done(unsafe { give(&value, at, length) });
+        return done(unsafe { write_value(&value, at, length) });
     }
     if length.is_null() {
         return crate::answer::fail(Errno::FAULT);
@@ -146,7 +146,7 @@ unsafe extern "C" fn getsockopt(
     let Some(part) = value.get_mut(..room) else { return crate::answer::fail(Errno::INVAL) };
     match stream.option(level.unsigned_abs(), name.unsigned_abs(), part) {
         // SAFETY: the caller's pointers.
-        Ok(count) => done(unsafe { give(value.get(..count).unwrap_or_default(), at, length) }),
+        Ok(count) => done(unsafe { write_value(value.get(..count).unwrap_or_default(), at, length) }),
         Err(error) => crate::answer::fail(error),
     }
 }
