@@ -356,7 +356,7 @@ impl Worker {
         if !self.has_level() {
             return OffloadDenied::NoDevice;
         }
-        entry.ext.stays.unwrap_or_else(|| self.runner.why_not_offered(entry))
+        entry.ext.stays.unwrap_or_else(|| self.runner.offer_denial(entry))
     }
 
     /// Drives the level below the host: called between batches, also when no packets arrive.
@@ -438,7 +438,7 @@ impl Worker {
 
     /// Whether the current frame waits and is not decided yet.
     pub(crate) const fn train_took(&self) -> bool {
-        self.runner.train.took()
+        self.runner.train.is_queued()
     }
 
     /// Frames from now on form no train.
@@ -477,7 +477,7 @@ impl Worker {
     /// Gives up the datagrams of a frame that cannot be handed on.
     pub(crate) fn discard_datagrams(&mut self, joined: Joined, recorder: &mut dyn Recorder) {
         let passage = &mut self.passage(recorder);
-        passage.intake.unsettle(&mut passage.cx, passage.runner.chains(), joined);
+        passage.intake.discard_datagrams(&mut passage.cx, passage.runner.chains(), joined);
     }
 
     /// Counts the decision on a frame; returns the decision that is carried out.
@@ -494,7 +494,7 @@ impl Worker {
 
     /// Counts a frame that is read for other workers, which handle its packets.
     pub(crate) fn read(&mut self, frame: &Frame<'_>) {
-        self.account.counters.came(frame.bytes.len());
+        self.account.counters.count_arrival(frame.bytes.len());
         self.position.advance(frame.now);
     }
 
@@ -604,7 +604,7 @@ impl Worker {
 
     /// Lifecycle events of functions since the last call.
     pub fn take_events(&mut self) -> Vec<FunctionEvent> {
-        self.runner.lifecycle.take_news()
+        self.runner.lifecycle.take_events()
     }
 
     /// Visits the counters of functions (function, counter, value), over all generations.

@@ -394,7 +394,7 @@ fn record_version(records: RecordSpec, options: &ProtocolOptions) -> Result<u8, 
 impl Recorder for EveRecorder {
     fn record(&mut self, event: RecorderEvent<'_>) {
         match event {
-            RecorderEvent::Alert { occasion, flow, finding, fate, tx } => {
+            RecorderEvent::Alert { occasion, flow, finding, verdict: fate, tx } => {
                 *self.alerts.entry(finding.rule.id.sid).or_default() += 1;
                 self.tap_alert(occasion, flow, finding, fate);
                 self.write_alert(occasion, flow, finding, fate, tx);
@@ -408,7 +408,7 @@ impl Recorder for EveRecorder {
             }
             RecorderEvent::Declared { occasion, flow, record } => self.write_declared(occasion, flow, record),
             RecorderEvent::Anomaly { occasion, flow, anomaly } => self.write_anomaly(occasion, flow, anomaly),
-            RecorderEvent::Refused { occasion, flow, fate, findings } => {
+            RecorderEvent::Refused { occasion, flow, verdict: fate, findings } => {
                 self.count_refusal(flow, fate);
                 self.write_drop(occasion, flow, fate, findings);
             }

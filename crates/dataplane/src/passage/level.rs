@@ -273,7 +273,7 @@ impl Passage<'_> {
         }
         let Some(entry) = self.flows.get(id) else { return };
         if entry.ext.stays.is_none() {
-            let why = self.runner.why_not_offered(entry);
+            let why = self.runner.offer_denial(entry);
             self.note_stay(id, why);
         }
     }

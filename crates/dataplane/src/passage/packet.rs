@@ -37,7 +37,7 @@ pub(super) struct Arrival<'a> {
 impl<'a> Arrival<'a> {
     /// The arrival with a direction.
     const fn with_direction(self, direction: Direction) -> Self {
-        Arrival { occasion: self.occasion.going(direction), ..self }
+        Arrival { occasion: self.occasion.with_direction(direction), ..self }
     }
 
     pub(super) fn decoded(&self) -> &'a Decoded {
@@ -116,7 +116,7 @@ impl Passage<'_> {
         self.cx.account.fid = UNKNOWN;
         self.cx.position.place = next_packet(self.cx.position.place);
         let mut decision = self.judge(frame, bytes, packet, place);
-        if !self.runner.train.took() {
+        if !self.runner.train.is_queued() {
             let chains = self.runner.chains();
             decision = match place.inside {
                 // The packet is not forwarded, whatever its own policy is.
@@ -370,7 +370,7 @@ impl Passage<'_> {
                 FlowAdmission::Evict(id) => self.end_flow(id, EndReason::Forced),
                 FlowAdmission::OverQuota { gives_way } => {
                     self.runner.chains().quotas.note(key.tenant(), gives_way.is_some());
-                    self.runner.tell_exceeded(&mut self.cx, key.tenant(), QuotaKind::Flows);
+                    self.runner.report_exceeded(&mut self.cx, key.tenant(), QuotaKind::Flows);
                     let Some(id) = gives_way else { break };
                     self.end_flow(id, EndReason::Forced);
                 }
@@ -535,7 +535,7 @@ impl Passage<'_> {
         }
         let Some(entry) = self.flows.get_mut(id) else { return decision };
         if tcp.is_some_and(|o| o.state == TcpState::Closed && o.previous != o.state) {
-            effects |= self.runner.look_ahead_if_over(entry);
+            effects |= self.runner.drop_overlap_if_over(entry);
         }
         self.apply(id, effects);
         self.mark(id, &decision);
@@ -696,7 +696,7 @@ impl Passage<'_> {
         }
         let entry = self.flows.get(id)?;
         self.cx.account.counters.note_bypassed(entry.is_at_host(), length);
-        let decision = entry.ext.standing.goes_on();
+        let decision = entry.ext.standing.unjudged_decision();
         self.mark(id, &decision);
         self.offer(id, PacketDisposition::Bypassed, arrival.decoded());
         Some(decision)
@@ -774,7 +774,7 @@ impl Passage<'_> {
             self.raise_if_refused(id);
             return decision;
         }
-        let mut decision = entry.ext.standing.goes_on();
+        let mut decision = entry.ext.standing.unjudged_decision();
         let mut effects = Effects::NONE;
         if policy == ExceptionPolicy::Bypass {
             effects |= self.runner.end_payload(entry);

@@ -98,7 +98,7 @@ impl Passage<'_> {
         counters.packets += 1;
         counters.uninspected += u64::from(!self.cx.settings.prevention || !enforces);
         if !self.cx.settings.prevention {
-            return entry.map_or(Decision::CONTINUE, |entry| entry.ext.standing.goes_on());
+            return entry.map_or(Decision::CONTINUE, |entry| entry.ext.standing.unjudged_decision());
         }
         let decision = Decision::refuse(Verdict::Drop, Reason::Overload, FunctionId::ENGINE);
         let is_told = match &mut entry {
@@ -108,7 +108,7 @@ impl Passage<'_> {
             }
             // Under a staged policy the refusal is kept, and reported once for each reason.
             Some(_) => false,
-            None => !self.cx.shedding.tell_opening(),
+            None => !self.cx.shedding.take_opening_record(),
         };
         if !is_told {
             self.cx.refused(chains, occasion, entry, &PacketVerdict::from(decision), &[]);

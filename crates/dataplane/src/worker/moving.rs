@@ -28,7 +28,7 @@ impl Worker {
         let mut flow = self.flows.table_mut().take(id, keeps_room)?;
         let of = flow.entry().tenant();
         let ext = &mut flow.entry_mut().ext;
-        self.runner.let_flow_go(ext);
+        self.runner.prepare_move(ext);
         ext.session.leave(self.runner.stream_counters_mut());
         if let Some(pair) = ext.streams.as_deref() {
             pair.leave(self.runner.budget_mut());
@@ -81,7 +81,7 @@ impl Worker {
         put: impl FnOnce(&mut FlowTable<FlowExt>, Moved<FlowExt>) -> Result<FlowId, Moved<FlowExt>>,
     ) -> Result<FlowId, Box<MovedFlow>> {
         let MovedFlow { mut flow, held } = *moved;
-        self.runner.let_flow_in(&mut flow.entry_mut().ext);
+        self.runner.accept_flow(&mut flow.entry_mut().ext);
         let id = put(self.flows.table_mut(), flow).map_err(|flow| Box::new(MovedFlow { flow, held }))?;
         if let Some(entry) = self.flows.get(id) {
             entry.ext.session.join(self.runner.stream_counters_mut());
