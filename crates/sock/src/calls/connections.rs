@@ -231,7 +231,7 @@ unsafe extern "C" fn getsockname(fd: c_int, at: *mut sockaddr, length: *mut sock
     } else {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED)
     };
-    let local = stream.shown().local.load().unwrap_or(SocketAddr::new(any, 0));
+    let local = stream.slot_state().local.load().unwrap_or(SocketAddr::new(any, 0));
     // SAFETY: the caller's pointers.
     done(unsafe { write_address(local, at, length) })
 }
@@ -244,7 +244,7 @@ unsafe extern "C" fn getpeername(fd: c_int, at: *mut sockaddr, length: *mut sock
     };
     let bits = stream.state();
     let is_open = bits & state::CONNECTED != 0 && bits & (state::DEAD | state::CONNECTING) == 0;
-    match stream.shown().peer.load().filter(|_| is_open) {
+    match stream.slot_state().peer.load().filter(|_| is_open) {
         // SAFETY: the caller's pointers.
         Some(peer) => done(unsafe { write_address(peer, at, length) }),
         None => fail(Errno::NOTCONN),

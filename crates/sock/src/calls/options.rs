@@ -36,7 +36,7 @@ fn set_own(
     at: *const c_void,
     length: usize,
 ) -> Option<Result<(), Errno>> {
-    let guest = &stream.shown().guest;
+    let guest = &stream.slot_state().guest;
     let time = |word: &std::sync::atomic::AtomicU32| {
         // SAFETY: the caller's pointer and length.
         let time = unsafe { value::<timeval>(at, length) }?;
@@ -64,7 +64,7 @@ fn set_own(
 
 /// The value of an option of the program's side; `None`: it is the engine's.
 fn own(stream: &ProgramStream, name: c_int) -> Option<Vec<u8>> {
-    let guest = &stream.shown().guest;
+    let guest = &stream.slot_state().guest;
     let number = |value: i32| Some(value.to_ne_bytes().to_vec());
     let time = |milliseconds: u32| {
         let (seconds, micros) = (i64::from(milliseconds / 1000), i64::from(milliseconds % 1000) * 1000);
