@@ -80,7 +80,7 @@ struct Nobody;
 
 impl Recorder for Nobody {
     fn record(&mut self, event: RecorderEvent<'_>) {
-        if let RecorderEvent::Refused { fate, .. } = event {
+        if let RecorderEvent::Refused { verdict: fate, .. } = event {
             assert!(fate.decision.reason.is_some(), "a refusal without a reason");
         }
     }

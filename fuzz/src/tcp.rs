@@ -90,7 +90,7 @@ pub fn run(data: &[u8]) {
             let packet = if which == direction { payload } else { &[] };
             drain(&mut pair, which, packet, done);
         }
-        pair.settle(direction, payload, &mut budget);
+        pair.end_packet(direction, payload, &mut budget);
         planted(passed[0] > 20 && passed[1] > 3 && outcome.advice == Advice::Rewrite);
         planted(passed[0] > 20 && payload.ends_with(b"PL"));
     }

@@ -54,7 +54,7 @@ impl Recorder for Sink {
             RecorderEvent::Alert { .. } => {
                 self.alerts += 1;
             }
-            RecorderEvent::Refused { fate, .. } => {
+            RecorderEvent::Refused { verdict: fate, .. } => {
                 assert!(fate.decision.reason.is_some(), "a refusal without a reason");
             }
             RecorderEvent::Transaction { tx, .. } => {

@@ -67,6 +67,7 @@ rules! {
     no_comment_is_wider_than_the_code = tidy::comments::check_width;
     doc_lines_say_what_the_thing_is = tidy::comments::check_openings;
     a_type_has_a_name_of_its_own = tidy::names::check;
+    functions_are_named_by_verbs_of_the_field = tidy::functions::check;
     few_parameters_are_tuples = tidy::parameters::check;
     pages_are_narrow_and_the_first_ones_short = tidy::pages::check;
 }

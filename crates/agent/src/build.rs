@@ -282,7 +282,7 @@ impl Agent {
         match prepared {
             Some(prepared) if problems.is_empty() => {
                 self.state = state;
-                self.compaction.ask(lookup.layers());
+                self.compaction.schedule(lookup.layers());
                 self.lookup = lookup;
                 self.kept = kept;
                 self.names.set_bounds(file.dns.addresses as usize);
@@ -333,15 +333,15 @@ fn wrong(file: &PolicyFile, mut problems: Vec<ConfigProblem>) -> PolicyError {
 }
 
 /// The data plane's form of an overload setting.
-fn overload(said: OverloadPolicy) -> bartizan_stages::overload::Overload {
+fn overload(policy: OverloadPolicy) -> bartizan_stages::overload::Overload {
     use bartizan_stages::overload::OverloadAction as Action;
-    let action = match said.action {
+    let action = match policy.action {
         None => Action::Settings,
         Some(OverloadAction::Inspect) => Action::Inspect,
         Some(OverloadAction::Pass) => Action::Pass,
         Some(OverloadAction::Drop) => Action::Drop,
     };
-    bartizan_stages::overload::Overload { priority: said.priority, action }
+    bartizan_stages::overload::Overload { priority: policy.priority, action }
 }
 
 /// Calls `rules` of a function; one that panics has no rules, and the running generation stays.

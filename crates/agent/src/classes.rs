@@ -111,7 +111,7 @@ impl ByName {
             told.extend(own.into_iter().map(|membership| NameExplained {
                 address,
                 name: self.names.text(membership.id).unwrap_or_default().to_string(),
-                asked: membership.asked.to_string(),
+                queried_name: membership.queried_name.to_string(),
                 until: membership.until.as_secs(),
             }));
         }
@@ -211,12 +211,12 @@ impl FlowClassifier for PolicyClassifier {
         })
     }
 
-    fn tells_tenants_by_vlan(&self) -> bool {
-        self.tenants.ask_for_vlans()
+    fn selects_tenants_by_vlan(&self) -> bool {
+        self.tenants.select_by_vlan()
     }
 
-    fn tells_tenants_by_tunnel(&self) -> bool {
-        self.tenants.ask_for_tunnels()
+    fn selects_tenants_by_tunnel(&self) -> bool {
+        self.tenants.select_by_tunnel()
     }
 }
 

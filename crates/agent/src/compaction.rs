@@ -24,28 +24,28 @@ type LayeredTables = Vec<Weak<Layered>>;
 /// The compaction thread's handle; dropping it ends the thread.
 #[derive(Debug, Default)]
 pub(crate) struct Compaction {
-    asked: Option<Sender<LayeredTables>>,
+    requests: Option<Sender<LayeredTables>>,
     behind: Option<fn()>,
 }
 
 impl Compaction {
     /// Schedules these tables for compilation, in place of those scheduled before.
-    pub(crate) fn ask<'a>(&mut self, tables: impl Iterator<Item = &'a Arc<Layered>>) {
+    pub(crate) fn schedule<'a>(&mut self, tables: impl Iterator<Item = &'a Arc<Layered>>) {
         let tables: LayeredTables =
             tables.filter(|tables| !tables.is_compact()).map(Arc::downgrade).collect();
         // Tables scheduled before are not in use any more.
-        if tables.is_empty() && self.asked.is_none() {
+        if tables.is_empty() && self.requests.is_none() {
             return;
         }
-        if self.asked.is_none() {
+        if self.requests.is_none() {
             let (send, asked) = channel();
             let behind = self.behind.unwrap_or(|| {});
             let work = move || compile_when_quiet(&asked, behind);
             let spawned = thread::Builder::new().name("tables".to_owned()).spawn(work);
-            self.asked = spawned.is_ok().then_some(send);
+            self.requests = spawned.is_ok().then_some(send);
         }
-        if self.asked.as_ref().is_some_and(|send| send.send(tables).is_err()) {
-            self.asked = None;
+        if self.requests.as_ref().is_some_and(|send| send.send(tables).is_err()) {
+            self.requests = None;
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn list<'r>(
     rules: &'r [PolicyRules],
 ) -> Early {
     let mut early = Early::default();
-    early.rules.tell_tenants(tenants.selectors.iter().map(told).collect());
+    early.rules.set_tenants(tenants.selectors.iter().map(early_tenant).collect());
     let of =
         |own: &'r PolicyRules| own.policies.iter().map(move |policy| ((own.function, *policy), &*own.rules));
     let by_policy: HashMap<(FunctionId, usize), &[(u32, HeaderRule)]> = rules.iter().flat_map(of).collect();
@@ -50,7 +50,7 @@ pub(crate) fn list<'r>(
 }
 
 /// The selector of a tenant, in the form of the table.
-fn told(selector: &Selector) -> EarlyTenant {
+fn early_tenant(selector: &Selector) -> EarlyTenant {
     let net =
         |prefix: &bartizan_config::policy::Prefix| Net { address: prefix.address, length: prefix.length };
     EarlyTenant {

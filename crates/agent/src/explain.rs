@@ -459,7 +459,7 @@ impl Asking<'_> {
                 reached,
                 verdict: call.decision.verdict.name(),
                 reason: call.decision.reason.map(bartizan_base::Reason::name),
-                why: why(call),
+                why: describe_decision(call),
                 rule: call.decision.rule.map(core::num::NonZeroU32::get),
                 place,
                 text,
@@ -499,7 +499,7 @@ impl Asking<'_> {
 }
 
 /// A decision in words.
-fn why(call: &FunctionCall) -> String {
+fn describe_decision(call: &FunctionCall) -> String {
     let decision = &call.decision;
     let rules = call.details.get("rules").and_then(Value::as_u64).unwrap_or(0);
     // Drops of a staged policy come as findings.

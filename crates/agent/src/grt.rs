@@ -47,7 +47,7 @@ pub trait FidAllocator: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// [`NoFid::Full`].
-    fn give(&mut self, meaning: &Meaning) -> Result<Fid, NoFid>;
+    fn allocate(&mut self, meaning: &Meaning) -> Result<Fid, NoFid>;
 
     /// Takes back a number that it returned; `meaning` is the class it stood for.
     fn take_back(&mut self, fid: Fid, meaning: &Meaning);
@@ -66,7 +66,7 @@ pub struct SmallestFree {
 }
 
 impl FidAllocator for SmallestFree {
-    fn give(&mut self, _: &Meaning) -> Result<Fid, NoFid> {
+    fn allocate(&mut self, _: &Meaning) -> Result<Fid, NoFid> {
         if let Some(Reverse(number)) = self.free.pop() {
             return Ok(Fid(number));
         }
@@ -125,7 +125,7 @@ impl GlobalRuleTable {
         if let Some(fid) = self.by_meaning.get(&meaning) {
             return Ok(*fid);
         }
-        let fid = self.allocator.give(&meaning)?;
+        let fid = self.allocator.allocate(&meaning)?;
         let place = fid.0 as usize;
         if fid.0 >= FID_END || self.entries.get(place).is_some_and(Option::is_some) {
             return Err(NoFid::Wrong(fid));
@@ -250,7 +250,7 @@ mod tests {
     struct Says(Vec<u32>);
 
     impl FidAllocator for Says {
-        fn give(&mut self, _: &Meaning) -> Result<Fid, NoFid> {
+        fn allocate(&mut self, _: &Meaning) -> Result<Fid, NoFid> {
             self.0.pop().map(Fid).ok_or(NoFid::Full)
         }
         fn take_back(&mut self, fid: Fid, _: &Meaning) {

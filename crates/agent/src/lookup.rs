@@ -410,7 +410,7 @@ impl Cut {
                 for (number, rule) in rules.iter() {
                     // An address may have both names, and a rule has one condition on names per side: only a
                     // lookup of the rule alone is exact.
-                    if selectors.iter().any(|selector| selector.asks_other_names(rule)) {
+                    if selectors.iter().any(|selector| selector.names_differ(rule)) {
                         return None;
                     }
                     cut.extend(selectors.iter().filter_map(|selector| Some((*number, selector.and(rule)?))));

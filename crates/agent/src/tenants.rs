@@ -71,13 +71,13 @@ impl TenantSelector {
 
     /// Whether some selector uses VLAN ids.
     #[must_use]
-    pub fn ask_for_vlans(&self) -> bool {
+    pub fn select_by_vlan(&self) -> bool {
         self.selectors.iter().any(|selector| selector.vlans.is_some())
     }
 
     /// Whether some selector uses tunnel identifiers.
     #[must_use]
-    pub fn ask_for_tunnels(&self) -> bool {
+    pub fn select_by_tunnel(&self) -> bool {
         self.selectors.iter().any(|selector| selector.vnis.is_some())
     }
 }

@@ -183,7 +183,7 @@ struct Blocks {
 }
 
 impl FidAllocator for Blocks {
-    fn give(&mut self, meaning: &Meaning) -> Result<Fid, NoFid> {
+    fn allocate(&mut self, meaning: &Meaning) -> Result<Fid, NoFid> {
         let first = u32::from(meaning.tenant.0) * 1_000;
         let free =
             (first..first + 1_000).rev().find(|number| !self.used.contains(number)).ok_or(NoFid::Full)?;

@@ -19,7 +19,7 @@ pub struct Engine {
     parses: Vec<[bool; 2]>,
     files: FileSettings,
     /// Hashes that rules need, a bit each.
-    asked: AtomicU8,
+    requested: AtomicU8,
     /// libmagic, if rules of a later generation need the types of files.
     magic: OnceLock<Arc<Magic>>,
     /// Database of libmagic (`magic-file`).
@@ -51,7 +51,7 @@ impl Engine {
             factories,
             parses,
             files,
-            asked: AtomicU8::new(0),
+            requested: AtomicU8::new(0),
             magic: OnceLock::new(),
             magic_file: settings.get("magic-file").map(str::to_owned),
             expectations: None,
@@ -61,7 +61,7 @@ impl Engine {
     /// Settings of file tracking, with the needs of all generations so far.
     #[must_use]
     pub fn files(&self) -> FileSettings {
-        let asked = self.asked.load(Ordering::Relaxed);
+        let asked = self.requested.load(Ordering::Relaxed);
         let mut files = self.files.clone();
         files.md5 |= asked & 1 != 0;
         files.sha1 |= asked & 2 != 0;
@@ -74,26 +74,26 @@ impl Engine {
 
     /// Records that rules of a new generation need hashes of files: MD5, SHA-1, SHA-256. Files that begin
     /// from now on have them.
-    pub fn ask_hashes(&self, [md5, sha1, sha256]: [bool; 3]) {
+    pub fn request_hashes(&self, [md5, sha1, sha256]: [bool; 3]) {
         let bits = u8::from(md5) | u8::from(sha1) << 1 | u8::from(sha256) << 2;
-        self.asked.fetch_or(bits, Ordering::Relaxed);
+        self.requested.fetch_or(bits, Ordering::Relaxed);
     }
 
     /// Records whether rules or outputs need protocol frames; `streams`: also the frame of the whole stream.
     /// Flows that begin from now on have them.
-    pub fn ask_frames(&self, frames: bool, streams: bool) {
-        self.asked.fetch_or(u8::from(frames || streams) << 3 | u8::from(streams) << 4, Ordering::Relaxed);
+    pub fn request_frames(&self, frames: bool, streams: bool) {
+        self.requested.fetch_or(u8::from(frames || streams) << 3 | u8::from(streams) << 4, Ordering::Relaxed);
     }
 
     /// Frames for a flow, if rules or outputs need them.
     pub(crate) fn frames(&self) -> Option<Box<Frames>> {
-        let asked = self.asked.load(Ordering::Relaxed);
+        let asked = self.requested.load(Ordering::Relaxed);
         (asked & 8 != 0).then(|| Box::new(Frames::new(asked & 16 != 0)))
     }
 
     /// Records that rules of a new generation need the types of files. Files that begin from now on have
     /// them.
-    pub fn ask_magic(&self) {
+    pub fn request_magic(&self) {
         if self.files.magic.is_none()
             && self.magic.get().is_none()
             && let Ok(magic) = Magic::of(&self.magic_file)

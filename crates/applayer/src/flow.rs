@@ -377,7 +377,7 @@ impl AppLayer {
             if self.protocol == DetectedProtocol::Pending
                 && self.by_direction[direction.flip()] == DetectedProtocol::Failed
             {
-                self.give_up(false);
+                self.fail_detection(false);
             }
             return;
         }
@@ -387,7 +387,7 @@ impl AppLayer {
         if self.by_direction[direction] == DetectedProtocol::Pending {
             self.by_direction[direction] = DetectedProtocol::Failed;
             match self.by_direction[direction.flip()] {
-                DetectedProtocol::Failed => drop(self.give_up(false)),
+                DetectedProtocol::Failed => drop(self.fail_detection(false)),
                 DetectedProtocol::Protocol(_) | DetectedProtocol::Pending => {}
             }
         }
@@ -573,7 +573,7 @@ impl AppLayer {
         HoldDecision::Over
     }
 
-    fn give_up(&mut self, skipped: bool) -> Advance {
+    fn fail_detection(&mut self, skipped: bool) -> Advance {
         if skipped {
             self.events.set(event::PROTO_DETECTION_SKIPPED);
         }
@@ -598,7 +598,7 @@ impl AppLayer {
     pub fn expect_nothing(&mut self, connection: &ExpectedConnection) {
         let known = DetectedProtocol::Protocol(connection.protocol);
         self.events.set(event::WRONG_DIRECTION_FIRST_DATA);
-        self.give_up(false);
+        self.fail_detection(false);
         self.by_direction = PerDirection::new(known, known);
     }
 
@@ -617,7 +617,7 @@ impl AppLayer {
     }
 
     /// Sets the flow's protocol and makes its parser, unless there is one.
-    fn settle(&mut self, engine: &Engine, id: ProtocolId, transport: Transport) {
+    fn set_protocol(&mut self, engine: &Engine, id: ProtocolId, transport: Transport) {
         if self.protocol.protocol() == Some(id) && self.parser.is_some() {
             return;
         }
@@ -735,7 +735,7 @@ impl AppLayer {
     /// receiver discards (hop limit, another hardware address, an option), so no datagram decides for later
     /// ones: not that there is no protocol, nor which one it is, nor its direction, unless the other side has
     /// answered in it.
-    fn asks_again(&self, direction: Direction, flow: &FlowInfo) -> bool {
+    fn repeats_detection(&self, direction: Direction, flow: &FlowInfo) -> bool {
         let is_known = |known: DetectedProtocol| known.protocol().is_some();
         flow.prevents
             && !(is_known(self.by_direction[direction]) && is_known(self.by_direction[direction.flip()]))
@@ -749,7 +749,7 @@ impl AppLayer {
         data: &[u8],
         flow: &FlowInfo,
     ) -> Advance {
-        let again = self.asks_again(direction, flow);
+        let again = self.repeats_detection(direction, flow);
         if data.is_empty() || self.finished && !again {
             return Advance { consumed: data.len(), finished: self.finished, ..Advance::default() };
         }
@@ -776,7 +776,7 @@ impl AppLayer {
                         DetectedProtocol::Protocol(before) if before != id => {
                             self.events.set(event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS);
                         }
-                        _ => self.settle(engine, id, Transport::Udp),
+                        _ => self.set_protocol(engine, id, Transport::Udp),
                     }
                 }
                 // The receiver may discard this datagram.

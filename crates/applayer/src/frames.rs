@@ -85,7 +85,7 @@ pub struct ProtocolFrame {
     /// Rules that have matched this protocol frame.
     pub matched: SmallVec<[u32; 2]>,
     /// Bytes before this offset were inspected.
-    looked: u64,
+    inspected_to: u64,
     /// The frame is complete.
     ended: bool,
 }
@@ -162,7 +162,7 @@ impl DirectionFrames {
             len,
             tx,
             matched: SmallVec::new(),
-            looked: start,
+            inspected_to: start,
             ended: self.over,
         });
     }
@@ -184,7 +184,7 @@ impl DirectionFrames {
 
     /// Whether a frame is to be inspected: it is complete, or has enough new bytes.
     fn is_due(&self, frame: &ProtocolFrame, at_once: bool) -> bool {
-        let fresh = self.end.saturating_sub(frame.looked.max(frame.start));
+        let fresh = self.end.saturating_sub(frame.inspected_to.max(frame.start));
         self.is_complete(frame) || fresh >= if at_once { 1 } else { WORTH }
     }
 
@@ -343,10 +343,10 @@ impl Frames {
     }
 
     /// Records that rules have inspected the frames so far.
-    pub fn looked(&mut self, direction: Direction, ids: &[u64]) {
+    pub fn mark_inspected(&mut self, direction: Direction, ids: &[u64]) {
         let end = self.sides[direction].end;
         for frame in self.sides[direction].frames.iter_mut().filter(|f| ids.contains(&f.id)) {
-            frame.looked = end;
+            frame.inspected_to = end;
         }
     }
 
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(frames.due(TO, false).as_slice(), [2]);
         assert_eq!(frames.due(TO, true).as_slice(), [1, 2, 3]);
         assert_eq!(text(&frames, 2), "GET /1\r\n");
-        frames.looked(TO, &[1, 2, 3]);
+        frames.mark_inspected(TO, &[1, 2, 3]);
         assert_eq!(frames.due(TO, true).as_slice(), [2]);
         let mut seen = Vec::new();
         frames.drain(TO, |_, frame| seen.push(frame.id));

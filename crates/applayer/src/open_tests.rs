@@ -681,7 +681,7 @@ fn a_flow_that_is_watched_from_the_middle_on_has_no_protocol_if_its_client_tells
     let known = |met: bool, prevents: bool| {
         let mut flow = if prevents { Feeder::new(&engine, 4_000) } else { Feeder::passive(&engine, 4_000) };
         if met {
-            flow.meet();
+            flow.mark_midstream();
         }
         flow.send(TS, b"the rest of a body that was begun before");
         flow.send(TC, ANSWER);

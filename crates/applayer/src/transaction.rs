@@ -60,7 +60,7 @@ pub struct TxCommon {
     /// The protocol's record was written.
     pub logged: bool,
     /// Progress of this direction when payload functions last saw it.
-    pub looked: PerDirection<u8>,
+    pub inspected: PerDirection<u8>,
     /// Payload functions that have finished with this direction, by their bits in paths. The data plane
     /// writes it, functions only read it.
     pub done: PerDirection<Path>,

@@ -136,7 +136,7 @@ impl Worklist {
     }
 
     /// Takes the ids for a reader, lowest first, each once; some may be freed by now. Return the list with
-    /// [`Worklist::give_back`], so that its memory is reused.
+    /// [`Worklist::recycle`], so that its memory is reused.
     #[must_use]
     pub fn take(&mut self, look: Look, direction: Direction) -> TxIds {
         let notes = self.notes(look, direction);
@@ -146,7 +146,7 @@ impl Worklist {
     }
 
     /// Returns the memory of a list.
-    pub fn give_back(&mut self, look: Look, direction: Direction, mut ids: TxIds) {
+    pub fn recycle(&mut self, look: Look, direction: Direction, mut ids: TxIds) {
         let notes = self.notes(look, direction);
         ids.clear();
         ids.append(&mut notes.ids);
@@ -241,7 +241,7 @@ mod tests {
         }
         let ids = list.take(Look::Inspect, ToServer);
         assert_eq!(ids.as_slice(), [3, 7, 9]);
-        list.give_back(Look::Inspect, ToServer, ids);
+        list.recycle(Look::Inspect, ToServer, ids);
         assert!(!list.waits(Look::Inspect, ToServer) && list.waits(Look::Inspect, ToClient));
         assert_eq!(list.take(Look::Record, ToClient).as_slice(), [3, 7, 9]);
     }
@@ -270,7 +270,7 @@ mod tests {
         list.changed(1);
         let ids = list.take(Look::Record, ToClient);
         list.inspected(1, ToClient);
-        list.give_back(Look::Record, ToClient, ids);
+        list.recycle(Look::Record, ToClient, ids);
         assert_eq!(list.take(Look::Record, ToClient).as_slice(), [1]);
     }
 

@@ -117,7 +117,7 @@ impl<W: Write> Harmless<W> {
         Harmless { out, line: Vec::new() }
     }
 
-    fn hand_on(&mut self) -> io::Result<()> {
+    fn write_line(&mut self) -> io::Result<()> {
         let text = String::from_utf8_lossy(&self.line);
         self.out.write_all(harmless(&text).as_bytes())?;
         self.line.clear();
@@ -132,14 +132,14 @@ impl<W: Write> Write for Harmless<W> {
             // The bytes after the last line end may be the beginning of a character.
             let whole = self.line.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             let rest = self.line.split_off(whole);
-            self.hand_on()?;
+            self.write_line()?;
             self.line = rest;
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.hand_on()?;
+        self.write_line()?;
         self.out.flush()
     }
 }

@@ -23,13 +23,13 @@ fn administrator(running: &Controller, state: &Path) -> String {
     let bootstrap = std::fs::read_to_string(state.join("bootstrap-token")).unwrap();
     let mut client = running.client(state, bootstrap.trim());
     let body = json!({ "name": "me", "scope": "admin" });
-    let made = client.ask(Method::Post, "/v1/tokens", Some(&body), &[]).unwrap();
+    let made = client.request(Method::Post, "/v1/tokens", Some(&body), &[]).unwrap();
     assert_eq!(made.status, 201, "{}", made.body);
     made.body["token"].as_str().unwrap().to_owned()
 }
 
 fn put(client: &mut Client, path: &str, body: &Value) -> Result<u16, ClientError> {
-    client.ask(Method::Put, path, Some(body), &[]).map(|answer| answer.status)
+    client.request(Method::Put, path, Some(body), &[]).map(|answer| answer.status)
 }
 
 /// The number of times to kill the controller: BARTIZAN_KILLS, or a few.
@@ -93,15 +93,17 @@ fn what_was_answered_is_there_after_a_sudden_end() {
     assert!(!answered.is_empty());
     let mut client = running.client(&state, &token);
     for (path, body) in &answered {
-        let answer = client.ask(Method::Get, path, None, &[]).unwrap();
+        let answer = client.request(Method::Get, path, None, &[]).unwrap();
         assert_eq!((answer.status, &answer.body["spec"]), (200, body), "{path}");
     }
     // Every generation has its row of the audit log, without a gap.
-    let newest =
-        client.ask(Method::Get, "/v1/generations", None, &[]).unwrap().body["generation"].as_u64().unwrap();
+    let newest = client.request(Method::Get, "/v1/generations", None, &[]).unwrap().body["generation"]
+        .as_u64()
+        .unwrap();
     let (mut seen, mut cursor) = (0, String::new());
     loop {
-        let page = client.ask(Method::Get, &format!("/v1/audit?limit=500{cursor}"), None, &[]).unwrap().body;
+        let page =
+            client.request(Method::Get, &format!("/v1/audit?limit=500{cursor}"), None, &[]).unwrap().body;
         for row in page["items"].as_array().unwrap() {
             let generation = row["generation"].as_u64().unwrap();
             assert!(generation == seen || generation == seen + 1, "{row}");
@@ -154,8 +156,9 @@ fn a_full_disk_is_said_and_loses_nothing() {
     let body = json!({ "description": "x".repeat(20_000), "members": ["10.0.0.0/8"] });
     let mut done = 0;
     let full = loop {
-        let answer =
-            client.ask(Method::Put, &format!("/v1/tenants/acme/groups/g{done}"), Some(&body), &[]).unwrap();
+        let answer = client
+            .request(Method::Put, &format!("/v1/tenants/acme/groups/g{done}"), Some(&body), &[])
+            .unwrap();
         if answer.status != 201 {
             break answer;
         }
@@ -167,7 +170,7 @@ fn a_full_disk_is_said_and_loses_nothing() {
     // The restarted controller has every acknowledged change and no other.
     for number in 0..=done {
         let path = format!("/v1/tenants/acme/groups/g{number}");
-        let answer = client.ask(Method::Get, &path, None, &[]).unwrap();
+        let answer = client.request(Method::Get, &path, None, &[]).unwrap();
         assert_eq!(answer.status, if number < done { 200 } else { 404 }, "{path}");
     }
     // Room again: it goes on.
@@ -224,15 +227,19 @@ fn what_is_no_request_is_refused_and_counted() {
     assert!(!said.windows(4).any(|w| w == b"HTTP"), "{said:?}");
     let mut client = running.client(&state, &token);
     let large = vec![b' '; (1 << 20) + 1];
-    let answer =
-        client.ask_bytes(Method::Put, "/v1/tenants/a", Some(large.into()), &[]).map(|answer| answer.status);
+    let answer = client
+        .request_bytes(Method::Put, "/v1/tenants/a", Some(large.into()), &[])
+        .map(|answer| answer.status);
     assert!(matches!(answer, Ok(413)), "{answer:?}");
     let mut client = running.client(&state, &token);
-    assert_eq!(client.ask_bytes(Method::Put, "/v1/tenants/a", Some("{".into()), &[]).unwrap().status, 400);
+    assert_eq!(
+        client.request_bytes(Method::Put, "/v1/tenants/a", Some("{".into()), &[]).unwrap().status,
+        400
+    );
     client.set_token(None);
-    assert_eq!(client.ask(Method::Get, "/v1/tenants", None, &[]).unwrap().status, 401);
+    assert_eq!(client.request(Method::Get, "/v1/tenants", None, &[]).unwrap().status, 401);
     let mut client = running.client(&state, &token);
-    let metrics = client.ask(Method::Get, "/v1/metrics", None, &[]).unwrap().body;
+    let metrics = client.request(Method::Get, "/v1/metrics", None, &[]).unwrap().body;
     for what in ["tls", "too-large", "malformed", "unauthenticated"] {
         let line = format!("bartizan_controller_requests_total{{what=\"{what}\"}} 1\n");
         assert!(metrics.as_str().unwrap().contains(&line), "{what}: {metrics}");
@@ -242,7 +249,10 @@ fn what_is_no_request_is_refused_and_counted() {
     drop(Controller::start(&other));
     let certificate = other.join("tls-certificate.pem");
     let mut wrong = Client::new(running.address, &certificate, Some(token)).unwrap();
-    assert!(matches!(wrong.ask(Method::Get, "/v1/tenants", None, &[]), Err(ClientError::Unreachable { .. })));
+    assert!(matches!(
+        wrong.request(Method::Get, "/v1/tenants", None, &[]),
+        Err(ClientError::Unreachable { .. })
+    ));
 }
 
 /// Silent connections beyond the limit: a client with a token is answered all the same, at once.
@@ -253,7 +263,7 @@ fn connections_that_say_nothing_keep_nobody_out() {
     let running = Controller::start(&state);
     let token = administrator(&running, &state);
     let mut open = running.client(&state, &token);
-    assert_eq!(open.ask(Method::Get, "/v1/tenants", None, &[]).unwrap().status, 200);
+    assert_eq!(open.request(Method::Get, "/v1/tenants", None, &[]).unwrap().status, 200);
     let mut silent = Vec::new();
     for _ in 0..600 {
         silent.push(TcpStream::connect(running.address).unwrap());
@@ -262,10 +272,10 @@ fn connections_that_say_nothing_keep_nobody_out() {
     }
     for _ in 0..3 {
         let mut client = running.client(&state, &token);
-        assert_eq!(client.ask(Method::Get, "/v1/tenants", None, &[]).unwrap().status, 200);
+        assert_eq!(client.request(Method::Get, "/v1/tenants", None, &[]).unwrap().status, 200);
     }
     // Who had shown its token has not made room.
-    let metrics = open.ask(Method::Get, "/v1/metrics", None, &[]).unwrap().body;
+    let metrics = open.request(Method::Get, "/v1/metrics", None, &[]).unwrap().body;
     let metrics = metrics.as_str().unwrap();
     let counted = |what: &str| {
         let head = format!("bartizan_controller_requests_total{{what=\"{what}\"}} ");

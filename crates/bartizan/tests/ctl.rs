@@ -308,7 +308,7 @@ fn alerts_are_followed() {
     let mut report = |key: &str| {
         let event = json!({ "src_ip": "192.0.2.1", "dest_ip": "10.0.0.1", "alert": { "signature": format!("seen {key}"), "signature_id": 7 } });
         let body = json!({ "alerts": [{ "tenant": "acme", "key": key, "event": event }] });
-        assert!(client.ask(Method::Post, "/v1/devices/edge/alerts", Some(&body), &[]).unwrap().done());
+        assert!(client.request(Method::Post, "/v1/devices/edge/alerts", Some(&body), &[]).unwrap().done());
     };
     report("a");
     assert!(world.told(&["alerts", "acme"]).contains("seen a"));
@@ -422,5 +422,5 @@ fn the_document_of_the_api_is_printed_and_served() {
     assert_eq!(world.told(&["openapi", "--json"]), committed);
     let mut client = world.client();
     client.set_token(None);
-    assert_eq!(client.ask(Method::Get, "/v1/openapi.json", None, &[]).unwrap().status, 401);
+    assert_eq!(client.request(Method::Get, "/v1/openapi.json", None, &[]).unwrap().status, 401);
 }

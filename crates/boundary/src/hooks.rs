@@ -172,7 +172,7 @@ impl Hooks {
     }
 
     /// Leads connects to the relay's ports.
-    pub(crate) fn lead_to(&mut self, ports: RelayPorts) -> Result<(), BoundaryError> {
+    pub(crate) fn redirect_to(&mut self, ports: RelayPorts) -> Result<(), BoundaryError> {
         let map = self.bpf.map_mut("relay").ok_or_else(|| missing("relay"))?;
         let mut relay: Array<_, u32> = Array::try_from(map).map_err(failed("relay"))?;
         for (index, port) in (0..).zip([ports.v4, ports.v6, ports.datagrams_v4, ports.datagrams_v6]) {

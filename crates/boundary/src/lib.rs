@@ -62,7 +62,7 @@ impl Boundary {
         let made = Hooks::load(&group).and_then(|mut hooks| {
             let has_v6 = namespace::enter_new()?;
             let relay = Relay::listen(has_v6)?;
-            hooks.lead_to(relay.ports())?;
+            hooks.redirect_to(relay.ports())?;
             let tables =
                 RelayTables { streams: hooks.destinations()?, datagrams: hooks.datagram_destinations()? };
             let relayed = relay.start(guest.as_fd(), tables)?;

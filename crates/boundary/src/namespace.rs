@@ -70,7 +70,7 @@ fn request(kind: u16, flags: u16, body: &[u8], attributes: &[(u16, &[u8])]) -> V
 }
 
 /// Sends a request and waits for its acknowledgement.
-fn ask(message: &[u8]) -> Result<(), Errno> {
+fn send_request(message: &[u8]) -> Result<(), Errno> {
     // NETLINK_ROUTE is protocol 0.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     sendto(&socket, message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
@@ -96,7 +96,7 @@ fn set_up() -> Result<(), Errno> {
             into.copy_from_slice(&word.to_ne_bytes());
         }
     }
-    ask(&request(RTM_NEWLINK, 0, &body, &[]))?;
+    send_request(&request(RTM_NEWLINK, 0, &body, &[]))?;
     let second = [127, 0, 0, 2];
     add_address(AF_INET, 8, &second)
 }
@@ -104,7 +104,7 @@ fn set_up() -> Result<(), Errno> {
 fn add_address(family: u8, bits: u8, address: &[u8]) -> Result<(), Errno> {
     let [a, b, c, d] = LOOPBACK.to_ne_bytes();
     let body = [family, bits, 0, RT_SCOPE_HOST, a, b, c, d];
-    ask(&request(RTM_NEWADDR, NLM_F_CREATE, &body, &[(IFA_LOCAL, address), (IFA_ADDRESS, address)]))
+    send_request(&request(RTM_NEWADDR, NLM_F_CREATE, &body, &[(IFA_LOCAL, address), (IFA_ADDRESS, address)]))
 }
 
 /// Has the kernel deliver all of [`DATAGRAMS_V6`] here, as it does 127.0.0.0/8, and an address of it for
@@ -114,7 +114,7 @@ fn take_numbered() -> Result<(), Errno> {
     let body =
         [AF_INET6, DATAGRAMS_BITS, 0, 0, RT_TABLE_LOCAL, RTPROT_BOOT, RT_SCOPE_HOST, RTN_LOCAL, 0, 0, 0, 0];
     let attributes: [(u16, &[u8]); 2] = [(RTA_DST, &prefix), (RTA_OIF, &LOOPBACK.to_ne_bytes())];
-    ask(&request(RTM_NEWROUTE, NLM_F_CREATE, &body, &attributes))?;
+    send_request(&request(RTM_NEWROUTE, NLM_F_CREATE, &body, &attributes))?;
     add_address(AF_INET6, 128, &prefix)
 }
 

@@ -130,7 +130,7 @@ impl BitVector {
     }
 
     /// Every entry that was not deleted.
-    fn everything(&self) -> Vec<Stored> {
+    fn live_entries(&self) -> Vec<Stored> {
         let built =
             self.slots.iter().enumerate().filter(|(bit, _)| self.is_valid(*bit)).filter_map(|(_, s)| *s);
         built.chain(self.pending.iter().copied()).collect()
@@ -232,7 +232,7 @@ impl Classifier for BitVector {
             self.pending.extend(new);
             return Ok(());
         }
-        let mut all = self.everything();
+        let mut all = self.live_entries();
         all.extend(new);
         self.build(all)
     }
@@ -269,7 +269,7 @@ impl Classifier for BitVector {
     }
 
     fn all_entries(&self) -> Vec<Vec<RankedRule>> {
-        let mut all = self.everything();
+        let mut all = self.live_entries();
         all.sort_by_key(Stored::order);
         let of = |set| all.iter().filter(move |s| s.set == set).map(|s| s.entry).collect();
         (0..self.sets).map(of).collect()

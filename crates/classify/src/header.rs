@@ -192,13 +192,13 @@ impl HeaderRule {
 
     /// Whether both have a name for the same side, and different ones: their intersection is no single rule.
     #[must_use]
-    pub fn asks_other_names(&self, other: &HeaderRule) -> bool {
+    pub fn names_differ(&self, other: &HeaderRule) -> bool {
         let differ = |a: Option<NameId>, b: Option<NameId>| a.zip(b).is_some_and(|(a, b)| a != b);
         differ(self.source_name, other.source_name) || differ(self.destination_name, other.destination_name)
     }
 
     /// The intersection of both; `None` if it is empty, or is no single rule
-    /// ([`HeaderRule::asks_other_names`]).
+    /// ([`HeaderRule::names_differ`]).
     #[must_use]
     pub fn and(&self, other: &HeaderRule) -> Option<HeaderRule> {
         let net = |a: Net, b: Net| a.and(b);

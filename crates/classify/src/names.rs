@@ -44,7 +44,7 @@ pub struct Membership {
     /// The end of the membership, on the packet clock.
     pub until: Timestamp,
     /// The name of the DNS query whose answer had the address.
-    pub asked: Arc<str>,
+    pub queried_name: Arc<str>,
 }
 
 /// The result of learning an address.
@@ -119,7 +119,7 @@ impl Ids {
         Some((text, id))
     }
 
-    fn let_go(&mut self, name: &str) {
+    fn release(&mut self, name: &str) {
         let Some(held) = self.by_name.get_mut(name) else { return };
         held.leases = held.leases.saturating_sub(1);
         if held.leases == 0 {
@@ -153,7 +153,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         // The lock is taken for each name: there may be many, and workers look numbers up.
-        self.ids.keys().for_each(|name| lock(&self.names.ids).let_go(name));
+        self.ids.keys().for_each(|name| lock(&self.names.ids).release(name));
     }
 }
 
@@ -266,7 +266,7 @@ impl NameTable {
         self.parts.get(self.hasher.hash_one(key) as usize % PARTS)
     }
 
-    /// Makes an address a member of a name. `asked` is the name of the DNS query.
+    /// Makes an address a member of a name. `queried_name` is the name of the DNS query.
     pub fn learn(
         &self,
         tenant: TenantId,
@@ -286,7 +286,7 @@ impl NameTable {
             if let Some(known) = own.iter_mut().find(|m| m.id == id) {
                 let renewed = known.until > now;
                 if until >= known.until {
-                    *known = Membership { id, until, asked: Arc::clone(asked) };
+                    *known = Membership { id, until, queried_name: Arc::clone(asked) };
                 }
                 return if renewed { Learned::Renewed } else { Learned::Added };
             }
@@ -296,14 +296,14 @@ impl NameTable {
             if own.len() >= NAMES_MAX {
                 return Learned::Crowded;
             }
-            own.push(Membership { id, until, asked: Arc::clone(asked) });
+            own.push(Membership { id, until, queried_name: Arc::clone(asked) });
             return Learned::Added;
         }
         if *count >= bound {
             return Learned::Full;
         }
         *count += 1;
-        let member = Membership { id, until, asked: Arc::clone(asked) };
+        let member = Membership { id, until, queried_name: Arc::clone(asked) };
         part.members.insert(key, SmallVec::from_buf([member]));
         self.addresses.fetch_add(1, Ordering::AcqRel);
         Learned::Added

@@ -44,7 +44,7 @@ fn start(folder: &Path) -> Result<(Server, Client, String), Failed> {
     let server = Server::start(listener, api, state::identity(folder)?, bounds)?;
     let mut client = Client::new(server.address(), &folder.join(state::CERTIFICATE), Some(token))?;
     let body = json!({ "name": "load", "scope": "admin" });
-    let made = client.ask(Method::Post, "/v1/tokens", Some(&body), &[])?;
+    let made = client.request(Method::Post, "/v1/tokens", Some(&body), &[])?;
     let token = made.body["token"].as_str().ok_or("no token")?.to_owned();
     client.set_token(Some(token.clone()));
     Ok((server, client, token))
@@ -84,7 +84,7 @@ fn policy(port: usize) -> Value {
 
 fn put(client: &mut Client, path: &str, body: &Value) -> Result<Duration, Failed> {
     let begun = Instant::now();
-    let answer = client.ask(Method::Put, path, Some(body), &[])?;
+    let answer = client.request(Method::Put, path, Some(body), &[])?;
     let took = begun.elapsed();
     if answer.done() { Ok(took) } else { Err(format!("{path}: {} {}", answer.status, answer.body).into()) }
 }

@@ -123,7 +123,7 @@ impl Difference {
             RULE_TEXTS => id.to_owned(),
             _ => store::hash(body),
         });
-        let body = |body: Option<&Value>| body.map(|body| shown(kind, body));
+        let body = |body: Option<&Value>| body.map(|body| redact(kind, body));
         Difference {
             kind: kind.to_owned(),
             id: id.to_owned(),
@@ -267,14 +267,14 @@ impl Controller {
 
     /// Takes back that a change of a tenant's token was counted: it changed nothing.
     pub fn uncount_write(&self, who: &Principal) {
-        who.tenant.iter().for_each(|tenant| lock(&self.writes).give_back(tenant));
+        who.tenant.iter().for_each(|tenant| lock(&self.writes).refund(tenant));
     }
 
     /// Runs a query on the store.
     ///
     /// # Errors
     /// Errors of the query.
-    pub fn ask<T>(
+    pub fn query<T>(
         &self,
         question: impl FnOnce(&mut dyn Store) -> Result<T, StoreError>,
     ) -> Result<T, Refusal> {
@@ -294,7 +294,7 @@ impl Controller {
         self.remembers(generation)?;
         let (mut documents, mut behind) = (Vec::new(), None);
         loop {
-            let part = self.ask(|store| store.at_part(generation, behind.as_ref(), PART))?;
+            let part = self.query(|store| store.at_part(generation, behind.as_ref(), PART))?;
             documents.extend(part.documents);
             behind = part.next;
             if behind.is_none() {
@@ -313,7 +313,7 @@ impl Controller {
     /// # Errors
     /// They are not, or the store cannot be read.
     pub fn remembers(&self, generation: u64) -> Result<(), Refusal> {
-        match self.ask(|store| store.keeps(generation))? {
+        match self.query(|store| store.keeps(generation))? {
             true => Ok(()),
             false => Err(self.forgotten(generation)),
         }
@@ -373,7 +373,7 @@ impl Controller {
             (drafted, ahead.awaited())
         };
         if let Some(group) = awaited {
-            self.settle(&group)?;
+            self.commit_group(&group)?;
         }
         drafted
     }
@@ -419,7 +419,7 @@ impl Controller {
 
     /// Waits until a group of changes is on the disk. The first thread at the store commits all changes that
     /// are queued by then.
-    fn settle(&self, group: &Group) -> Result<(), StoreError> {
+    fn commit_group(&self, group: &Group) -> Result<(), StoreError> {
         let mut store = lock(&self.store);
         if let Some(result) = group.result() {
             return result;
@@ -483,7 +483,7 @@ impl Controller {
         let (mut status, repeats, notes) = (draft.status, draft.repeats, draft.notes);
         let new = writes.iter().filter(|write| write.after.is_some());
         let new: Vec<(&str, &str)> = new.map(|write| (write.kind.as_str(), write.id.as_str())).collect();
-        status.extend(numbers::give(model, &new)?);
+        status.extend(numbers::assign(model, &new)?);
         // A new tenant with the name of a removed one finds nothing of the removed one.
         let gone = writes.iter().filter(|write| write.kind == TENANTS && write.after.is_none());
         let forgets: Vec<String> = gone.map(|write| write.id.clone()).collect();
@@ -831,7 +831,7 @@ fn without_tokens(path: &str) -> String {
 /// The body of a document as shown to readers: without hashes of tokens, and with the length instead of a
 /// long text.
 #[must_use]
-pub fn shown(kind: &str, body: &Value) -> Value {
+pub fn redact(kind: &str, body: &Value) -> Value {
     let mut body = body.clone();
     if let Some(object) = body.as_object_mut() {
         if kind == TOKENS {

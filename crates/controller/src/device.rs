@@ -398,7 +398,7 @@ impl DeviceStatus {
         if answer.accepted && !newest && self.state == State::Refused {
             // The device repeats its running state because a link or level changed: the refusal of the
             // desired set, and its reasons, stay.
-            self.stands_as(answer);
+            self.apply_status(answer);
             return self;
         }
         self.state = match (newest && answer.generation == self.wanted, answer.accepted) {
@@ -407,13 +407,13 @@ impl DeviceStatus {
             (true, false) => State::Refused,
             (false, _) => State::Waiting,
         };
-        self.stands_as(answer);
+        self.apply_status(answer);
         self.diagnostics.clone_from(&answer.diagnostics);
         self
     }
 
     /// Takes workers, levels and rules from an answer.
-    fn stands_as(&mut self, answer: &Acknowledgement) {
+    fn apply_status(&mut self, answer: &Acknowledgement) {
         self.workers.clone_from(&answer.workers);
         self.levels.clone_from(&answer.levels);
         self.rules_left_out.clone_from(&answer.rules_left_out);

@@ -45,7 +45,7 @@ pub fn file_of(model: &Model, number: u32) -> Option<String> {
 ///
 /// # Errors
 /// All numbers are used up.
-pub fn give(model: &Model, names: &[(&str, &str)]) -> Result<Vec<Status>, Refusal> {
+pub fn assign(model: &Model, names: &[(&str, &str)]) -> Result<Vec<Status>, Refusal> {
     let line =
         |id: String, number: u64| Status { kind: KIND.to_owned(), id, body: Some(Value::from(number)) };
     let mut lines = Vec::new();
@@ -81,5 +81,5 @@ pub fn missing(model: &Model) -> Result<Vec<Status>, Refusal> {
     let all = NUMBERED.iter().flat_map(|(kind, _)| model.all(kind));
     let names: Vec<(&str, &str)> =
         all.map(|document| (document.kind.as_str(), document.id.as_str())).collect();
-    give(model, &names)
+    assign(model, &names)
 }

@@ -44,8 +44,8 @@ impl DocumentPart {
         DocumentPart { key: object.key(), hash: object.hash(), object: Arc::new(object), needs }
     }
 
-    fn policy(tenant: u16, name: String, says: &Value, needs: Vec<String>) -> Self {
-        DocumentPart::new(Object::Policy(Policy { name, tenant, text: says.to_string() }), needs)
+    fn policy(tenant: u16, name: String, document: &Value, needs: Vec<String>) -> Self {
+        DocumentPart::new(Object::Policy(Policy { name, tenant, text: document.to_string() }), needs)
     }
 }
 
@@ -97,9 +97,9 @@ pub fn default(model: &Model) -> DocumentPart {
 }
 
 /// The part of a default as written.
-fn default_of(says: &Value) -> DocumentPart {
-    let needs = render::library_of(says).map(str::to_owned).into_iter().collect();
-    DocumentPart::policy(EVERYBODY, DEFAULT.to_owned(), &json!({ "default": says }), needs)
+fn default_of(document: &Value) -> DocumentPart {
+    let needs = render::library_of(document).map(str::to_owned).into_iter().collect();
+    DocumentPart::policy(EVERYBODY, DEFAULT.to_owned(), &json!({ "default": document }), needs)
 }
 
 /// The part with the resolvers that are trusted for DNS names.

@@ -35,7 +35,7 @@ pub struct ControllerConfig {
     /// Settings of the controller.
     pub settings: Settings,
     /// Receives messages for the operator while the controller runs.
-    pub say: fn(&str),
+    pub log: fn(&str),
 }
 
 /// Configuration of the listener for agents.
@@ -89,7 +89,7 @@ pub struct Plane {
     /// Address of the listener for agents.
     pub agents: Option<SocketAddr>,
     /// Messages about the start, for operators, one line each.
-    pub said: Vec<String>,
+    pub messages: Vec<String>,
     server: Option<Server>,
     listener: Option<(ListenerHandle, JoinHandle<io::Result<()>>)>,
 }
@@ -103,7 +103,7 @@ impl Plane {
 
     /// Whether all parts still run: a listener ends if its system calls fail.
     #[must_use]
-    pub fn stands(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.listener.as_ref().is_none_or(|(_, thread)| !thread.is_finished())
     }
 }
@@ -157,7 +157,14 @@ pub fn start(config: &ControllerConfig) -> Result<Plane, StartError> {
     let address = server.address();
     said.push(format!("controller listens on https://{address}"));
     said.extend(agents.map(|agents| format!("controller listens for agents on {agents}")));
-    Ok(Plane { controller, address, agents, said, server: Some(server), listener: listener_of_agents })
+    Ok(Plane {
+        controller,
+        address,
+        agents,
+        messages: said,
+        server: Some(server),
+        listener: listener_of_agents,
+    })
 }
 
 /// The wall clock in seconds, for certificates.
@@ -205,14 +212,14 @@ fn agents(
     let address = southbound.listen;
     let wrong = |source| StartError::Listen { address, source };
     let revocations = Revocations::new(own.authority.clone())?;
-    let tls = own.shown(clock())?.tls(&clock, &revocations)?;
+    let tls = own.tls_material(clock())?.tls(&clock, &revocations)?;
     let later = Arc::new(OnceLock::new());
     let office =
-        DeviceBackend::new(controller.clone(), own, revocations, clock.clone(), later.clone(), config.say)?;
+        DeviceBackend::new(controller.clone(), own, revocations, clock.clone(), later.clone(), config.log)?;
     let listener = Listener::new(address, tls, clock, southbound.server.clone(), office).map_err(wrong)?;
     let (address, handle) = (listener.address().map_err(wrong)?, listener.handle());
     let _ = later.set(handle.clone());
-    way.lead_to(handle.clone(), address.port());
+    way.set_listener(handle.clone(), address.port());
     let thread =
         std::thread::Builder::new().name("agents".to_owned()).spawn(move || listener.run()).map_err(wrong)?;
     Ok((address, handle, thread))

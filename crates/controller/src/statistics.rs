@@ -276,16 +276,16 @@ pub fn of_device(model: &Model, device: &str, spec: &DeviceSpec) -> Option<(Map<
 #[must_use]
 pub fn of_tenant_gone(model: &Model, tenant: &str) -> Vec<Status> {
     let prefix = format!("{tenant}/");
-    gone(model.statuses(KIND, &prefix).map(|(id, _)| id))
+    deletions(model.statuses(KIND, &prefix).map(|(id, _)| id))
 }
 
 /// The changes that remove the statistics rows of a removed device.
 #[must_use]
 pub fn of_device_gone(model: &Model, device: &str) -> Vec<Status> {
     let own = |id: &&str| id.split_once('/').is_some_and(|(_, of)| of == device);
-    gone(model.statuses(KIND, "").map(|(id, _)| id).filter(own))
+    deletions(model.statuses(KIND, "").map(|(id, _)| id).filter(own))
 }
 
-fn gone<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<Status> {
+fn deletions<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<Status> {
     ids.map(|id| Status { kind: KIND.to_owned(), id: id.to_owned(), body: None }).collect()
 }

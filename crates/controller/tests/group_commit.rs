@@ -132,7 +132,7 @@ fn what_waits_is_committed_together_each_checked_against_the_one_before() {
     assert_eq!(second, 3);
     let model = controller.model();
     assert_eq!((model.generation, &model.get("settings", "n").unwrap().body), (4, &json!(4)));
-    let rows = controller.ask(|store| store.audit(0, 10)).unwrap();
+    let rows = controller.query(|store| store.audit(0, 10)).unwrap();
     assert_eq!(rows.iter().map(|row| row.generation).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert_eq!(controller.model_at(2).unwrap().get("settings", "n").unwrap().body, json!(2));
 }
@@ -196,7 +196,7 @@ fn no_alert_is_kept_of_a_tenant_that_goes_meanwhile() {
     go.send(true).unwrap();
     gone.join().unwrap().unwrap();
     assert_eq!(told.join().unwrap(), Ok(0));
-    assert_eq!(controller.ask(|store| store.alerts(None, u64::MAX, 9)), Ok(vec![]));
+    assert_eq!(controller.query(|store| store.alerts(None, u64::MAX, 9)), Ok(vec![]));
 }
 
 /// A device's report, which the device repeats if it is lost; `drafted` signals that the draft is made.

@@ -102,7 +102,7 @@ impl Snapshot {
 #[derive(Debug, Default)]
 pub(crate) struct BoardSlot {
     wanted: AtomicBool,
-    shown: Mutex<Snapshot>,
+    snapshot: Mutex<Snapshot>,
 }
 
 impl BoardSlot {
@@ -114,7 +114,7 @@ impl BoardSlot {
 
     /// Fills the place with `fill`, unless a reader holds it.
     pub(crate) fn show(&self, fill: impl FnOnce(&mut Snapshot)) {
-        if let Ok(mut shown) = self.shown.try_lock() {
+        if let Ok(mut shown) = self.snapshot.try_lock() {
             fill(&mut shown);
             self.wanted.store(false, Ordering::Release);
         }
@@ -145,13 +145,13 @@ impl Board {
     }
 
     /// Asks every worker for its counters.
-    pub fn ask(&self) {
+    pub fn request_counters(&self) {
         for place in &self.places {
             place.wanted.store(true, Ordering::Release);
         }
     }
 
-    /// Whether every worker has answered since [`Board::ask`].
+    /// Whether every worker has answered since [`Board::request_counters`].
     #[must_use]
     pub fn is_answered(&self) -> bool {
         self.places.iter().all(|place| !place.wanted.load(Ordering::Acquire))
@@ -162,7 +162,7 @@ impl Board {
     pub fn read(&self) -> Vec<(Snapshot, bool)> {
         let read = |place: &Arc<BoardSlot>| {
             let late = place.wanted.load(Ordering::Acquire);
-            (place.shown.lock().map(|shown| shown.clone()).unwrap_or_default(), late)
+            (place.snapshot.lock().map(|shown| shown.clone()).unwrap_or_default(), late)
         };
         self.places.iter().map(read).collect()
     }
@@ -177,11 +177,11 @@ mod tests {
         let board = Board::new(2);
         let (first, second) = (board.presenter(0).unwrap().0, board.presenter(1).unwrap().0);
         assert!(!first.is_wanted() && board.is_answered() && board.presenter(2).is_none());
-        board.ask();
+        board.request_counters();
         assert!(first.is_wanted() && second.is_wanted());
         first.show(|snapshot| snapshot.generation = Generation(7));
         {
-            let _reader = second.shown.lock().unwrap();
+            let _reader = second.snapshot.lock().unwrap();
             second.show(|_| panic!("the place is being read"));
         }
         assert!(!board.is_answered());

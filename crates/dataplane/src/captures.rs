@@ -192,7 +192,7 @@ pub struct Finished<R> {
     /// Number of moves of flows between workers.
     pub moved: u64,
     /// Lifecycle events of functions, worker by worker.
-    pub news: Vec<FunctionEvent>,
+    pub events: Vec<FunctionEvent>,
 }
 
 impl<R: Recorder + Send + 'static> Pool<R> {
@@ -339,7 +339,7 @@ impl<R: Recorder + Send + 'static> Pool<R> {
         if self.round.moves.iter().any(|crossing| crossing.key == *key) {
             return Err(NotMoved::UnderWay);
         }
-        let crossing = self.front.places.go(&self.front.owners, key, to)?;
+        let crossing = self.front.places.move_flow(&self.front.owners, key, to)?;
         self.round.moves.push(crossing);
         Ok(())
     }
@@ -367,7 +367,7 @@ impl<R: Recorder + Send + 'static> Pool<R> {
 
     /// A round to fill: a new one, or the oldest in use once all workers have finished it.
     fn empty_round(&mut self) -> Result<Round, PoolError> {
-        self.settle_ready();
+        self.complete_ready();
         let mut round = match self.spare.pop() {
             Some(round) => round,
             None if self.made < self.options.rounds => {
@@ -383,11 +383,11 @@ impl<R: Recorder + Send + 'static> Pool<R> {
     }
 
     /// Takes back the rounds that all workers have finished.
-    fn settle_ready(&mut self) {
+    fn complete_ready(&mut self) {
         while let Some(oldest) = self.under_way.pop_front() {
             match Arc::try_unwrap(oldest) {
                 Ok(mut round) => {
-                    self.front.settle(&mut round);
+                    self.front.complete_round(&mut round);
                     self.spare.push(round);
                 }
                 Err(oldest) => {
@@ -401,11 +401,11 @@ impl<R: Recorder + Send + 'static> Pool<R> {
     /// Waits until all workers have finished the oldest round.
     fn oldest(&mut self) -> Result<Round, PoolError> {
         loop {
-            self.settle_ready();
+            self.complete_ready();
             if let Some(round) = self.spare.pop() {
                 return Ok(round);
             }
-            self.nap()?;
+            self.park()?;
         }
     }
 
@@ -416,16 +416,16 @@ impl<R: Recorder + Send + 'static> Pool<R> {
             self.send()?;
         }
         loop {
-            self.settle_ready();
+            self.complete_ready();
             if self.front.undecided().is_none() {
                 return Ok(());
             }
-            self.nap()?;
+            self.park()?;
         }
     }
 
     /// Sleeps until a worker has finished a round, for at most the poll interval.
-    fn nap(&self) -> Result<(), PoolError> {
+    fn park(&self) -> Result<(), PoolError> {
         let lost = (0u16..).zip(&self.seats).find(|(_, seat)| seat.ring.is_abandoned());
         if let Some((worker, _)) = lost {
             return Err(PoolError::Lost { worker });
@@ -456,7 +456,7 @@ impl<R: Recorder + Send + 'static> Pool<R> {
             workers.push(station.into_worker());
             recorders.push(*recorder);
         }
-        self.settle_ready();
+        self.complete_ready();
         let front = &self.front.worker;
         let mut counters = *front.counters();
         let mut stats = Sum::default();
@@ -468,8 +468,8 @@ impl<R: Recorder + Send + 'static> Pool<R> {
         let clock = workers.iter().map(Worker::clock).fold(front.clock(), Timestamp::max);
         let threads = core::iter::once(front).chain(&workers).map(stats_of).collect();
         let moved = workers.iter().map(|worker| worker.guests().taken_in).sum();
-        let mut news: Vec<_> = self.control.take_news().into_iter().map(|(_, event)| event).collect();
-        news.extend(workers.iter_mut().flat_map(Worker::take_news));
-        Ok(Finished { counters, stats: stats.finish(), threads, clock, recorders, moved, news })
+        let mut news: Vec<_> = self.control.take_events().into_iter().map(|(_, event)| event).collect();
+        news.extend(workers.iter_mut().flat_map(Worker::take_events));
+        Ok(Finished { counters, stats: stats.finish(), threads, clock, recorders, moved, events: news })
     }
 }

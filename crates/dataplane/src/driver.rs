@@ -399,7 +399,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
         let mut result = Ok(());
         let mut last = LastTurns::default();
         let mut has_ended = false;
-        while !has_ended && last.goes_on(control, || self.visible_until()) && result.is_ok() {
+        while !has_ended && last.has_next(control, || self.visible_until()) && result.is_ok() {
             control.take(me, self.station.worker_mut());
             self.recorder.turn();
             // Refusals are counted by the station.
@@ -420,7 +420,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
             }
             let turn = self.turn(options, control);
             let taken = turn.as_ref().copied().unwrap_or_default();
-            last.saw(taken);
+            last.note_taken(taken);
             has_ended = taken.has_ended;
             result = match turn {
                 _ if has_ended => Ok(()),
@@ -437,7 +437,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
                 Err(error) => Err(error),
             };
             if let Err(error) = std::mem::replace(&mut result, Ok(())) {
-                result = self.let_go(error);
+                result = self.handle_port_failure(error);
             }
             self.report_unsent(true);
         }
@@ -450,7 +450,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
             match self.parcels(options, control) {
                 Ok(0) => std::thread::sleep(Duration::from_micros(50)),
                 Ok(_) => {}
-                Err(error) => result = result.and(self.let_go(error)),
+                Err(error) => result = result.and(self.handle_port_failure(error)),
             }
         }
         self.report_unsent(false);
@@ -477,7 +477,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
     }
 
     /// Handles the failure of ports: the worker continues without a source where it has a [`Slot`].
-    fn let_go(&mut self, error: PortError) -> Result<(), PortError> {
+    fn handle_port_failure(&mut self, error: PortError) -> Result<(), PortError> {
         let Some(slot) = self.slot.clone() else { return Err(error) };
         self.leave_source();
         slot.left(Some(error));
@@ -587,7 +587,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
         let more = !*replays && station.worker_mut().idle(now, &mut **recorder);
         let has_parcels = || station.has_parcels();
         let is_ready = match source {
-            Some(source) => source.look(&has_parcels, options.spin),
+            Some(source) => source.busy_poll(&has_parcels, options.spin),
             None => has_parcels(),
         };
         if more || is_ready {

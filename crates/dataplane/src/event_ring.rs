@@ -321,7 +321,7 @@ impl Losses {
                 if !self.pending.is_empty() {
                     self.last_time.clear();
                     self.last_time.push_str(time_of(line));
-                    self.tell(Some(output), sink);
+                    self.write_losses(Some(output), sink);
                 }
                 sink.line(output, line);
             }
@@ -329,7 +329,7 @@ impl Losses {
     }
 
     /// Writes the loss records of one output, or of all.
-    fn tell(&mut self, only: Option<u16>, sink: &mut dyn LineSink) {
+    fn write_losses(&mut self, only: Option<u16>, sink: &mut dyn LineSink) {
         let time = if self.last_time.is_empty() { NO_TIME } else { &self.last_time };
         let writer = &mut self.writer;
         self.pending.retain(|&(output, lost_events)| {
@@ -344,7 +344,7 @@ impl Losses {
     }
 
     fn finish(&mut self, sink: &mut dyn LineSink) {
-        self.tell(None, sink);
+        self.write_losses(None, sink);
     }
 }
 

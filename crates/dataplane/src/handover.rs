@@ -442,7 +442,7 @@ impl Station {
                 taken += 1;
                 self.counters.taken += u64::from(matches!(sent, StationMessage::Frame(_)));
                 // The number of stations fits into a worker's number.
-                self.hears(WorkerId(from as u16), sent, recorder, &mut decided);
+                self.handle_message(WorkerId(from as u16), sent, recorder, &mut decided);
             }
         }
         self.answer();
@@ -459,7 +459,7 @@ impl Station {
         let stop = parcel.journey.run(&site, &mut self.worker, &frame, recorder);
         if matches!(stop, WalkStop::Done) {
             // `None`: the frame is held, and the caller does nothing.
-            if let Some(decision) = self.settled(&mut parcel, &frame, recorder) {
+            if let Some(decision) = self.finish_frame(&mut parcel, &frame, recorder) {
                 decided(&mut self.worker, &frame, decision, tag);
             }
         }
@@ -467,7 +467,7 @@ impl Station {
         // Refused on the way: the frame is counted and goes nowhere, and the caller does nothing.
         let _ = match stop {
             WalkStop::Done => {
-                self.put_away(parcel);
+                self.return_parcel(parcel);
                 Ok(self.me)
             }
             WalkStop::At(owner) => self.hand_over(parcel, owner, recorder).map(|()| owner),
@@ -530,7 +530,7 @@ impl Station {
         owner: WorkerId,
         recorder: &mut dyn Recorder,
     ) -> Result<(), Decision> {
-        match self.say(owner, StationMessage::Frame(parcel)) {
+        match self.send_message(owner, StationMessage::Frame(parcel)) {
             Ok(()) => {
                 self.counters.handed_over += 1;
                 Ok(())
@@ -545,7 +545,7 @@ impl Station {
     }
 
     /// Sends a message, if the ring has room.
-    fn say(&mut self, to: WorkerId, sent: StationMessage) -> Result<(), StationMessage> {
+    fn send_message(&mut self, to: WorkerId, sent: StationMessage) -> Result<(), StationMessage> {
         let Some(Some(outgoing)) = self.outgoing.get_mut(usize::from(to.0)) else { return Err(sent) };
         outgoing.frames.push(sent).map_err(|rtrb::PushError::Full(sent)| sent)?;
         self.touched |= 1 << to.0.min(63);
@@ -563,20 +563,20 @@ impl Station {
         frame: &Frame<'_>,
         recorder: &mut dyn Recorder,
     ) -> Option<Decision> {
-        let decision = self.settled(&mut parcel, frame, recorder);
-        self.put_away(parcel);
+        let decision = self.finish_frame(&mut parcel, frame, recorder);
+        self.return_parcel(parcel);
         decision
     }
 
     /// Settles a frame whose packets are all handled.
-    fn settled(
+    fn finish_frame(
         &mut self,
         parcel: &mut Parcel,
         frame: &Frame<'_>,
         recorder: &mut dyn Recorder,
     ) -> Option<Decision> {
         let walk = &mut parcel.journey.walk;
-        match self.worker.settle(frame, walk, recorder) {
+        match self.worker.finish_frame(frame, walk, recorder) {
             Settled::Decided(decision) => Some(self.decided(decision)),
             Settled::Held => None,
         }
@@ -587,13 +587,13 @@ impl Station {
     fn lose(&mut self, mut parcel: Box<Parcel>, recorder: &mut dyn Recorder) {
         let joined = core::mem::take(&mut parcel.journey.walk.joined);
         if parcel.journey.walk.keeper() == Some(self.me) {
-            self.worker.unsettle(joined, recorder);
+            self.worker.discard_datagrams(joined, recorder);
         }
-        self.put_away(parcel);
+        self.return_parcel(parcel);
     }
 
     /// Returns an empty parcel to its home.
-    fn put_away(&mut self, parcel: Box<Parcel>) {
+    fn return_parcel(&mut self, parcel: Box<Parcel>) {
         let home = parcel.home;
         if home == self.me {
             self.parcels.push(parcel);

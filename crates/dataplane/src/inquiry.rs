@@ -102,7 +102,7 @@ pub(crate) struct PendingInquiry {
 /// The query that a worker is answering.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
-    pub(crate) asked: PendingInquiry,
+    pub(crate) pending: PendingInquiry,
     /// The entry at which the walk continues.
     pub(crate) at: u32,
     pub(crate) answer: WorkerReply,
@@ -117,7 +117,7 @@ pub struct Collector {
 }
 
 /// Prepares a query for workers; returns a copy for each, and the collector.
-pub(crate) fn ask(question: Question, workers: u16) -> (Vec<PendingInquiry>, Collector) {
+pub(crate) fn prepare(question: Question, workers: u16) -> (Vec<PendingInquiry>, Collector) {
     let (to, from) = channel();
     let asked = (0..workers).map(|_| PendingInquiry { question: question.clone(), to: to.clone() }).collect();
     let waited_for = (0..workers).map(WorkerId).collect();
@@ -164,17 +164,18 @@ pub(crate) struct Waiting(VecDeque<PendingInquiry>);
 
 impl Waiting {
     /// Appends a query. `false`: no room.
-    pub(crate) fn put(&mut self, asked: PendingInquiry) -> bool {
+    pub(crate) fn put(&mut self, pending: PendingInquiry) -> bool {
         let fits = self.0.len() < QUESTIONS;
         if fits {
-            self.0.push_back(asked);
+            self.0.push_back(pending);
         }
         fits
     }
 
     /// The next query, and whether there are more.
     pub(crate) fn take(&mut self) -> (Option<Inquiry>, bool) {
-        let next = self.0.pop_front().map(|asked| Inquiry { asked, at: 0, answer: WorkerReply::default() });
+        let next =
+            self.0.pop_front().map(|asked| Inquiry { pending: asked, at: 0, answer: WorkerReply::default() });
         (next, !self.0.is_empty())
     }
 }

@@ -26,16 +26,16 @@ const LEAST: usize = 8;
 const LEAST_TOLD: usize = 48;
 
 /// Cuts a TCP frame into segments that fit a network-layer MTU; `each` receives each segment. `packets`: the
-/// decoded packets of the frame, outermost first. `told`: payload bytes of the sender's segments, 0 if
-/// unknown. `None`: the frame cannot be cut, and `each` was not called.
+/// decoded packets of the frame, outermost first. `segment_size`: payload bytes of the sender's segments, 0
+/// if unknown. `None`: the frame cannot be cut, and `each` was not called.
 pub fn cut(
     frame: &[u8],
     packets: &[Decoded],
     mtu: u32,
-    told: u16,
+    segment_size: u16,
     mut each: impl FnMut(&[u8]),
 ) -> Option<()> {
-    SegmentationPlan::of_tcp(frame, packets, mtu, told)?.carry_out(frame, &mut each)
+    SegmentationPlan::of_tcp(frame, packets, mtu, segment_size)?.carry_out(frame, &mut each)
 }
 
 /// The packet inside a UDP tunnel that the decoder does not recognise, since its port is not a usual one.
@@ -76,7 +76,7 @@ struct SegmentationPlan<'p> {
 }
 
 impl<'p> SegmentationPlan<'p> {
-    fn of_tcp(frame: &[u8], packets: &'p [Decoded], mtu: u32, told: u16) -> Option<Self> {
+    fn of_tcp(frame: &[u8], packets: &'p [Decoded], mtu: u32, segment_size: u16) -> Option<Self> {
         let (inner, outer) = packets.split_last()?;
         let TransportLayer::Tcp(tcp) = &inner.transport else { return None };
         let plain = are_plain(frame, inner, outer)
@@ -86,7 +86,7 @@ impl<'p> SegmentationPlan<'p> {
         let payload = inner.payload as usize;
         let first = packets.first()?.l3 as usize;
         let size = (mtu as usize).checked_sub(payload.checked_sub(first)?)?;
-        let size = if usize::from(told) >= LEAST_TOLD { size.min(told.into()) } else { size };
+        let size = if usize::from(segment_size) >= LEAST_TOLD { size.min(segment_size.into()) } else { size };
         let length = inner.payload_len as usize;
         (plain && size >= LEAST).then_some(SegmentationPlan { inner, outer, payload, length, size })
     }

@@ -124,7 +124,7 @@ pub trait Source: Send {
 
     /// Polls for frames for the time `spin` without sleeping. Returns whether there are some, or `else_ready`
     /// holds.
-    fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool;
+    fn busy_poll(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool;
 
     /// Sleeps until a frame arrives, `waker` is triggered or `timeout` is over.
     ///

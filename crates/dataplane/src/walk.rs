@@ -55,7 +55,7 @@ pub(crate) trait Visitor {
 
     /// The stop at which the frame must continue before this packet is handled. `None`: the packet is handled
     /// here, as with a single worker. `kept`: the packet's fragments are kept here.
-    fn leads_to(&self, frame: &Frame<'_>, packet: &Decoded, kept: bool) -> Option<WalkStop> {
+    fn stop_before(&self, frame: &Frame<'_>, packet: &Decoded, kept: bool) -> Option<WalkStop> {
         let _ = (frame, packet, kept);
         None
     }
@@ -159,7 +159,7 @@ impl Walk {
     }
 
     /// Handles packets until one must be handled elsewhere. `me`: the present worker.
-    pub(crate) fn go<V: Visitor>(&mut self, me: WorkerId, visitor: &mut V, frame: &Frame<'_>) -> WalkStop {
+    pub(crate) fn run<V: Visitor>(&mut self, me: WorkerId, visitor: &mut V, frame: &Frame<'_>) -> WalkStop {
         loop {
             let depth = self.layers.len();
             let keeper = self.fragment_keeper(me, visitor, frame);
@@ -208,7 +208,7 @@ impl Walk {
             if let Some(keeper) = keeper.filter(|keeper| *keeper != me) {
                 return WalkStop::At(keeper);
             }
-            if let Some(stop) = visitor.leads_to(frame, packet, keeper.is_some()) {
+            if let Some(stop) = visitor.stop_before(frame, packet, keeper.is_some()) {
                 return stop;
             }
             // A fragment's own refusal was determined when it was added to its datagram.

@@ -196,8 +196,8 @@ impl Worker {
             let mut walk = core::mem::take(&mut self.walk);
             walk.begin(&mut output, frame.number);
             self.intake.done(output);
-            walk.go(WorkerId(0), &mut Handler { worker: self, recorder }, frame);
-            let settled = self.settle(frame, &mut walk, recorder);
+            walk.run(WorkerId(0), &mut Handler { worker: self, recorder }, frame);
+            let settled = self.finish_frame(frame, &mut walk, recorder);
             self.walk = walk;
             settled
         };
@@ -226,22 +226,22 @@ impl Worker {
 
     /// Begins a frame whose packets are passed in one by one.
     pub(crate) fn begin_frame(&mut self, frame: &Frame<'_>, follows: bool, recorder: &mut dyn Recorder) {
-        self.tend(frame.now);
-        self.tell_of_functions(recorder);
+        self.run_due_work(frame.now);
+        self.report_function_events(recorder);
         self.passage(recorder).begin(frame, follows);
     }
 
     /// Reports lifecycle events of functions to the recorder, between frames. Called for each frame, which
     /// costs a comparison.
     #[inline]
-    fn tell_of_functions(&mut self, recorder: &mut dyn Recorder) {
+    fn report_function_events(&mut self, recorder: &mut dyn Recorder) {
         if self.runner.lifecycle.is_unrecorded() {
-            self.tell_all_of_functions(recorder);
+            self.flush_function_events(recorder);
         }
     }
 
     #[cold]
-    fn tell_all_of_functions(&mut self, recorder: &mut dyn Recorder) {
+    fn flush_function_events(&mut self, recorder: &mut dyn Recorder) {
         let generation = self.runner.generation();
         for (at, news) in self.runner.lifecycle.take_unrecorded() {
             recorder.notice(at, generation, Notice::Function(&news));
@@ -250,8 +250,8 @@ impl Worker {
 
     /// Advances time for a frame, whose packets may belong to other workers.
     pub(crate) fn pass_frame(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
-        self.tend(now);
-        self.tell_of_functions(recorder);
+        self.run_due_work(now);
+        self.report_function_events(recorder);
         self.position.advance(now);
         self.expire(now, recorder);
     }
@@ -264,7 +264,7 @@ impl Worker {
     /// Does the work that is due: expires values per host, restarts functions. Called for each frame, which
     /// costs two comparisons.
     #[inline]
-    fn tend(&mut self, now: Timestamp) {
+    fn run_due_work(&mut self, now: Timestamp) {
         self.hosts.expire(self.runner.chains(), now);
         self.start_due(now);
     }
@@ -321,8 +321,8 @@ impl Worker {
     /// Does idle work: ends flows whose timeout has passed, gives up fragments. `true`: more is due; the
     /// caller checks for packets and calls again instead of sleeping.
     pub fn idle(&mut self, now: Timestamp, recorder: &mut dyn Recorder) -> bool {
-        self.tend(now);
-        self.tell_of_functions(recorder);
+        self.run_due_work(now);
+        self.report_function_events(recorder);
         let mut passage = self.passage(recorder);
         passage.cx.position.advance(now);
         let more = passage.end_due(now, ENDS_WHEN_IDLE);
@@ -347,16 +347,16 @@ impl Worker {
     /// briefly, if at all.
     #[must_use]
     pub fn level_owes(&self) -> bool {
-        self.flows.manager.as_deref().is_some_and(FlowManager::owes)
+        self.flows.manager.as_deref().is_some_and(FlowManager::has_due_work)
     }
 
     /// The reason why a flow of the host is at no lower level: the answer to its last offer, else the reason
     /// why it was not offered.
-    pub(crate) fn why_at_host(&self, entry: &Entry) -> OffloadDenied {
+    pub(crate) fn offload_denial(&self, entry: &Entry) -> OffloadDenied {
         if !self.has_level() {
             return OffloadDenied::NoDevice;
         }
-        entry.ext.stays.unwrap_or_else(|| self.runner.why_not_offered(entry))
+        entry.ext.stays.unwrap_or_else(|| self.runner.offer_denial(entry))
     }
 
     /// Drives the level below the host: called between batches, also when no packets arrive.
@@ -386,7 +386,7 @@ impl Worker {
     pub fn shutdown(&mut self, recorder: &mut dyn Recorder) {
         self.held_at_end = Some(self.memory_held());
         self.passage(recorder).end_all();
-        self.tell_of_functions(recorder);
+        self.report_function_events(recorder);
     }
 
     /// The change that the last frame needs before it may leave.
@@ -438,7 +438,7 @@ impl Worker {
 
     /// Whether the current frame waits and is not decided yet.
     pub(crate) const fn train_took(&self) -> bool {
-        self.runner.train.took()
+        self.runner.train.is_queued()
     }
 
     /// Frames from now on form no train.
@@ -463,7 +463,7 @@ impl Worker {
     }
 
     /// Settles a frame whose packets are all handled, perhaps some of them by other workers.
-    pub(crate) fn settle(
+    pub(crate) fn finish_frame(
         &mut self,
         frame: &Frame<'_>,
         walk: &mut Walk,
@@ -471,13 +471,13 @@ impl Worker {
     ) -> Settled {
         self.intake.exchange_joined(&mut walk.joined);
         self.leaving.change = walk.rewrite.take();
-        self.passage(recorder).settle(frame, walk.decision)
+        self.passage(recorder).finish_frame(frame, walk.decision)
     }
 
     /// Gives up the datagrams of a frame that cannot be handed on.
-    pub(crate) fn unsettle(&mut self, joined: Joined, recorder: &mut dyn Recorder) {
+    pub(crate) fn discard_datagrams(&mut self, joined: Joined, recorder: &mut dyn Recorder) {
         let passage = &mut self.passage(recorder);
-        passage.intake.unsettle(&mut passage.cx, passage.runner.chains(), joined);
+        passage.intake.discard_datagrams(&mut passage.cx, passage.runner.chains(), joined);
     }
 
     /// Counts the decision on a frame; returns the decision that is carried out.
@@ -494,7 +494,7 @@ impl Worker {
 
     /// Counts a frame that is read for other workers, which handle its packets.
     pub(crate) fn read(&mut self, frame: &Frame<'_>) {
-        self.account.counters.came(frame.bytes.len());
+        self.account.counters.count_arrival(frame.bytes.len());
         self.position.advance(frame.now);
     }
 
@@ -595,7 +595,7 @@ impl Worker {
         self.runner.functions_now()
     }
 
-    /// Whether [`Worker::take_news`] has something.
+    /// Whether [`Worker::take_events`] has something.
     #[inline]
     #[must_use]
     pub const fn has_news(&self) -> bool {
@@ -603,8 +603,8 @@ impl Worker {
     }
 
     /// Lifecycle events of functions since the last call.
-    pub fn take_news(&mut self) -> Vec<FunctionEvent> {
-        self.runner.lifecycle.take_news()
+    pub fn take_events(&mut self) -> Vec<FunctionEvent> {
+        self.runner.lifecycle.take_events()
     }
 
     /// Visits the counters of functions (function, counter, value), over all generations.

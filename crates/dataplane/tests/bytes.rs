@@ -497,7 +497,7 @@ impl Source for Conversations {
         self.now
     }
 
-    fn look(&mut self, _else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
+    fn busy_poll(&mut self, _else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
         true
     }
 

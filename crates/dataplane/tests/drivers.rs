@@ -638,7 +638,7 @@ fn workers_tell_of_their_flows_part_by_part_while_traffic_goes_on() {
     let flows = 8 * PART;
     rig.run(|outside, control, clock| {
         let ask = |question: Question| {
-            let mut collector = control.ask(question).expect("room for a question");
+            let mut collector = control.query(question).expect("room for a question");
             assert!(collector.collect(|| LIMIT), "all answer");
             let (answer, late) = collector.finish();
             assert!(late.is_empty(), "{late:?}");
@@ -657,7 +657,7 @@ fn workers_tell_of_their_flows_part_by_part_while_traffic_goes_on() {
         }
         wait_until("all packets are seen", || seen.lock().unwrap().len() as u32 == flows);
         // Idle workers as well, and several questions at once.
-        let mut collectors: Vec<_> = (0..5).map(|_| control.ask(Question::Levels).unwrap()).collect();
+        let mut collectors: Vec<_> = (0..5).map(|_| control.query(Question::Levels).unwrap()).collect();
         for mut collector in collectors.drain(..) {
             assert!(collector.collect(|| LIMIT));
             let levels = collector.finish().0.levels;
@@ -696,13 +696,13 @@ fn workers_tell_of_their_flows_part_by_part_while_traffic_goes_on() {
         }
         assert_eq!(ask(Question::Flows(one)).flows.len(), 0);
         // Who asks and goes keeps nobody from anything.
-        drop(control.ask(Question::Levels));
+        drop(control.query(Question::Levels));
         assert_eq!(ask(Question::Levels).levels.flows, u64::from(flows));
     })
     .unwrap();
     // After the end nobody answers, and so many questions wait.
     let mut asked = 0;
-    while let Some(mut collector) = rig.control.ask(Question::Levels) {
+    while let Some(mut collector) = rig.control.query(Question::Levels) {
         assert!(!collector.collect(|| Duration::ZERO));
         assert_eq!(collector.finish().1, [WorkerId(0), WorkerId(1)]);
         asked += 1;

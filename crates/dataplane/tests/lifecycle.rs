@@ -261,7 +261,7 @@ fn a_function_that_panics_is_away_until_its_time_and_its_flow_is_refused() {
             assert_eq!(bench.stat("function.failures"), 1);
             assert_eq!(bench.stat("detect.alert"), 2, "what was refused nobody has seen");
             let news: Vec<FunctionEventKind> =
-                bench.stack.worker.take_news().into_iter().map(|news| news.what).collect();
+                bench.stack.worker.take_events().into_iter().map(|news| news.what).collect();
             let [FunctionEventKind::Failed(panicked, Some(wait)), FunctionEventKind::Started] = &news[..]
             else {
                 panic!("{news:?}")

@@ -138,7 +138,7 @@ fn traffic_goes_on_through_a_hundred_failures() {
                     out += left(outside);
                     out + 32 >= sent
                 });
-                news += control.take_news().len();
+                news += control.take_events().len();
             }
             until("all frames leave", || {
                 out += left(outside);
@@ -147,7 +147,7 @@ fn traffic_goes_on_through_a_hundred_failures() {
             // They are told of at the next look.
             until("all is told", || {
                 clock.advance(PacketDuration::from_millis(1));
-                news += control.take_news().len();
+                news += control.take_events().len();
                 news > 0
             });
             control.stop();
@@ -176,7 +176,7 @@ fn orders_act_under_traffic_and_what_is_refused_is_counted() {
                 if number % 50 == 20 {
                     let act =
                         if number % 100 == 20 { LifecycleCommand::Stop } else { LifecycleCommand::Restart };
-                    let mut asked = control.ask(Question::Order("fragile".into(), act)).unwrap();
+                    let mut asked = control.query(Question::Order("fragile".into(), act)).unwrap();
                     assert!(asked.collect(|| LIMIT));
                     let (answer, late) = asked.finish();
                     assert!(late.is_empty() && answer.functions.len() == count, "{answer:?}");

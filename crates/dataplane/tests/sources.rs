@@ -61,7 +61,7 @@ impl Source for Playback {
         (packet_clock(), PacketDuration::ZERO)
     }
 
-    fn look(&mut self, else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
+    fn busy_poll(&mut self, else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
         self.next < self.frames.len() || else_ready()
     }
 

@@ -67,7 +67,7 @@ fn alerts_of_seen(
     let [md5, sha1, sha256] = Needs::of(&loaded.rules).hashes;
     let files = FileSettings { md5, sha1, sha256, ..FileSettings::default() };
     let engine = Engine::new(&SettingsMap::new(), files).unwrap();
-    engine.ask_frames(Needs::of(&loaded.rules).frames, Needs::of(&loaded.rules).stream_frames);
+    engine.request_frames(Needs::of(&loaded.rules).frames, Needs::of(&loaded.rules).stream_frames);
     let groups = Groups::new(&[&loaded.rules.heads], RULES_MAX);
     let (mut app, mut flow, mut worker) =
         (AppLayer::default(), FlowDetect::default(), DetectWorker::new(&loaded.rules));

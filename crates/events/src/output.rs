@@ -73,12 +73,12 @@ pub struct Rights {
     owner: Option<u32>,
     group: Option<u32>,
     /// The settings name the mode: existing files get it, too.
-    asked: bool,
+    is_configured: bool,
 }
 
 impl Default for Rights {
     fn default() -> Self {
-        Rights { mode: MODE, owner: None, group: None, asked: false }
+        Rights { mode: MODE, owner: None, group: None, is_configured: false }
     }
 }
 
@@ -111,7 +111,7 @@ impl Rights {
             return Ok(self);
         };
         match parse_mode(text) {
-            Some(mode) => Ok(Rights { mode, asked: true, ..self }),
+            Some(mode) => Ok(Rights { mode, is_configured: true, ..self }),
             None => Err(SettingError {
                 key: key.to_owned(),
                 value: text.to_owned(),
@@ -158,7 +158,7 @@ impl Rights {
             Ok(file) => {
                 // Whatever bits the process' mask has removed.
                 file.set_permissions(Permissions::from_mode(self.mode))?;
-                self.give(&file)?;
+                self.set_owner(&file)?;
                 return Ok(file);
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -175,15 +175,15 @@ impl Rights {
             _ => error,
         })?;
         if file.metadata()?.is_file() {
-            if self.asked {
+            if self.is_configured {
                 file.set_permissions(Permissions::from_mode(self.mode))?;
             }
-            self.give(&file)?;
+            self.set_owner(&file)?;
         }
         Ok(file)
     }
 
-    fn give(&self, file: &File) -> io::Result<()> {
+    fn set_owner(&self, file: &File) -> io::Result<()> {
         if self.owner.is_none() && self.group.is_none() {
             return Ok(());
         }
@@ -382,7 +382,10 @@ mod tests {
             ("output-rights.group", &me.gid().to_string()),
         ]);
         let rights = Rights::from_settings(&asked).unwrap();
-        assert_eq!(rights, Rights { mode: 0o600, owner: Some(0), group: Some(me.gid()), asked: true });
+        assert_eq!(
+            rights,
+            Rights { mode: 0o600, owner: Some(0), group: Some(me.gid()), is_configured: true }
+        );
         if me.uid() == 0 {
             let folder = folder("owners");
             let given = Rights { owner: Some(12_345), group: Some(23_456), ..Rights::default() };

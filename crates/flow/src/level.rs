@@ -247,7 +247,7 @@ pub(crate) struct Levels {
     /// The flow was reversed when it was offloaded.
     pub turned: bool,
     /// The order of the current step was sent.
-    pub told: bool,
+    pub ordered: bool,
     /// A level did not answer.
     pub unanswered: bool,
     /// The flow's key belongs to another flow.
@@ -267,7 +267,7 @@ impl Levels {
             turn: 0,
             level: Level::Host,
             turned: false,
-            told: false,
+            ordered: false,
             unanswered: false,
             unlisted: false,
             ending: None,

@@ -253,14 +253,14 @@ impl<E: Default> FlowTable<E> {
     /// Gives a new flow an entry. Packets do not find a flow that is not `listed`.
     fn place(&mut self, entry: FlowEntry<E>, listed: bool) -> Option<FlowId> {
         let ip_protocol = entry.key.protocol();
-        let id = self.settle(entry, listed).ok()?;
+        let id = self.allocate(entry, listed).ok()?;
         self.counters.created(ip_protocol);
         Some(id)
     }
 
     /// Gives a flow an entry and counts it as active. Returns the flow if there is no entry.
     #[allow(clippy::result_large_err)] // Nobody but who moves flows looks at it, and there it must not be lost.
-    fn settle(&mut self, mut entry: FlowEntry<E>, listed: bool) -> Result<FlowId, FlowEntry<E>> {
+    fn allocate(&mut self, mut entry: FlowEntry<E>, listed: bool) -> Result<FlowId, FlowEntry<E>> {
         let hash = entry.hash;
         let within = self.entries.len() < self.capacity as usize;
         let Some(id) = self.free.last().copied().or(within.then_some(self.entries.len() as u32)) else {
@@ -428,7 +428,7 @@ impl<E: Default> FlowTable<E> {
 
     /// Takes back the effect of a counted packet on the flow's life, as its headers were refused. `before`:
     /// time of the flow's previous packet.
-    pub fn unsee(&mut self, id: FlowId, before: Timestamp) {
+    pub fn revert_last_seen(&mut self, id: FlowId, before: Timestamp) {
         if let Some(entry) = self.get_mut(id) {
             entry.last_seen = entry.last_seen.min(before);
         }

@@ -31,7 +31,8 @@ impl core::fmt::Display for Panicked {
 const MESSAGE_MAX: usize = 512;
 
 thread_local! {
-    /// Whether a call is running whose panic will be contained; only [`contained`] and [`throw_away`] set it.
+    /// Whether a call is running whose panic will be contained; only [`contained`] and [`drop_contained`]
+    /// set it.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     /// The latest panic inside such a call.
     static LATEST: RefCell<Option<Panicked>> = const { RefCell::new(None) };
@@ -84,12 +85,12 @@ fn take(payload: Box<dyn Any + Send>) -> Box<Panicked> {
     let noted = LATEST.with(|latest| latest.try_borrow_mut().ok().and_then(|mut latest| latest.take()));
     let panicked =
         noted.unwrap_or_else(|| Panicked { message: message_of(&*payload), ..Panicked::default() });
-    throw_away(payload);
+    drop_contained(payload);
     Box::new(panicked)
 }
 
 /// Drops a value whose state is suspect: a panic of the drop is contained, and the rest of the value leaks.
-pub fn throw_away<T>(value: T) {
+pub fn drop_contained<T>(value: T) {
     let before = INSIDE.replace(true);
     if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(value))) {
         // Dropping the payload may panic as well, without end.
@@ -139,8 +140,8 @@ mod tests {
     #[test]
     fn what_panics_when_it_is_freed_is_thrown_away() {
         note_places();
-        throw_away(Bomb);
-        throw_away(vec![Some(Bomb), None]);
+        drop_contained(Bomb);
+        drop_contained(vec![Some(Bomb), None]);
         assert_eq!(
             contained(|| std::panic::panic_any(Bomb)).unwrap_err().message,
             "what it says is not a string"

@@ -172,7 +172,7 @@ pub trait SlotState: Any + Send {
 
     /// Frees state that only later data needs, when memory is used up and the flow gives way. Data for
     /// records and earlier decisions stay.
-    fn let_go(&mut self) {}
+    fn release_state(&mut self) {}
 
     /// The description for the flow's records.
     fn describe(&self) -> FlowDescription<'_> {

@@ -91,7 +91,7 @@ impl<'a> AppView<'a> {
     /// Reports that the function is done with a transaction, in both directions: it does not get the
     /// transaction any more, and a hold ends.
     pub fn done(&mut self, id: TxId) {
-        self.marks.said.push(TransactionReport::Done(id, self.function));
+        self.marks.reports.push(TransactionReport::Done(id, self.function));
     }
 
     /// Holds a transaction beyond its end, until [`AppView::done`]. `false`: the flow has too many held
@@ -106,7 +106,7 @@ impl<'a> AppView<'a> {
         let fits = self.layer.held_tx().saturating_add(self.marks.holds) < HOLDS_MAX;
         if fits {
             self.marks.holds = self.marks.holds.saturating_add(1);
-            self.marks.said.push(TransactionReport::Hold(id, self.function));
+            self.marks.reports.push(TransactionReport::Hold(id, self.function));
         } else {
             self.marks.refused = self.marks.refused.saturating_add(1);
         }
@@ -121,7 +121,7 @@ impl<'a> AppView<'a> {
 
     /// Marks a transaction or a frame, for the writers of records and files.
     pub fn mark(&mut self, mark: RecordMark) {
-        self.marks.said.push(TransactionReport::Mark(mark));
+        self.marks.reports.push(TransactionReport::Mark(mark));
     }
 
     /// This view, for a callee.
@@ -199,7 +199,7 @@ enum TransactionReport {
 /// Reports of functions on transactions at a packet. A worker has one and reuses its memory.
 #[derive(Default)]
 pub struct Marks {
-    said: Vec<TransactionReport>,
+    reports: Vec<TransactionReport>,
     /// Functions that inspect the transactions later.
     later: Path,
     /// Number of transactions to be held.
@@ -213,7 +213,7 @@ impl Marks {
     /// the writers of records stay: they do not name their function.)
     pub fn forget(&mut self, function: FunctionId) {
         self.later = self.later.without(function);
-        self.said.retain(|said| match said {
+        self.reports.retain(|said| match said {
             TransactionReport::Done(_, by) | TransactionReport::Hold(_, by) => *by != function,
             TransactionReport::Mark(_) => true,
         });
@@ -250,7 +250,7 @@ impl TransactionRound {
     /// An empty one: the transactions came with the same packet before.
     #[inline]
     #[must_use]
-    pub fn nothing(direction: Direction) -> Self {
+    pub fn empty(direction: Direction) -> Self {
         TransactionRound { direction, parsed: false, news: false, changed: TxIds::new() }
     }
 
@@ -307,7 +307,7 @@ impl TransactionRound {
         }
         let mut refused = 0;
         let mut certificates = PerDirection::default();
-        let said = !marks.said.is_empty() || marks.refused > 0;
+        let said = !marks.reports.is_empty() || marks.refused > 0;
         if said {
             (refused, certificates) = note_said(app, self.direction, marks);
         }
@@ -317,7 +317,7 @@ impl TransactionRound {
         let direction = self.direction;
         self.note_done(app, functions, later, said);
         if certificates != PerDirection::default() {
-            ask_for_certificates(app, certificates, direction);
+            request_certificates(app, certificates, direction);
         }
         if app.held_tx() > 0 {
             refused += app.end_old_holds();
@@ -325,8 +325,8 @@ impl TransactionRound {
         refused
     }
 
-    /// `said`: a function has reported something about a transaction.
-    fn note_done(self, app: &mut AppLayer, functions: Path, later: Path, said: bool) {
+    /// `reported`: a function has reported something about a transaction.
+    fn note_done(self, app: &mut AppLayer, functions: Path, later: Path, reported: bool) {
         let TransactionRound { direction, parsed, news, changed } = self;
         if changed.is_empty() {
             return;
@@ -347,7 +347,7 @@ impl TransactionRound {
                 continue;
             }
             if parsed && later.is_empty() {
-                common.looked[direction] = progress;
+                common.inspected[direction] = progress;
             }
             let ends = progress >= complete || common.ended[direction];
             if ends {
@@ -358,12 +358,12 @@ impl TransactionRound {
             if silent {
                 parser.silence(id);
             }
-            if news || said || ends {
+            if news || reported || ends {
                 parser.worklist_mut().inspected(id, direction);
             }
         }
         if later.is_empty() {
-            parser.worklist_mut().give_back(Look::Inspect, direction, changed);
+            parser.worklist_mut().recycle(Look::Inspect, direction, changed);
         } else {
             parser.worklist_mut().put_back(Look::Inspect, direction, changed);
         }
@@ -380,7 +380,7 @@ fn note_said(app: &mut AppLayer, direction: Direction, marks: &mut Marks) -> (u6
     let mut refused = core::mem::take(&mut marks.refused);
     let mut certificates = PerDirection::default();
     marks.holds = 0;
-    for said in marks.said.drain(..) {
+    for said in marks.reports.drain(..) {
         match said {
             TransactionReport::Done(id, function) => app.release_tx(id, function),
             TransactionReport::Hold(id, function) => refused += u64::from(!app.hold_tx(id, function)),
@@ -408,7 +408,7 @@ fn carry_out(app: &mut AppLayer, direction: Direction, mark: RecordMark) {
         RecordMark::FramesSeen { at_once } => {
             if let Some(frames) = app.frames_mut() {
                 let due = frames.due(direction, at_once);
-                frames.looked(direction, &due);
+                frames.mark_inspected(direction, &due);
             }
         }
         RecordMark::Silent(tx) => {
@@ -436,13 +436,13 @@ fn carry_out(app: &mut AppLayer, direction: Direction, mark: RecordMark) {
 }
 
 /// Marks a flow's transactions whose certificates are to be stored.
-fn ask_for_certificates(app: &mut AppLayer, sides: PerDirection<bool>, direction: Direction) {
+fn request_certificates(app: &mut AppLayer, sides: PerDirection<bool>, direction: Direction) {
     let Some(parser) = app.parser_mut() else { return };
     for id in parser.tx_range() {
         let Some(tx) = parser.tx_mut(id) else { continue };
         let Some(storing) = tx.storing_mut() else { continue };
-        let of_client = sides.to_server && storing.to_server.ask();
-        let of_server = sides.to_client && storing.to_client.ask();
+        let of_client = sides.to_server && storing.to_server.request();
+        let of_server = sides.to_client && storing.to_client.request();
         if of_client || of_server {
             // The certificates may exist already: their writer looks now.
             parser.worklist_mut().inspected(id, direction);

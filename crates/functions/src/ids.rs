@@ -4,7 +4,7 @@
 use bartizan_base::{
     Decision, Direction, FunctionId, Generation, Reason, RuleId, TenantId, Timestamp, Verdict,
 };
-use bartizan_detect::condition::{ConditionContext, shown_payload};
+use bartizan_detect::condition::{ConditionContext, inspected_payload};
 use bartizan_detect::firewall::{FirewallDropCause, Gate};
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::inspect::{DetectWorker, Hit, InspectionInput, inspect};
@@ -147,7 +147,7 @@ fn outcome_of(hit: &Hit, prevention: bool) -> (Verdict, FindingAction) {
     }
 }
 
-const fn told(side: RejectSide) -> RejectTo {
+const fn reject_to(side: RejectSide) -> RejectTo {
     match side {
         RejectSide::Source => RejectTo::Source,
         RejectSide::Destination => RejectTo::Destination,
@@ -202,7 +202,7 @@ impl Function for Ids {
             return Decision::CONTINUE;
         }
         let facts = context.facts;
-        let scene = self.scene(context);
+        let scene = self.condition_context(context);
         let Some(state) = context.worker.downcast_mut::<IdsState>() else { return Decision::CONTINUE };
         let brings_nothing = context.slot.is_none() && self.brings_nothing(&scene);
         let mut unkept = FlowDetect::default();
@@ -414,7 +414,7 @@ impl Ids {
             FirewallDropCause::PreStream => Reason::FirewallPreStream,
         };
         if let Some(side) = refusal.reject {
-            reject.get_or_insert(told(side));
+            reject.get_or_insert(reject_to(side));
         }
         let verdict = if refusal.reject.is_some() { Verdict::Reject } else { Verdict::Drop };
         Decision {
@@ -426,11 +426,11 @@ impl Ids {
     }
 
     /// The state that conditions of rules see.
-    fn scene<'c>(&'c self, context: &PacketContext<'c>) -> ConditionContext<'c> {
+    fn condition_context<'c>(&'c self, context: &PacketContext<'c>) -> ConditionContext<'c> {
         let facts = context.facts;
         ConditionContext {
             facts,
-            payload: shown_payload(facts),
+            payload: inspected_payload(facts),
             state: None,
             left: &[],
             function: self.id,
@@ -467,7 +467,7 @@ impl Ids {
             let index = hit.rule as usize;
             let Some(signature) = self.seen.rules.signatures.get(index) else { continue };
             if let RuleAction::Reject(side) = hit.action {
-                reject.get_or_insert(told(side));
+                reject.get_or_insert(reject_to(side));
             }
             let (verdict, action) = outcome_of(hit, prevention);
             let of_firewall = signature.firewall.is_some();

@@ -146,7 +146,7 @@ impl SlotState for ResolverFlowState {
         self.held.saturating_add(self.questions.capacity().saturating_mul(size_of::<AddressQuestion>()))
     }
 
-    fn let_go(&mut self) {
+    fn release_state(&mut self) {
         *self = ResolverFlowState::default();
     }
 }
@@ -194,9 +194,14 @@ struct NamesCounts {
 }
 
 impl NamesFunction {
-    fn asks(&self, message: &dyn AddressLookup, asked: &mut ResolverFlowState, counts: &mut NamesCounts) {
+    fn note_question(
+        &self,
+        message: &dyn AddressLookup,
+        state: &mut ResolverFlowState,
+        counts: &mut NamesCounts,
+    ) {
         if let Some(question) = message.question().filter(|q| !self.watched.of(&q.name).is_empty()) {
-            counts.forgotten += u64::from(asked.note(question));
+            counts.forgotten += u64::from(state.note(question));
         }
     }
 
@@ -279,7 +284,7 @@ impl Function for NamesFunction {
         for (_, tx) in app.transactions() {
             let Some(message) = tx.lookup() else { continue };
             match message.part() {
-                Some(LookupPart::Question) => self.asks(message, asked, counts),
+                Some(LookupPart::Question) => self.note_question(message, asked, counts),
                 Some(LookupPart::Answer) => self.answers(message, asked, counts, &seen),
                 // A message that claims to be of the other kind is neither.
                 None => {}

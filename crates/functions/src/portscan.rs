@@ -74,10 +74,10 @@ pub enum PortscanAction {
 #[schemars(rename = "Section")]
 pub struct PortscanSection {
     /// Number of ports of one host, with failed attempts within the window, that make a port scan: 2 to 100.
-    #[serde(default = "twenty")]
+    #[serde(default = "default_count")]
     pub ports: u16,
     /// Number of hosts, with failed attempts on one port within the window, that make a sweep: 2 to 100.
-    #[serde(default = "twenty")]
+    #[serde(default = "default_count")]
     pub hosts: u16,
     /// The window: 1s to 1h.
     #[serde(default = "a_minute")]
@@ -91,7 +91,7 @@ pub struct PortscanSection {
     pub block: Seconds,
 }
 
-const fn twenty() -> u16 {
+const fn default_count() -> u16 {
     20
 }
 
@@ -170,7 +170,7 @@ pub struct ScanSource {
     answered: [[u64; 4]; 2],
     half: Timestamp,
     /// Time of the last report for each kind of scan.
-    told: [Option<Timestamp>; KINDS],
+    reported: [Option<Timestamp>; KINDS],
     blocked: Timestamp,
     seen: Timestamp,
     /// The longest configured window.
@@ -228,7 +228,7 @@ impl ScanSource {
     ) -> Vec<Scan> {
         self.touch(section, now);
         // Before the new attempt, which may evict the oldest.
-        let unanswered = self.give_up(now);
+        let unanswered = self.fail_unanswered(now);
         let (protocol, host, port) = target;
         match self.attempts.iter_mut().find(|attempt| attempt.is_of(target)) {
             Some(known) => {
@@ -246,11 +246,11 @@ impl ScanSource {
             }
         }
         let refused = (outcome == AttemptState::Refused).then_some(target);
-        self.look(section, [unanswered, refused], now)
+        self.check_limits(section, [unanswered, refused], now)
     }
 
     /// Marks attempts without a reply in time as failed. Returns the latest of them.
-    fn give_up(&mut self, now: Timestamp) -> Option<ScanTarget> {
+    fn fail_unanswered(&mut self, now: Timestamp) -> Option<ScanTarget> {
         let mut latest = None;
         for attempt in &mut self.attempts {
             if attempt.at + ANSWER > now {
@@ -265,7 +265,7 @@ impl ScanSource {
     }
 
     /// Checks whether the ports of these targets' hosts, or the hosts on their ports, exceed the limits.
-    fn look(
+    fn check_limits(
         &mut self,
         section: &PortscanSection,
         targets: [Option<ScanTarget>; 2],
@@ -302,7 +302,7 @@ impl ScanSource {
                 sweeps.then_some(Scan { sweep: true, target, count: hosts }),
             ] {
                 let Some(scan) = scan else { continue };
-                let Some(told) = self.told.get_mut(scan.kind()) else { continue };
+                let Some(told) = self.reported.get_mut(scan.kind()) else { continue };
                 // A scan that was only reported is reported again by a policy that drops scans: blocked
                 // sources were reported before the end of their block.
                 let only_told = |told| blocks && told > self.blocked;
@@ -333,7 +333,7 @@ impl ScanSource {
 /// then the attempts.
 impl HostData for ScanSource {
     fn export(&self, out: &mut Vec<u8>) {
-        let told = self.told.map(|told| told.unwrap_or_default().as_nanos());
+        let told = self.reported.map(|told| told.unwrap_or_default().as_nanos());
         let times =
             [self.half.as_nanos(), self.blocked.as_nanos(), self.seen.as_nanos(), self.window.as_nanos()];
         let bits = self.answered.iter().flatten().copied();
@@ -361,7 +361,7 @@ impl HostData for ScanSource {
         let mut source = ScanSource {
             answered: [[a0, a1, a2, a3], [b0, b1, b2, b3]],
             half: time(half),
-            told,
+            reported: told,
             blocked: time(blocked),
             seen: time(seen),
             window: PacketDuration::from_nanos(window),
@@ -507,7 +507,7 @@ fn is_unreachable(transport: &TransportLayer) -> bool {
 }
 
 /// The meaning of a packet for its flow's attempt.
-fn says(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &TransportLayer) -> Says {
+fn classify(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &TransportLayer) -> Says {
     let to_client = context.facts.direction == Direction::ToClient;
     let state = flow.tcp.map(|session| session.state());
     if context.notes.related.is_some() {
@@ -542,19 +542,19 @@ fn says(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &TransportL
 
 impl Portscan {
     /// Updates the source's record by a packet. Returns the scans found, and the end of the source's block.
-    fn ask(
+    fn update_source(
         &self,
         section: &PortscanSection,
         tenant: TenantId,
         source: IpAddr,
         target: ScanTarget,
-        said: Says,
+        meaning: Says,
         now: Timestamp,
     ) -> Option<(Vec<Scan>, Timestamp)> {
         let key = HostKey::host(tenant, source);
         let udp = target.0 == 17;
         let drops = section.action == PortscanAction::Drop;
-        match said {
+        match meaning {
             // A datagram alone is nothing: its refusal counts.
             Says::Opens if udp && !drops => Some((Vec::new(), Timestamp::ZERO)),
             Says::Opens if udp => {
@@ -567,10 +567,10 @@ impl Portscan {
                 Some((Vec::new(), Timestamp::ZERO))
             }
             _ => {
-                let outcome = if said == Says::Opens { AttemptState::Open } else { AttemptState::Refused };
+                let outcome = if meaning == Says::Opens { AttemptState::Open } else { AttemptState::Refused };
                 let tries = |known: &mut ScanSource| {
                     // Dropped packets have no reply because they are dropped.
-                    if drops && said != Says::Refuses && known.blocked > now {
+                    if drops && meaning != Says::Refuses && known.blocked > now {
                         return (Vec::new(), known.blocked);
                     }
                     (known.tries(section, target, outcome, now), Timestamp::ZERO)
@@ -581,7 +581,7 @@ impl Portscan {
     }
 
     /// Reports scans. Returns whether the packet is to be dropped.
-    fn tell(
+    fn report(
         &self,
         section: &PortscanSection,
         source: IpAddr,
@@ -629,12 +629,13 @@ impl Portscan {
             }
             *context.slot = None;
         }
-        let said = says(context, flow, &packet.decoded().transport);
+        let said = classify(context, flow, &packet.decoded().transport);
         if said == Says::Nothing || said == Says::NoMore {
             return Decision { done: said == Says::NoMore, ..Decision::CONTINUE };
         }
         let (source, target) = (flow.client.0, (flow.protocol, flow.server.0, flow.server.1));
-        let Some((scans, blocked)) = self.ask(section, flow.tenant, source, target, said, context.facts.now)
+        let Some((scans, blocked)) =
+            self.update_source(section, flow.tenant, source, target, said, context.facts.now)
         else {
             counts.untracked += 1;
             return Decision::CONTINUE;
@@ -645,7 +646,7 @@ impl Portscan {
             *context.slot = Some(Box::new(Dropped(blocked)));
             return self.refuse(counts);
         }
-        if self.tell(section, source, &scans, context) {
+        if self.report(section, source, &scans, context) {
             return self.refuse(counts);
         }
         // Answered or refused attempts are known as such.

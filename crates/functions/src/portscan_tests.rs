@@ -42,7 +42,7 @@ fn attempts_are_bounded_and_what_is_forgotten_is_counted() {
     assert_eq!(source.take_refused(), 0);
     let allocated = source.attempts.capacity() * size_of::<Attempt>();
     assert!(allocated <= SPEC.host_slot.unwrap().held_max, "{allocated}");
-    assert!(source.told.iter().any(Option::is_some));
+    assert!(source.reported.iter().any(Option::is_some));
     // The window slides, and the block is kept longest.
     assert_eq!(source.keep_until(at(66_500)), at(99_000));
     assert!(source.attempts.is_empty());

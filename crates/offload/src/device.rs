@@ -287,7 +287,7 @@ pub trait Device: Send {
     fn submit(&mut self, requests: &[DeviceRequest], now: Timestamp);
 
     /// Appends the reports since the last call: place, stay, report.
-    fn poll(&mut self, now: Timestamp, said: &mut Vec<(u32, SunkId, DeviceReply)>);
+    fn poll(&mut self, now: Timestamp, replies: &mut Vec<(u32, SunkId, DeviceReply)>);
 
     /// The present progress of a TCP connection: by all packets that have left, even if not counted yet. The
     /// host judges a segment that comes up by it. `None`: there is no such entry.

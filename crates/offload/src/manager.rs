@@ -241,7 +241,7 @@ impl FlowManager {
         let result = match table.get(id).map(|entry| *entry.key()) {
             _ if self.closed => Err(OffloadDenied::Ending),
             None => Err(OffloadDenied::Closed),
-            Some(key) => self.give(table, id, &key, &offer, 0, now),
+            Some(key) => self.offload_flow(table, id, &key, &offer, 0, now),
         };
         match result {
             Ok(()) => self.ledger.counters.offered += 1,
@@ -259,7 +259,7 @@ impl FlowManager {
 
     /// Hands a flow to the first device that takes it, from number `first` on. If none does because it is
     /// full, an entry with little traffic is evicted.
-    fn give<E: Default>(
+    fn offload_flow<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
         id: FlowId,
@@ -308,7 +308,7 @@ impl FlowManager {
         let result = key.map_or(Err(why), |key| {
             let (action, generation, windows) = (place.action, place.generation, place.windows);
             let offer = Offer { action, generation, expected: 0, again: false, windows };
-            self.give(table, id, &key, &offer, next, now).map_err(|later| of_both(why, later))
+            self.offload_flow(table, id, &key, &offer, next, now).map_err(|later| of_both(why, later))
         });
         if let Err(why) = result {
             self.ledger.counters.stays(why);
@@ -447,7 +447,7 @@ impl FlowManager {
             let unread = &mut self.ledger.counters.unread;
             *unread = unread.saturating_add(level.read_some(table, now));
         }
-        self.talk(table, now);
+        self.poll_devices(table, now);
         let missed = self.levels.iter_mut().fold(false, |missed, level| level.device.has_missed() | missed);
         if missed {
             self.ledger.counters.missed += 1;
@@ -457,11 +457,11 @@ impl FlowManager {
 
     /// Sends the requests to the devices, and handles their reports. A flow that one refuses at once is
     /// offered to another at once, so a caller waits for a flow's entry for one call only.
-    fn talk<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
+    fn poll_devices<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         for _ in 0..self.levels.len() {
             for level in &mut self.levels {
                 level.submit(now);
-                level.hear(table, now, &mut self.ledger);
+                level.poll_replies(table, now, &mut self.ledger);
             }
             if self.ledger.refused.is_empty() {
                 break;
@@ -478,10 +478,10 @@ impl FlowManager {
     /// meanwhile can wait for the next turn.
     pub fn raise_now<E: Default>(&mut self, table: &mut FlowTable<E>, id: FlowId, now: Timestamp) {
         // An entry that is being made has to exist before it is marked.
-        self.talk(table, now);
+        self.poll_devices(table, now);
         if table.raise(id, now) {
             self.take_tasks(table, now);
-            self.talk(table, now);
+            self.poll_devices(table, now);
         }
     }
 
@@ -505,7 +505,7 @@ impl FlowManager {
             level.submit(now);
             level.device.close(now);
         }
-        self.talk(table, now);
+        self.poll_devices(table, now);
     }
 
     fn take_tasks<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
@@ -520,7 +520,7 @@ impl FlowManager {
                         Command::Delete => Wish::Delete,
                     };
                     if let Some(level) = self.level_of(sunk) {
-                        level.ask(sunk, wish);
+                        level.queue_request(sunk, wish);
                     }
                 }
             }
@@ -531,8 +531,8 @@ impl FlowManager {
     /// Whether a turn has left due work undone. The caller should take the next turn soon, even without
     /// packets.
     #[must_use]
-    pub fn owes(&self) -> bool {
-        self.tasks_owed || self.levels.iter().any(Backend::owes)
+    pub fn has_due_work(&self) -> bool {
+        self.tasks_owed || self.levels.iter().any(Backend::has_due_work)
     }
 }
 

@@ -53,7 +53,7 @@ impl DeviceEntries {
     }
 
     /// Returns a reserved place that is not needed.
-    pub(crate) fn give_back(&mut self, place: u32) {
+    pub(crate) fn release(&mut self, place: u32) {
         self.free.push(place);
     }
 

@@ -232,7 +232,7 @@ impl<'m> Line<'m> {
     /// Judges a segment of an endpoint, and advances the window state. `false`: the segment goes up to the
     /// host.
     #[must_use]
-    pub fn goes_on(self, from_high: bool, segment: &WindowSegment) -> bool {
+    pub fn advance(self, from_high: bool, segment: &WindowSegment) -> bool {
         let rules = self.rules();
         let [own_progress, own_offer] = self.side(from_high);
         let [other_progress, other_offer] = self.side(!from_high);
@@ -323,7 +323,7 @@ mod tests {
             let line = Line::new(&words);
             line.write(&shifted(by));
             assert_eq!(line.read(), shifted(by));
-            assert!(line.goes_on(false, &data(by, 200)), "{by}");
+            assert!(line.advance(false, &data(by, 200)), "{by}");
             let [low, high] = line.read().sides;
             let at = |number: u32| number.wrapping_add(by);
             assert_eq!(
@@ -343,7 +343,7 @@ mod tests {
                 timestamp: Some(at(90)),
                 urgent: false,
             };
-            assert!(line.goes_on(true, &answer), "{by}");
+            assert!(line.advance(true, &answer), "{by}");
             let [low, _] = line.read().sides;
             assert_eq!((low.acknowledged, low.edge), (at(1_200), at(1_200 + 768)));
         }
@@ -389,7 +389,7 @@ mod tests {
                 line.write(&shifted(by));
                 let mut segment = data(by, 10);
                 change(&mut segment);
-                assert_eq!(line.goes_on(false, &segment), goes, "{what} at {by}");
+                assert_eq!(line.advance(false, &segment), goes, "{what} at {by}");
                 assert!(goes || line.read() == shifted(by), "{what}: what goes up moves nothing");
             }
         }
@@ -409,10 +409,10 @@ mod tests {
                 timestamp: Some(90),
                 urgent: false,
             };
-            assert!(line.goes_on(true, &from_high(u16::MAX)));
+            assert!(line.advance(true, &from_high(u16::MAX)));
             let edge = 1_000 + (u32::from(u16::MAX) << scale.min(14));
             assert_eq!(line.read().sides[0].edge, edge.max(1_768));
-            assert!(line.goes_on(true, &from_high(0)));
+            assert!(line.advance(true, &from_high(0)));
             assert_eq!(
                 line.read().sides[0].edge,
                 edge.max(1_768),
@@ -428,10 +428,10 @@ mod tests {
         line.write(&windows(0));
         let mut ahead = data(10, 10);
         (ahead.acknowledged, ahead.timestamp) = (5_000, Some(500));
-        assert!(line.goes_on(false, &ahead));
+        assert!(line.advance(false, &ahead));
         assert_eq!(line.read().sides[0].timestamp, 70);
         // A segment that it has overtaken is not old.
-        assert!(line.goes_on(false, &data(0, 10)));
+        assert!(line.advance(false, &data(0, 10)));
         assert_eq!(line.read().sides[0].timestamp, 71);
     }
 
@@ -482,13 +482,13 @@ mod tests {
                     timestamp: None,
                     urgent: false,
                 };
-                if !is_after(end, own.edge) && line.goes_on(high, &segment) {
+                if !is_after(end, own.edge) && line.advance(high, &segment) {
                     (at, taken) = (end, taken + 1);
                 }
                 let forged = WindowSegment { end: own.edge.wrapping_add(1 << 20), ..segment };
-                assert!(!line.goes_on(high, &forged), "what no window has room for");
+                assert!(!line.advance(high, &forged), "what no window has room for");
                 let forged = WindowSegment { acknowledged: other.sent.wrapping_add(1 << 20), ..segment };
-                assert!(!line.goes_on(high, &forged), "what was not sent");
+                assert!(!line.advance(high, &forged), "what was not sent");
                 let after = line.read();
                 for (before, after) in before.sides.iter().zip(&after.sides) {
                     assert!(!is_after(before.sent, after.sent) && !is_after(before.edge, after.edge));

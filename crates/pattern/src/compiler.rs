@@ -283,7 +283,7 @@ impl Compiler {
 
     /// Loads libhs now rather than with the first set that needs it, so that [`Compiler::info`] can report
     /// it. No effect if the forced engine does not use it.
-    pub fn look_for_library(&self) {
+    pub fn load_library(&self) {
         if matches!(self.config.engine, PatternEngine::Auto | PatternEngine::Hyperscan) {
             // The information reports why libhs is missing.
             let _ = self.library();

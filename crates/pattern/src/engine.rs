@@ -192,7 +192,7 @@ impl PatternCounters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineInfo {
     /// The configured engine.
-    pub asked: PatternEngine,
+    pub configured: PatternEngine,
     /// libhs' version, if it was loaded.
     pub hyperscan: Option<String>,
     /// Reason why libhs is or is not in use, in one clause.
@@ -227,7 +227,7 @@ impl EngineInfo {
         };
         let [finders, automata, databases] = &counters.sets;
         Self {
-            asked,
+            configured: asked,
             hyperscan,
             why,
             pcre2: crate::regex::pcre2_version(),

@@ -25,7 +25,7 @@ const ANY: i32 = 2_000_000_000;
 #[derive(Debug, Default)]
 pub struct Awake {
     request: Option<File>,
-    asked: bool,
+    requested: bool,
 }
 
 impl Awake {
@@ -39,27 +39,27 @@ impl Awake {
 
     fn at(device: &Path) -> io::Result<Self> {
         let request = OpenOptions::new().write(true).open(device)?;
-        Ok(Self { request: Some(request), asked: false })
+        Ok(Self { request: Some(request), requested: false })
     }
 
     /// Notes packets: idle processors wait awake. A system call only the first time after a silence.
     #[inline]
     pub fn packets(&mut self) {
-        if !self.asked {
-            self.ask(true);
+        if !self.requested {
+            self.request_awake(true);
         }
     }
 
     /// Notes a silence: idle processors may sleep.
     pub fn silence(&mut self) {
-        if self.asked {
-            self.ask(false);
+        if self.requested {
+            self.request_awake(false);
         }
     }
 
     #[cold]
-    fn ask(&mut self, awake: bool) {
-        self.asked = awake;
+    fn request_awake(&mut self, awake: bool) {
+        self.requested = awake;
         let value = if awake { NONE } else { ANY };
         if let Some(file) = &mut self.request
             && file.write_all(&value.to_ne_bytes()).is_err()

@@ -45,10 +45,10 @@ impl ExitPort {
     }
 
     /// Reopens the interface, if it exists and a look is due, and follows its MTU.
-    fn look(&mut self) {
+    fn poll_interface(&mut self) {
         let now = packet_clock();
         if let Some(sender) = &mut self.sender {
-            let changed = self.mtu.look(now, sender.descriptor(), &self.interface, MAX_MTU);
+            let changed = self.mtu.refresh(now, sender.descriptor(), &self.interface, MAX_MTU);
             if let Some(interface) = changed
                 && sender.follow(&interface, &self.options, &mut self.stats)
             {
@@ -72,7 +72,7 @@ impl ExitPort {
 }
 
 fn open(name: &str, options: &InlineOptions) -> Result<(Interface, Sender), OpenError> {
-    let interface = Interface::look_up(name)?;
+    let interface = Interface::lookup(name)?;
     check_interface(&interface)?;
     let sender = sender(&interface, options)?;
     Ok((interface, sender))
@@ -104,7 +104,7 @@ impl Port for ExitPort {
     }
 
     fn transmit_frame(&mut self, frame: &[u8]) -> Result<(), SendRefusal> {
-        self.look();
+        self.poll_interface();
         match &mut self.sender {
             Some(sender) => sender.queue(&FrameInfo::default(), frame, &mut self.stats),
             None => self.refuse(SendRefusal::DeviceDown),

@@ -253,7 +253,7 @@ impl PacketFilter {
     pub fn compile_for(expression: &str, interface: &str) -> Result<Self, FilterError> {
         const ETHERNET: u32 = 1;
         let filter = Self::compile(expression, ETHERNET)?;
-        if !filter.looks_at_tags() {
+        if !filter.inspects_tags() {
             return Ok(filter);
         }
         let _one = COMPILER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -266,7 +266,7 @@ impl PacketFilter {
         Ok(PacketFilter { functions: filter.functions, program })
     }
 
-    fn looks_at_tags(&self) -> bool {
+    fn inspects_tags(&self) -> bool {
         self.program.iter().any(|step| step.code == JEQ_K && TAGS.contains(&step.k))
     }
 
@@ -338,7 +338,7 @@ mod tests {
             assert_eq!(got, matching, "{expression}");
             // No byte of an empty frame is read.
             assert_eq!(filter.matches(&[], 0), expression.is_empty(), "{expression}");
-            assert_eq!(filter.looks_at_tags(), expression.contains("vlan"), "{expression}");
+            assert_eq!(filter.inspects_tags(), expression.contains("vlan"), "{expression}");
         }
         for expression in ["porrt 22", "port", "host 1.2.3.4.5 and", "a\0b"] {
             let error = PacketFilter::compile(expression, 1).expect_err(expression).to_string();

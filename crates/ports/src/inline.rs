@@ -135,7 +135,7 @@ impl InlinePort {
     /// Prepares a port; `member`: it joins a group later.
     fn prepare(name: &str, options: &InlineOptions, member: bool) -> Result<Self, OpenError> {
         check_options(name, options)?;
-        let interface = Interface::look_up(name)?;
+        let interface = Interface::lookup(name)?;
         check_interface(&interface)?;
         let shared = SocketOptions {
             promiscuous: options.promiscuous,
@@ -149,12 +149,12 @@ impl InlinePort {
         socket.large_buffers(16 << 20);
         // Frames larger than a slot (the MTU was raised, offloads are on) are also queued whole.
         socket.set(libc::PACKET_COPY_THRESH, &1i32, "asking for copies of large frames")?;
-        let vnet = socket.ask_for_segmentation();
+        let vnet = socket.request_segmentation();
         let (mut rx, sender) = rings(&socket, options)?;
         rx.vnet = vnet;
         rx.skip_outgoing = socket.skip_outgoing || member;
         if member {
-            socket.hush()?;
+            socket.attach_drop_filter()?;
         }
         socket.start(&shared)?;
         Ok(Self { socket, rx, sender, options: *options, mtu: MtuWatch::default() })
@@ -169,7 +169,7 @@ impl InlinePort {
     /// Follows the present MTU of the interface.
     fn follow_mtu(&mut self) {
         let fd = self.sender.descriptor();
-        let Some(interface) = self.mtu.look(packet_clock(), fd, &self.socket.interface, MAX_MTU) else {
+        let Some(interface) = self.mtu.refresh(packet_clock(), fd, &self.socket.interface, MAX_MTU) else {
             return;
         };
         if self.sender.follow(&interface, &self.options, &mut self.socket.stats) {

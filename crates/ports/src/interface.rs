@@ -66,7 +66,7 @@ impl Interface {
     /// # Errors
     /// No such interface (with names that look like it), it is down, or its frames are of an unsupported
     /// kind.
-    pub fn look_up(name: &str) -> Result<Self, OpenError> {
+    pub fn lookup(name: &str) -> Result<Self, OpenError> {
         let index = sys::interface_index(name).map_err(|_| OpenError::NoSuchInterface {
             name: name.to_owned(),
             near: near(name, sys::interface_names()),
@@ -124,12 +124,12 @@ mod tests {
 
     #[test]
     fn a_missing_interface_is_named() {
-        let error = Interface::look_up("no-such-if0").unwrap_err();
+        let error = Interface::lookup("no-such-if0").unwrap_err();
         assert!(matches!(error, OpenError::NoSuchInterface { .. }), "{error}");
         assert!(matches!(
-            Interface::look_up("a-name-longer-than-the-kernel-knows"),
+            Interface::lookup("a-name-longer-than-the-kernel-knows"),
             Err(OpenError::NoSuchInterface { .. })
         ));
-        assert!(matches!(Interface::look_up("nul\0byte"), Err(OpenError::NoSuchInterface { .. })));
+        assert!(matches!(Interface::lookup("nul\0byte"), Err(OpenError::NoSuchInterface { .. })));
     }
 }

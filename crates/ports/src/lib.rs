@@ -69,4 +69,4 @@ pub use snap::{AfterHeaders, HeaderLayer, SnapLength};
 pub use socket::{Fanout, FanoutMode, stamps_by_device};
 pub use testport::{TestClock, TestPort};
 pub use timestamps::{NoStamps, Timestamps};
-pub use wait::{Waker, Woke, look_any, packet_clock, wait_any};
+pub use wait::{Waker, Woke, busy_poll_any, packet_clock, wait_any};

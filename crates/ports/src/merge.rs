@@ -19,7 +19,7 @@ use crate::batch::Batch;
 use crate::duplicates::Duplicates;
 use crate::error::PortError;
 use crate::port::{Port, PortStats};
-use crate::wait::{Waker, Woke, look_until, packet_clock, sleep};
+use crate::wait::{Waker, Woke, busy_poll_until, packet_clock, sleep};
 use bartizan_base::{PacketDuration, Timestamp};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -68,7 +68,7 @@ struct MergeInput {
     leaving: bool,
     failure: Option<PortError>,
     /// The port has gone, which was not reported yet.
-    untold: bool,
+    unreported: bool,
     /// The counts of this port, and of those before it.
     counted: PortStats,
 }
@@ -86,7 +86,7 @@ impl MergeInput {
             newest: Timestamp::ZERO,
             leaving: false,
             failure: None,
-            untold: false,
+            unreported: false,
             counted: PortStats::default(),
         }
     }
@@ -124,7 +124,7 @@ impl MergeInput {
             && let Some(mut port) = self.port.take()
         {
             self.counted = self.counted.plus(&port.stats());
-            self.untold = true;
+            self.unreported = true;
         }
     }
 
@@ -157,7 +157,7 @@ impl MergedTap {
     }
 
     /// Begins a turn: interfaces without frames are checked again.
-    pub fn look_again(&mut self) {
+    pub fn begin_turn(&mut self) {
         for source in &mut self.sources {
             // Read before its ring: a frame older than that by the wait is visible then.
             source.now = source.port.as_mut().map_or(Timestamp::ZERO, |port| port.now());
@@ -233,7 +233,7 @@ impl MergedTap {
     /// Whether the port of an interface was closed since the last call, and the error, if there was one.
     pub fn take_left(&mut self, source: usize) -> Option<Option<PortError>> {
         let source = self.sources.get_mut(source)?;
-        std::mem::take(&mut source.untold).then(|| source.failure.take())
+        std::mem::take(&mut source.unreported).then(|| source.failure.take())
     }
 
     /// Whether an interface has a port.
@@ -243,7 +243,7 @@ impl MergedTap {
     }
 
     /// Gives an interface without a port a new one.
-    pub fn take_up(&mut self, source: usize, port: Box<dyn Port>) {
+    pub fn attach(&mut self, source: usize, port: Box<dyn Port>) {
         if let Some(source) = self.sources.get_mut(source) {
             source.port = Some(port);
             (source.leaving, source.failure, source.quiet) = (false, None, false);
@@ -282,12 +282,12 @@ impl MergedTap {
     /// Polls until an interface has new frames after all its earlier ones were handed out, `else_ready` is
     /// true, or `spin` is over.
     #[must_use]
-    pub fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+    pub fn busy_poll(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
         let sources = &self.sources;
         let ready = |source: &MergeInput| {
             source.head().is_none() && source.port.as_ref().is_some_and(|port| port.ready())
         };
-        look_until(&|| sources.iter().any(ready) || else_ready(), spin)
+        busy_poll_until(&|| sources.iter().any(ready) || else_ready(), spin)
     }
 
     /// Sleeps until an interface without frames gets some, waiting frames have waited enough, the waker is

@@ -21,7 +21,7 @@ pub(crate) struct MtuWatch {
 impl MtuWatch {
     /// Reads the interface's present MTU, up to `most`; updates `interface` if a check is due and it has
     /// changed. `fd`: a socket of its network namespace.
-    pub(crate) fn look(
+    pub(crate) fn refresh(
         &mut self,
         now: Timestamp,
         fd: BorrowedFd<'_>,

@@ -5,7 +5,7 @@ use crate::error::{OpenError, PortError};
 use crate::inline::{InlineOptions, InlinePort};
 use crate::offload::Warning;
 use crate::port::Port;
-use crate::wait::{Waker, Woke, look_any, wait_any};
+use crate::wait::{Waker, Woke, busy_poll_any, wait_any};
 use bartizan_base::Spread;
 use std::time::Duration;
 
@@ -150,9 +150,9 @@ impl InlinePair {
         wait_any(&mut [&mut *self.a, &mut *self.b], waker, spin, timeout)
     }
 
-    /// Polls until a side has packets, `else_ready` is true, or `spin` is over: see [`look_any`].
+    /// Polls until a side has packets, `else_ready` is true, or `spin` is over: see [`busy_poll_any`].
     #[must_use]
-    pub fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
-        look_any(&[&mut *self.a, &mut *self.b], else_ready, spin)
+    pub fn busy_poll(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+        busy_poll_any(&[&mut *self.a, &mut *self.b], else_ready, spin)
     }
 }

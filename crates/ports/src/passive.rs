@@ -129,7 +129,7 @@ impl PassivePort {
     /// Prepares a port; `member`: it joins a group later.
     fn prepare(name: &str, options: &PassiveOptions<'_>, member: bool) -> Result<Self, OpenError> {
         let request = request(name, options)?;
-        let interface = Interface::look_up(name)?;
+        let interface = Interface::lookup(name)?;
         let shared = SocketOptions {
             promiscuous: options.promiscuous,
             outgoing: options.outgoing && !interface.loopback,
@@ -142,7 +142,7 @@ impl PassivePort {
         if socket.interface.mtu as usize + 18 > MAX_FRAME {
             socket.warnings.push(Warning::LargeMtu { interface: name.to_owned(), mtu: socket.interface.mtu });
         }
-        let vnet = socket.ask_for_segmentation();
+        let vnet = socket.request_segmentation();
         let bytes = options.block_size * options.blocks;
         socket.set_ring(libc::PACKET_RX_RING, &request, bytes)?;
         let mapping = Mapping::new(socket.borrow(), bytes).map_err(|source| OpenError::RingMemory {
@@ -156,7 +156,7 @@ impl PassivePort {
         rx.raw_ip = socket.interface.link_layer == LinkLayer::RawIp;
         rx.skip_outgoing = socket.skip_outgoing || member && !shared.outgoing;
         if member {
-            socket.hush()?;
+            socket.attach_drop_filter()?;
         } else if options.filter.is_some() || options.snap_length.is_some() {
             socket.listen(options.filter, options.snap_length.as_ref())?;
         }

@@ -26,8 +26,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// # Errors
 /// There is no such interface, or it is down.
 pub fn stamps_by_device(name: &str) -> Result<Result<(), NoStamps>, OpenError> {
-    let interface = Interface::look_up(name)?;
-    let device = TimestampDevice::ask(&interface.name)
+    let interface = Interface::lookup(name)?;
+    let device = TimestampDevice::query(&interface.name)
         .map_err(|e| OpenError::system(name, "asking for its timestamps", e))?;
     Ok(usable(false, &device).map(|_| ()))
 }
@@ -169,7 +169,7 @@ impl Socket {
             return Ok(());
         }
         let name = self.interface.name.clone();
-        let device = TimestampDevice::ask(&name)
+        let device = TimestampDevice::query(&name)
             .map_err(|e| OpenError::system(&name, "asking for its timestamps", e))?;
         let refuse = |why| OpenError::NoHardwareTimestamps { name: name.clone(), why };
         match decide(wanted, &device).map_err(refuse)? {
@@ -214,7 +214,7 @@ impl Socket {
 
     /// Requests the segmentation of frames from the kernel, before the rings are made. False, with a warning,
     /// if it cannot report it: kernels without UDP in it (before 6.2) would drop such frames.
-    pub(crate) fn ask_for_segmentation(&mut self) -> bool {
+    pub(crate) fn request_segmentation(&mut self) -> bool {
         let fd = self.fd.as_fd();
         let level = libc::SOL_PACKET;
         let why = if !sys::kernel_is_at_least(6, 2) {
@@ -266,14 +266,14 @@ impl Socket {
 
     /// Receives nothing until [`Socket::listen`]: a socket gets all frames of its interface until it is in
     /// its group.
-    pub(crate) fn hush(&self) -> Result<(), OpenError> {
+    pub(crate) fn attach_drop_filter(&self) -> Result<(), OpenError> {
         let mut nothing = [libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: 0 }];
         sys::set_program(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut nothing)
             .map_err(|e| OpenError::system(&self.interface.name, "attaching a filter", e))
     }
 
     /// Receives frames that a filter passes, with so many bytes of each at most; without them, whole frames
-    /// of all kinds. Ends [`Socket::hush`]: a program replaces the one before it in one step.
+    /// of all kinds. Ends [`Socket::attach_drop_filter`]: a program replaces the one before it in one step.
     pub(crate) fn listen(
         &self,
         filter: Option<&PacketFilter>,

@@ -6,7 +6,7 @@
 //! only those of PTP, and if its clock has the system's time: flows, timeouts and events use the time of
 //! frames and the system's clock alike.
 //!
-//! The capabilities and settings of a device are read first ([`TimestampDevice::ask`]); the decision is
+//! The capabilities and settings of a device are read first ([`TimestampDevice::query`]); the decision is
 //! separate ([`decide`]), so that it can be tested without such a device.
 
 use crate::sys::{self, StampSettings};
@@ -87,7 +87,7 @@ pub(crate) struct TimestampDevice {
 
 impl TimestampDevice {
     /// Reads an interface's capabilities. Drivers that do not support the request have no timestamps.
-    pub(crate) fn ask(name: &str) -> std::io::Result<Self> {
+    pub(crate) fn query(name: &str) -> std::io::Result<Self> {
         let socket = sys::request_socket()?;
         let fd = socket.as_fd();
         let info = sys::stamp_abilities(fd, name).unwrap_or_default();

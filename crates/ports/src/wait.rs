@@ -74,7 +74,7 @@ pub fn wait_any(
     spin: Duration,
     timeout: Duration,
 ) -> Result<Woke, PortError> {
-    if look_any(ports, &|| false, spin) {
+    if busy_poll_any(ports, &|| false, spin) {
         return Ok(Woke::Packets);
     }
     let mut timeout = timeout;
@@ -154,12 +154,12 @@ pub fn packet_clock() -> Timestamp {
 
 /// Polls the ports until one is ready, `else_ready` is true, or `spin` is over; at least once.
 #[must_use]
-pub fn look_any(ports: &[&mut dyn Port], else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
-    look_until(&|| ports.iter().any(|port| port.ready()) || else_ready(), spin)
+pub fn busy_poll_any(ports: &[&mut dyn Port], else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+    busy_poll_until(&|| ports.iter().any(|port| port.ready()) || else_ready(), spin)
 }
 
 /// Polls until `ready` is true or `spin` is over; at least once.
-pub(crate) fn look_until(ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+pub(crate) fn busy_poll_until(ready: &dyn Fn() -> bool, spin: Duration) -> bool {
     if ready() {
         return true;
     }

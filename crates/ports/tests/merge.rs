@@ -60,7 +60,7 @@ impl Bench {
 
     /// The frames handed out after the clock advanced.
     fn turn(&mut self, all: bool) -> Vec<Out> {
-        self.tap.look_again();
+        self.tap.begin_turn();
         let mut out = Vec::new();
         while let Some(taken) = self.tap.next(all, &mut |_| {}) {
             let batch = self.tap.batch(taken.source).unwrap();
@@ -231,7 +231,7 @@ fn a_port_that_goes_loses_no_frame_and_another_one_takes_its_place() {
     assert!(matches!(bench.tap.take_left(0), Some(None)));
     assert!(bench.tap.take_left(0).is_none(), "told once");
     let (far, near) = TestPort::pair(["far", "near0"], 1500, CAPACITY, &bench.clock).unwrap();
-    bench.tap.take_up(0, Box::new(near));
+    bench.tap.attach(0, Box::new(near));
     bench.far[0] = far;
     bench.show(0, 10, start() + micros(20));
     assert_eq!(bench.turn(false)[0].number, 10);
@@ -247,7 +247,7 @@ fn the_second_of_a_pair_may_come_by_another_interface() {
     for (source, at) in [(0, 0), (1, 10), (1, 200), (0, 290), (0, 291)] {
         bench.far[source].deliver(&[9; 60], start() + micros(at));
     }
-    bench.tap.look_again();
+    bench.tap.begin_turn();
     while let Some(taken) = bench.tap.next(true, &mut |_| {}) {
         seen.push((taken.source, taken.duplicate));
     }
@@ -261,10 +261,10 @@ fn a_sleep_ends_when_what_waits_has_waited_enough() {
     bench.show(0, 0, start());
     // Nothing was taken yet: the frame is news.
     assert_eq!(bench.tap.wait(None, Duration::from_secs(5)).unwrap(), Woke::Packets);
-    assert!(bench.tap.look(&|| false, Duration::ZERO));
+    assert!(bench.tap.busy_poll(&|| false, Duration::ZERO));
     assert_eq!(bench.turn(false).len(), 0);
     // The frame was taken and waits: it wakes no thread, and the sleep is a short one.
-    assert!(!bench.tap.look(&|| false, Duration::ZERO));
+    assert!(!bench.tap.busy_poll(&|| false, Duration::ZERO));
     let begun = std::time::Instant::now();
     assert_eq!(bench.tap.wait(None, Duration::from_secs(5)).unwrap(), Woke::Timeout);
     assert!(begun.elapsed() < Duration::from_secs(4));
@@ -283,7 +283,7 @@ fn the_backlog_is_that_of_the_fullest_interface() {
     }
     // Of one that is gone nothing waits.
     bench.tap.leave(2);
-    bench.tap.look_again();
+    bench.tap.begin_turn();
     while bench.tap.next(true, &mut |_| ()).is_some() {}
     assert_eq!((bench.tap.has_port(2), bench.tap.backlog()), (false, 0));
 }

@@ -53,8 +53,8 @@ pub struct SmartNicDevice<B> {
     card: Card<B>,
     capabilities: Capabilities,
     entries: Vec<Option<WorkerEntry>>,
-    said: Vec<(u32, SunkId, DeviceReply)>,
-    looked: Timestamp,
+    replies: Vec<(u32, SunkId, DeviceReply)>,
+    last_poll: Timestamp,
 }
 
 impl<B: RegisterBus + 'static> SmartNicDevice<B> {
@@ -81,7 +81,7 @@ impl<B: RegisterBus + 'static> SmartNicDevice<B> {
             insert_rate: None,
         };
         let (entries, said) = (Vec::new(), Vec::new());
-        SmartNicDevice { card, capabilities, entries, said, looked: Timestamp::ZERO }
+        SmartNicDevice { card, capabilities, entries, replies: said, last_poll: Timestamp::ZERO }
     }
 
     /// Lets the device look into tunnels, or not: if the host gives up earlier than the logic would.
@@ -167,17 +167,17 @@ impl<B: RegisterBus + 'static> SmartNicDevice<B> {
             sides: if windows.is_some() || refuses { Sides::default() } else { sides_of(entry, reading) },
             windows,
         };
-        self.said.push((place, entry.sunk, DeviceReply::Counts(counts)));
+        self.replies.push((place, entry.sunk, DeviceReply::Counts(counts)));
     }
 
     fn done(&mut self, request: &DeviceRequest, reply: LevelReply) {
-        self.said.push((request.place, request.sunk, DeviceReply::Answer(Answered::Done(reply))));
+        self.replies.push((request.place, request.sunk, DeviceReply::Answer(Answered::Done(reply))));
     }
 
     fn one(&mut self, request: &DeviceRequest, now: Timestamp) {
         if let Wish::Install(install) = request.wish {
             let answer = self.install(request, &install, now);
-            self.said.push((request.place, request.sunk, DeviceReply::Answer(answer)));
+            self.replies.push((request.place, request.sunk, DeviceReply::Answer(answer)));
             return;
         }
         let Some(entry) = self.entry(request.place, request.sunk).copied() else {
@@ -216,10 +216,10 @@ impl<B: RegisterBus + 'static> SmartNicDevice<B> {
 
     /// Reports entries that were silent for long enough.
     fn age(&mut self, now: Timestamp) {
-        if now.since(self.looked) < PacketDuration::from_secs(1) {
+        if now.since(self.last_poll) < PacketDuration::from_secs(1) {
             return;
         }
-        self.looked = now;
+        self.last_poll = now;
         let Ok(touched) = self.card.with(move |state| Ok(state.touched_at(now.as_nanos())?.to_vec())) else {
             return;
         };
@@ -229,7 +229,7 @@ impl<B: RegisterBus + 'static> SmartNicDevice<B> {
             let busy = Timestamp::from_nanos(at).max(entry.made);
             let is_silent = now.since(busy) >= AGEING;
             if is_silent && !entry.reported {
-                self.said.push((place, entry.sunk, DeviceReply::Idle(busy)));
+                self.replies.push((place, entry.sunk, DeviceReply::Idle(busy)));
             }
             entry.reported = is_silent;
         }
@@ -293,9 +293,9 @@ impl<B: RegisterBus + 'static> Device for SmartNicDevice<B> {
         }
     }
 
-    fn poll(&mut self, now: Timestamp, said: &mut Vec<(u32, SunkId, DeviceReply)>) {
+    fn poll(&mut self, now: Timestamp, replies: &mut Vec<(u32, SunkId, DeviceReply)>) {
         self.age(now);
-        said.append(&mut self.said);
+        replies.append(&mut self.replies);
     }
 
     fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides> {

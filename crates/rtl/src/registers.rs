@@ -82,7 +82,7 @@ macro_rules! dispositions {
                 match self { $(FrameDisposition::$variant => $name,)+ }
             }
 
-            const fn what(self) -> &'static str {
+            const fn meaning(self) -> &'static str {
                 match self { $(FrameDisposition::$variant => concat!($($doc),+).trim_ascii(),)+ }
             }
         }
@@ -166,7 +166,7 @@ pub fn system_verilog() -> String {
     let _ = writeln!(out, "  localparam logic [31:0] TIMESTAMP_FAR_AHEAD = 32'd{TIMESTAMP_FAR_AHEAD};");
     out.push_str("\n  // Ends of frames, by the numbers of their counters.\n");
     for disposition in FrameDisposition::ALL {
-        let _ = writeln!(out, "  // {}", disposition.what());
+        let _ = writeln!(out, "  // {}", disposition.meaning());
         let _ = writeln!(
             out,
             "  localparam logic [6:0] DISPOSITION_{} = 7'd{};",

@@ -135,7 +135,7 @@ impl<T: Uint> UintMatch<T> {
         let mut input = UintReader { text, at: 0 };
         input.spaces();
         let start = input.at;
-        let condition = if !inclusive && input.eat(b"&") {
+        let condition = if !inclusive && input.skip_literal(b"&") {
             masked(&mut input)?
         } else if let Some(operator) = operator(&mut input) {
             compared(&mut input, operator, inclusive, start)?
@@ -188,7 +188,7 @@ fn operator(input: &mut UintReader<'_>) -> Option<Operator> {
         (b"!", Operator::Not),
         (b"=", Operator::Equal),
     ];
-    TABLE.iter().find(|(text, _)| input.eat(text)).map(|(_, operator)| *operator)
+    TABLE.iter().find(|(text, _)| input.skip_literal(text)).map(|(_, operator)| *operator)
 }
 
 fn compared<T: Uint>(
@@ -238,7 +238,7 @@ fn ranged<T: Uint>(
     let low: T = input.number()?;
     let after = input.at;
     input.spaces();
-    if !(input.eat(b"-") || input.eat(b"<>")) {
+    if !(input.skip_literal(b"-") || input.skip_literal(b"<>")) {
         input.at = after;
         return Ok(if negated { UintMatch::NotEqual(low) } else { UintMatch::Equal(low) });
     }
@@ -274,8 +274,8 @@ fn masked<T: Uint>(input: &mut UintReader<'_>) -> Result<UintMatch<T>, ArgumentE
     let start = input.at;
     let mask: T = input.number()?;
     input.spaces();
-    let negated = input.eat(b"!");
-    if !input.eat(b"=") {
+    let negated = input.skip_literal(b"!");
+    if !input.skip_literal(b"=") {
         return Err(ArgumentError::new("`=` or `!=` is missing after the mask", input.at..input.at));
     }
     input.spaces();
@@ -300,7 +300,7 @@ impl<'a> UintReader<'a> {
         self.rest().first().copied()
     }
 
-    fn eat(&mut self, text: &[u8]) -> bool {
+    fn skip_literal(&mut self, text: &[u8]) -> bool {
         let found = self.rest().starts_with(text);
         if found {
             self.at += text.len();
@@ -321,7 +321,7 @@ impl<'a> UintReader<'a> {
 
     fn number<T: Uint>(&mut self) -> Result<T, ArgumentError> {
         let start = self.at;
-        if self.eat(b"0x") {
+        if self.skip_literal(b"0x") {
             let digits = self.run(u8::is_ascii_hexdigit);
             return self.scaled(digits, 16, 1, start);
         }

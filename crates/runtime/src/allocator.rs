@@ -108,7 +108,7 @@ pub fn set_up() {
 
 /// Returns free pages to the system: those of the calling thread, and those that no thread uses. Called after
 /// a large release, by the thread that freed the memory. Takes milliseconds.
-pub fn give_back() {
+pub fn release_free_pages() {
     // SAFETY: it touches only what is free; other threads may allocate meanwhile.
     unsafe { mi_collect(true) };
     // SAFETY: as above. Libraries (libhs, PCRE2) allocate with the C library.

@@ -62,7 +62,7 @@ pub struct Found {
 pub fn check(names: &[PathBuf]) -> Result<(), Failure> {
     for name in names.iter().filter(|name| !is_stdin(name)) {
         if std::fs::metadata(name).map_or(true, |about| about.is_file()) {
-            look_at(name)?;
+            open_input(name)?;
         }
     }
     Ok(())
@@ -84,7 +84,7 @@ pub fn open(names: &[PathBuf], links: &[LinkId], requests: &'static Requests) ->
         } else if name.is_dir() {
             found.add_folder(name, *link)?;
         } else {
-            found.captures.push(LinkCapture { link: *link, source: look_at(name)? });
+            found.captures.push(LinkCapture { link: *link, source: open_input(name)? });
         }
     }
     Ok(found)
@@ -114,7 +114,7 @@ impl Found {
         }
         let before = self.captures.len();
         for (_, path) in files {
-            match look_at(&path) {
+            match open_input(&path) {
                 Ok(source) => self.captures.push(LinkCapture { link, source }),
                 Err(error) => self.skip(error.to_string()),
             }
@@ -139,7 +139,7 @@ fn is_stdin(name: &Path) -> bool {
 }
 
 /// The source of a file that is a capture.
-fn look_at(path: &Path) -> Result<CaptureInput, Failure> {
+fn open_input(path: &Path) -> Result<CaptureInput, Failure> {
     let file = input::open(path, "capture")?;
     let again = file.metadata().is_ok_and(|about| about.is_file());
     let reader = CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)?;
@@ -285,7 +285,7 @@ impl Source for CaptureSource {
         self.clock
     }
 
-    fn look(&mut self, _else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
+    fn busy_poll(&mut self, _else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
         true
     }
 
@@ -355,7 +355,7 @@ impl Filter {
     }
 
     /// Whether a packet is inspected. An error: the filter cannot be compiled for the link type.
-    fn lets_through(&mut self, link_type: u32, bytes: &[u8], wire_len: u32) -> Result<bool, String> {
+    fn matches_filter(&mut self, link_type: u32, bytes: &[u8], wire_len: u32) -> Result<bool, String> {
         if self.expression.is_none() {
             return Ok(true);
         }
@@ -447,9 +447,9 @@ impl Reading {
     }
 
     /// Carries out pending signals. Returns whether to end.
-    fn obeys(&self) -> bool {
+    fn handle_signals(&self) -> bool {
         if self.requests.take_reopen() {
-            self.outputs.iter().for_each(|output| output.ask_reopen());
+            self.outputs.iter().for_each(|output| output.request_reopen());
         }
         if self.requests.take_reload() {
             info!(
@@ -462,7 +462,7 @@ impl Reading {
     /// Reads a capture's next packet.
     fn next_of(&mut self, capture: &mut OpenCapture, sink: &mut dyn FrameSink) -> Result<Next, PoolError> {
         let OpenCapture { reader, link, unsupported, unsupported_type } = capture;
-        if self.obeys() {
+        if self.handle_signals() {
             return Ok(Next::End(Some(format!("{}: {STOPPED}", reader.name()))));
         }
         let record = match reader.next() {
@@ -471,7 +471,7 @@ impl Reading {
             Err(error) => return Ok(Next::End(Some(error.to_string()))),
         };
         self.number += 1;
-        match self.filter.lets_through(record.link_type, record.data, record.wire_len) {
+        match self.filter.matches_filter(record.link_type, record.data, record.wire_len) {
             Ok(true) => {}
             Ok(false) => return Ok(Next::LeftOut),
             Err(error) => return Ok(Next::End(Some(format!("{}: {error}", reader.name())))),

@@ -85,7 +85,7 @@ pub struct RunningGeneration {
 
 impl RunningGeneration {
     /// The members of an answer.
-    pub fn told(&self) -> Map<String, Value> {
+    pub fn to_json(&self) -> Map<String, Value> {
         let mut told = Map::new();
         told.insert("generation".to_owned(), self.generation.0.into());
         told.insert("content".to_owned(), json!(self.content));
@@ -194,7 +194,7 @@ impl Asking {
 
 impl Channel {
     /// Sends a command and waits for its outcome without a time limit.
-    pub fn ask(&self, command: ControlCommand) -> CommandOutcome {
+    pub fn execute(&self, command: ControlCommand) -> CommandOutcome {
         self.begin(command).wait()
     }
 
@@ -245,7 +245,7 @@ mod tests {
     fn commands_are_answered_and_nobody_waits_for_who_has_gone() {
         let (channel, mut inbox) = open(&NOTHING);
         let asking = channel.clone();
-        let client = std::thread::spawn(move || asking.ask(ControlCommand::FailedRules));
+        let client = std::thread::spawn(move || asking.execute(ControlCommand::FailedRules));
         let asked = loop {
             if let Some(asked) = inbox.next(Duration::from_millis(10)) {
                 break asked;
@@ -256,14 +256,14 @@ mod tests {
         assert!(matches!(client.join().unwrap(), CommandOutcome::Number(7)));
         // One that is not answered, and one after the end.
         let asking = channel.clone();
-        let client = std::thread::spawn(move || asking.ask(ControlCommand::Reload));
+        let client = std::thread::spawn(move || asking.execute(ControlCommand::Reload));
         while inbox.next(Duration::from_millis(10)).is_none() {}
         assert!(
             matches!(client.join().unwrap(), CommandOutcome::Refused(why) if why.contains("is stopping"))
         );
         drop(inbox);
         assert!(
-            matches!(channel.ask(ControlCommand::Stop), CommandOutcome::Refused(why) if why.contains("is stopping"))
+            matches!(channel.execute(ControlCommand::Stop), CommandOutcome::Refused(why) if why.contains("is stopping"))
         );
     }
 
@@ -274,7 +274,7 @@ mod tests {
             channel.0.try_send(Asked::by_signal(ControlCommand::Reopen)).unwrap();
         }
         assert!(
-            matches!(channel.ask(ControlCommand::Reopen), CommandOutcome::Refused(why) if why.contains("64 commands are already waiting"))
+            matches!(channel.execute(ControlCommand::Reopen), CommandOutcome::Refused(why) if why.contains("64 commands are already waiting"))
         );
         assert!(inbox.next(Duration::ZERO).is_some());
         drop(channel);

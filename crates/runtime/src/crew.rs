@@ -187,7 +187,7 @@ fn drivers_of<'r>(
             if let Some(presenter) = u16::try_from(index).ok().and_then(|at| board.presenter(at)) {
                 station.worker_mut().set_presenter(presenter);
             }
-            give_levels(station.worker_mut(), devices.next().unwrap_or_default())
+            attach_levels(station.worker_mut(), devices.next().unwrap_or_default())
                 .map_err(Failure::stopped)?;
             let mut driver = Driver::new(station, source, recorder);
             (driver.link, driver.first) = (LinkId(number), first);
@@ -203,7 +203,7 @@ fn drivers_of<'r>(
 }
 
 /// Gives a worker its levels below, the nearest to the wire first.
-fn give_levels(worker: &mut Worker, devices: Vec<Box<dyn Device>>) -> Result<(), LevelTaken> {
+fn attach_levels(worker: &mut Worker, devices: Vec<Box<dyn Device>>) -> Result<(), LevelTaken> {
     let mut devices = devices.into_iter();
     let Some(nearest) = devices.next() else { return Ok(()) };
     let mut manager = FlowManager::new(nearest, worker.generation());

@@ -34,12 +34,12 @@ impl Engines {
     }
 
     /// Enables the parsing work that only new rules need.
-    pub fn ask(&self, built: &Built) {
+    pub fn enable_parsing(&self, built: &Built) {
         for (_, engine) in &self.0 {
-            engine.ask_hashes(built.needs.hashes);
-            engine.ask_frames(built.needs.frames, built.needs.stream_frames);
+            engine.request_hashes(built.needs.hashes);
+            engine.request_frames(built.needs.frames, built.needs.stream_frames);
             if built.needs.magic {
-                engine.ask_magic();
+                engine.request_magic();
             }
         }
     }

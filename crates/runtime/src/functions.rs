@@ -69,7 +69,7 @@ impl Functions {
             reason,
         };
         let question = act.map_or(ControlQuery::Functions, |act| ControlQuery::Order(function.into(), act));
-        let (said, late) = match self.ask(&question) {
+        let (said, late) = match self.query(&question) {
             Ok(answered) => answered,
             Err(why) => return refused(why),
         };
@@ -83,7 +83,7 @@ impl Functions {
             ));
             return refused(reasons.join("; "));
         }
-        reasons.extend(own.iter().filter_map(|(worker, now)| why_not(*worker, now)));
+        reasons.extend(own.iter().filter_map(|(worker, now)| reason_not_running(*worker, now)));
         reasons.extend(late.iter().map(|worker| {
             format!("worker {} has not answered yet and may hang (see the log); the order is carried out when it answers", worker.0)
         }));
@@ -102,8 +102,8 @@ impl Functions {
         }
     }
 
-    fn ask(&self, question: &ControlQuery) -> Result<Answered, String> {
-        match self.view.tell(question) {
+    fn query(&self, question: &ControlQuery) -> Result<Answered, String> {
+        match self.view.answer(question) {
             CommandOutcome::Workers(collector) => Ok(collect(collector)),
             CommandOutcome::Refused(why) => Err(why),
             _ => Err("the answer belongs to another query; please report this defect".to_owned()),
@@ -111,7 +111,7 @@ impl Functions {
     }
 
     fn configure(&self, function: &str, settings: &Map<String, Value>) -> Result<(), String> {
-        match self.channel.ask(ControlCommand::Configure(function.to_owned(), settings.clone())) {
+        match self.channel.execute(ControlCommand::Configure(function.to_owned(), settings.clone())) {
             CommandOutcome::Reloaded(now) if self.view.wait_for(now.generation, WORKERS) => Ok(()),
             CommandOutcome::Reloaded(now) => Err(format!(
                 "generation {} has the settings, but a worker does not run it yet",
@@ -123,7 +123,7 @@ impl Functions {
     }
 
     fn names(&self) -> Vec<&'static str> {
-        let Ok((said, _)) = self.ask(&ControlQuery::Functions) else { return Vec::new() };
+        let Ok((said, _)) = self.query(&ControlQuery::Functions) else { return Vec::new() };
         by_function(&said).into_iter().map(|(name, _)| name).collect()
     }
 
@@ -132,8 +132,8 @@ impl Functions {
     /// # Errors
     /// Workers cannot be queried at present.
     pub fn list(&self) -> Result<Value, String> {
-        let (said, late) = self.ask(&ControlQuery::Functions)?;
-        let functions: Vec<Value> = by_function(&said).iter().map(told).collect();
+        let (said, late) = self.query(&ControlQuery::Functions)?;
+        let functions: Vec<Value> = by_function(&said).iter().map(to_json).collect();
         let late: Vec<u16> = late.iter().map(|worker| worker.0).collect();
         Ok(json!({"count": functions.len(), "functions": functions, "late_workers": late}))
     }
@@ -147,9 +147,9 @@ fn collect(mut collector: Collector) -> Answered {
 }
 
 /// Groups answers by function, in the order of their bits.
-fn by_function(said: &[(WorkerId, FunctionNow)]) -> Vec<OnWorkers<'_>> {
+fn by_function(reports: &[(WorkerId, FunctionNow)]) -> Vec<OnWorkers<'_>> {
     let mut all: Vec<OnWorkers<'_>> = Vec::new();
-    for one in said {
+    for one in reports {
         match all.iter_mut().find(|(name, _)| *name == one.1.function) {
             Some((_, known)) => known.push(one),
             None => all.push((one.1.function, vec![one])),
@@ -163,7 +163,7 @@ fn worst(on_workers: &[&(WorkerId, FunctionNow)]) -> FunctionCondition {
 }
 
 /// The reason why a function does not run on a worker.
-fn why_not(worker: WorkerId, now: &FunctionNow) -> Option<String> {
+fn reason_not_running(worker: WorkerId, now: &FunctionNow) -> Option<String> {
     let on = worker.0;
     match (now.condition, now.panicked.as_deref()) {
         (FunctionCondition::Running, _) => None,
@@ -180,7 +180,7 @@ fn why_not(worker: WorkerId, now: &FunctionNow) -> Option<String> {
     }
 }
 
-fn told((name, on_workers): &OnWorkers<'_>) -> Value {
+fn to_json((name, on_workers): &OnWorkers<'_>) -> Value {
     let sum = |of: fn(&FunctionNow) -> u64| on_workers.iter().map(|(_, now)| of(now)).sum::<u64>();
     let workers: Vec<Value> = on_workers
         .iter()
@@ -195,7 +195,8 @@ fn told((name, on_workers): &OnWorkers<'_>) -> Value {
             })
         })
         .collect();
-    let reasons: Vec<String> = on_workers.iter().filter_map(|(worker, now)| why_not(*worker, now)).collect();
+    let reasons: Vec<String> =
+        on_workers.iter().filter_map(|(worker, now)| reason_not_running(*worker, now)).collect();
     json!({
         "function": name,
         "state": worst(on_workers).name(),
@@ -254,7 +255,7 @@ mod tests {
         let said =
             [(WorkerId(0), now(FunctionCondition::Running)), (WorkerId(1), now(FunctionCondition::Failed))];
         let all = by_function(&said);
-        let told = told(&all[0]);
+        let told = to_json(&all[0]);
         assert_eq!((&told["state"], &told["failures"]), (&json!("failed"), &json!(2)));
         assert!(told["reason"].as_str().unwrap().starts_with("worker 1: failed 1 times"), "{told}");
     }

@@ -436,7 +436,7 @@ impl Builder {
         // A generation that shares nearly everything with the running one is small: the allocator returns it
         // by itself.
         if compiled || remade {
-            allocator::give_back();
+            allocator::release_free_pages();
         }
     }
 
@@ -456,15 +456,15 @@ impl Builder {
             Some(origin) => self.build_policy(&origin, number).map_err(Failure::from),
             None => self.build_detection(number),
         };
-        self.give_back();
+        self.release_memory();
         built
     }
 
     /// Returns memory to the system: texts, their parsed form, and the memory that libhs needs to compile
     /// sets serve loading alone. Takes milliseconds, so a generation without new rules skips it.
-    fn give_back(&self) {
+    fn release_memory(&self) {
         if self.compiled {
-            allocator::give_back();
+            allocator::release_free_pages();
         }
     }
 
@@ -476,7 +476,7 @@ impl Builder {
         number: Generation,
     ) -> Result<Built, GenerationError> {
         let built = self.build_policy(&PolicyOrigin::Held(Arc::clone(joined)), number);
-        self.give_back();
+        self.release_memory();
         built
     }
 
@@ -491,7 +491,7 @@ impl Builder {
     }
 
     /// The policy that holds until the controller sends one, in words.
-    pub fn meanwhile(&self) -> String {
+    pub fn describe_interim(&self) -> String {
         // The build reported their warnings.
         let rules = self.rules_named(&mut Vec::new());
         match (&self.options.policy, rules.is_empty()) {
@@ -648,7 +648,7 @@ impl Builder {
         }
         agent.set_patterns(PatternSets::new(Arc::clone(&self.base.compiler)));
         agent.set_early(self.options.early);
-        agent.set_behind_compaction(allocator::give_back);
+        agent.set_behind_compaction(allocator::release_free_pages);
         if let Some(ports) = &self.options.ports {
             agent.set_ports(ports.clone());
         }

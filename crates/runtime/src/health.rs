@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct Health {
     away: BTreeMap<(&'static str, u16), (FunctionCondition, String)>,
     /// States that are not reported to a controller yet, the newest of each function.
-    untold: BTreeMap<&'static str, FunctionState>,
+    unreported: BTreeMap<&'static str, FunctionState>,
 }
 
 impl Health {
@@ -27,7 +27,7 @@ impl Health {
             FunctionCondition::Running => drop(self.away.remove(&at)),
             _ => drop(self.away.insert(at, (condition, format!("worker {}: {news}", worker.0)))),
         }
-        self.untold.insert(news.function, self.of(news.function));
+        self.unreported.insert(news.function, self.of(news.function));
     }
 
     /// The health of a function: that of the worker with the worst one.
@@ -42,8 +42,8 @@ impl Health {
     }
 
     /// Reports pending states, as far as `take` accepts them.
-    pub fn tell(&mut self, mut take: impl FnMut(FunctionState) -> bool) {
-        self.untold.retain(|_, state| !take(state.clone()));
+    pub fn report(&mut self, mut take: impl FnMut(FunctionState) -> bool) {
+        self.unreported.retain(|_, state| !take(state.clone()));
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
         let mut note = |worker, what| {
             health.note(WorkerId(worker), &FunctionEvent { function: "ids", what });
             let mut told = Vec::new();
-            health.tell(|state| {
+            health.report(|state| {
                 told.push((state.state, state.reason));
                 true
             });
@@ -77,13 +77,13 @@ mod tests {
     fn what_is_not_taken_waits() {
         let mut health = Health::default();
         health.note(WorkerId(0), &FunctionEvent { function: "ids", what: FunctionEventKind::Stopped });
-        health.tell(|_| false);
+        health.report(|_| false);
         let mut told = 0;
-        health.tell(|_| {
+        health.report(|_| {
             told += 1;
             true
         });
-        health.tell(|_| panic!("told twice"));
+        health.report(|_| panic!("told twice"));
         assert_eq!(told, 1);
     }
 }

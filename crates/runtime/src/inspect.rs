@@ -14,7 +14,7 @@ use crate::levels::Levels;
 use crate::requests::Requests;
 use crate::stats_file::{StatsParts, write_stats};
 use crate::stores::Stores;
-use crate::supervisor::tell;
+use crate::supervisor::log_problem;
 use crate::{firewall, load, machine_code, plan, stats, unused};
 use bartizan_base::{Generation, LinkId, SettingsMap, Timestamp};
 use bartizan_dataplane::captures::{Finished, Pool, PoolError, PoolOptions};
@@ -107,7 +107,7 @@ fn halves(
         let (sender, receiver) = event_ring(RING_BYTES, RingFullPolicy::Wait);
         let half = EveRecorder::for_worker(settings, ips, run.clone(), sender);
         let mut half = half.map_err(Failure::outputs(settings))?;
-        stores.handles().give(&mut half);
+        stores.handles().attach(&mut half);
         halves.push(half);
         rings.push(receiver);
     }
@@ -139,7 +139,7 @@ fn recorder_of(
     warnings.extend(continued(settings, out)?);
     let recorder = EveRecorder::new(settings, out, ips, run.clone(), warnings);
     let mut recorder = recorder.map_err(Failure::outputs(settings))?;
-    tell_absent_readers(&recorder);
+    log_absent_readers(&recorder);
     recorder.wait_for_readers(Patience::over_captures(requests.stop_flag()));
     Ok(recorder)
 }
@@ -175,11 +175,11 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
     let run = RunInfo { own_fields, functions, interface: None, link: None };
     let mut recorder = recorder_of(settings, &out, ips, &run, requests, &mut warnings)?;
     let mut stores = Stores::open(settings, &built.needs, &out, WhenBehind::Wait, &mut warnings)?;
-    stores.handles().give(&mut recorder);
+    stores.handles().attach(&mut recorder);
     warnings.iter().for_each(|warning| warn!("{warning}"));
-    tell_of_machine_code(built.report.loaded);
+    log_machine_code(built.report.loaded);
     let with_stats = stats::interval(settings)?.is_some();
-    unused::tell(&options.build, settings, false)?;
+    unused::report(&options.build, settings, false)?;
     let rules = stats::rules_of(&built.report);
     let load_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
@@ -223,7 +223,7 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
         eve: recorder.watches().first().map_or_else(|| out.join("eve.json"), |watch| watch.path().to_owned()),
         events_lost: recorder.watches().iter().map(|watch| watch.lost()).sum(),
     };
-    incidents.iter().for_each(tell);
+    incidents.iter().for_each(log_problem);
     problems.iter().for_each(|problem| error!("{problem}"));
     let all = problems.is_empty() && summary.events_lost == 0 && !requests.is_stopped();
     Ok(Inspection { summary, failure: written.err(), is_complete: all })
@@ -236,7 +236,7 @@ fn last_events(
     with_stats: bool,
     now: &StatsNow<'_>,
 ) -> (NamedCounters, Vec<SinkProblem>) {
-    recorder.settle();
+    recorder.finish_outputs();
     let mut statistics = recorder.stats_writer(with_stats);
     let mut counters = statistics.write(now);
     let incidents = recorder.finish();
@@ -245,14 +245,14 @@ fn last_events(
 }
 
 /// Logs the cost of interpreted regular expressions, if rules have some.
-fn tell_of_machine_code(rules: u64) {
+fn log_machine_code(rules: u64) {
     if let Some(note) = machine_code::note(jit_support()).filter(|_| rules > 0) {
         info!("note: {note}");
     }
 }
 
 /// Logs the outputs without a reader.
-fn tell_absent_readers(recorder: &EveRecorder) {
+fn log_absent_readers(recorder: &EveRecorder) {
     for watch in recorder.watches() {
         if let Some(SinkProblem { path, what: Incident::Lost { error, advice } }) = watch.take_problem() {
             let path = path.display();
@@ -306,8 +306,8 @@ fn inspect_alone(
     driver.run(&LiveOptions::default(), &control).map_err(Failure::stopped)?;
     let ReadResults { incomplete, filtered } = results.try_recv().unwrap_or_default();
     let mut worker = driver.station.into_worker();
-    let news = control.take_news().into_iter().map(|(_, news)| news);
-    news.chain(worker.take_news()).for_each(|news| warn!("{news}"));
+    let news = control.take_events().into_iter().map(|(_, news)| news);
+    news.chain(worker.take_events()).for_each(|news| warn!("{news}"));
     let stats = stats_of(&worker);
     let threads = vec![stats.clone()];
     let (counters, clock) = (*worker.counters(), worker.clock());
@@ -339,7 +339,7 @@ fn inspect_together(
     for half in &finished.recorders {
         recorder.absorb(half);
     }
-    let Finished { counters, mut stats, threads, clock, moved, news, .. } = finished;
+    let Finished { counters, mut stats, threads, clock, moved, events: news, .. } = finished;
     news.iter().for_each(|news| warn!("{news}"));
     if moved > 0 {
         stats.push(("flow.moved", moved));

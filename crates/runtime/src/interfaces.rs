@@ -15,14 +15,14 @@ pub struct InterfaceWatch {
     interfaces: Vec<Interface>,
     /// The last known state of each.
     states: Vec<LinkState>,
-    looked: Option<Instant>,
+    last_check: Option<Instant>,
 }
 
 impl InterfaceWatch {
     /// A watch of interfaces that work.
     pub fn new(interfaces: Vec<Interface>) -> Self {
         let states = vec![LinkState::Up; interfaces.len()];
-        InterfaceWatch { interfaces, states, looked: None }
+        InterfaceWatch { interfaces, states, last_check: None }
     }
 
     /// The watched interfaces.
@@ -31,26 +31,26 @@ impl InterfaceWatch {
     }
 
     /// Messages about changes since the last check. Most calls check nothing.
-    pub fn look(&mut self) -> Vec<String> {
-        if self.looked.is_some_and(|at| at.elapsed() < EVERY) {
+    pub fn check(&mut self) -> Vec<String> {
+        if self.last_check.is_some_and(|at| at.elapsed() < EVERY) {
             return Vec::new();
         }
-        self.looked = Some(Instant::now());
+        self.last_check = Some(Instant::now());
         let mut said = Vec::new();
         for (interface, known) in self.interfaces.iter().zip(&mut self.states) {
             // An unknown state counts as unchanged.
             let Ok(state) = interface.state() else { continue };
             if state != *known {
-                said.extend(tell(&interface.name, state));
+                said.extend(state_message(&interface.name, state));
                 *known = state;
             }
         }
-        said.extend(self.look_at_mtus());
+        said.extend(self.check_mtus());
         said
     }
 
     /// Warnings about changed MTUs.
-    fn look_at_mtus(&mut self) -> Vec<String> {
+    fn check_mtus(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         for interface in &mut self.interfaces {
             let Ok(mtu) = interface.mtu_now() else { continue };
@@ -84,9 +84,9 @@ impl InterfaceWatch {
     }
 
     /// The reason why the link cannot continue, if an interface is gone.
-    pub fn gone(&self) -> Option<String> {
+    pub fn gone_reason(&self) -> Option<String> {
         let mut all = self.interfaces.iter().zip(&self.states);
-        all.find(|(_, state)| **state == LinkState::Gone).map(|(interface, _)| gone(&interface.name))
+        all.find(|(_, state)| **state == LinkState::Gone).map(|(interface, _)| gone_message(&interface.name))
     }
 }
 
@@ -94,14 +94,14 @@ impl InterfaceWatch {
 pub const START_AGAIN: &str = "; start again when it exists";
 
 /// The message that an interface is gone.
-pub fn gone(name: &str) -> String {
+pub fn gone_message(name: &str) -> String {
     format!(
         "the interface `{name}` is gone: it was removed or moved to another network namespace{START_AGAIN}"
     )
 }
 
 /// The message about a new state. `None` for an interface that is gone: the end of its link reports it.
-fn tell(name: &str, state: LinkState) -> Option<String> {
+fn state_message(name: &str, state: LinkState) -> Option<String> {
     match state {
         LinkState::Up => Some(format!("note: interface `{name}` works again")),
         LinkState::Down => Some(format!(
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn each_state_is_told_once() {
-        let lo = Interface::look_up("lo").unwrap_or(Interface {
+        let lo = Interface::lookup("lo").unwrap_or(Interface {
             name: "lo".to_owned(),
             index: 1,
             mtu: 65_536,
@@ -130,8 +130,8 @@ mod tests {
         });
         let gone = Interface { index: i32::MAX as u32, name: "was-there".to_owned(), ..lo };
         let mut watch = InterfaceWatch::new(vec![gone]);
-        assert!(watch.gone().is_none());
-        assert!(watch.look().is_empty());
-        assert!(watch.gone().unwrap().contains("the interface `was-there` is gone"));
+        assert!(watch.gone_reason().is_none());
+        assert!(watch.check().is_empty());
+        assert!(watch.gone_reason().unwrap().contains("the interface `was-there` is gone"));
     }
 }

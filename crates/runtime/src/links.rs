@@ -190,10 +190,10 @@ impl Links {
 
     /// Messages about changes since the last check. Called often; most calls check nothing. Stops the run
     /// when no link is left.
-    pub fn look(&mut self, control: &Control) -> Vec<String> {
+    pub fn check(&mut self, control: &Control) -> Vec<String> {
         let mut said = Vec::new();
         for link in &mut self.links {
-            link.look(control, &mut said);
+            link.check(control, &mut said);
         }
         let mut parts = self.links.iter().flat_map(|link| &link.parts);
         // Guests have no interfaces that could go.
@@ -201,7 +201,8 @@ impl Links {
             && self.guests.is_none()
             && parts.all(|part| !matches!(part.state, LinkMemberState::Up))
         {
-            let first = self.links.iter().flat_map(|l| &l.parts).find_map(|part| part.interfaces.gone());
+            let first =
+                self.links.iter().flat_map(|l| &l.parts).find_map(|part| part.interfaces.gone_reason());
             self.end = Some(first.unwrap_or_else(|| "no link is left to run on".to_owned()));
             control.stop();
         }
@@ -220,7 +221,7 @@ impl Links {
         let of = |link: &WatchedLink| {
             let part = link.parts.iter().find(|part| !matches!(part.state, LinkMemberState::Up))?;
             let told = if let LinkMemberState::Gone(_, told) = &part.state { told.clone() } else { None };
-            let why = told.or_else(|| part.interfaces.gone());
+            let why = told.or_else(|| part.interfaces.gone_reason());
             let all = link.parts.iter().all(|part| !matches!(part.state, LinkMemberState::Up));
             Some((link.plan.name.clone(), (all, why.unwrap_or_else(|| "an interface is gone".to_owned()))))
         };
@@ -239,12 +240,12 @@ impl Links {
 }
 
 impl WatchedLink {
-    fn look(&mut self, control: &Control, said: &mut Vec<String>) {
+    fn check(&mut self, control: &Control, messages: &mut Vec<String>) {
         for at in 0..self.parts.len() {
             let which = self.which(at);
             let Some(part) = self.parts.get_mut(at) else { continue };
             match &part.state {
-                LinkMemberState::Up => part.look(which.as_deref(), said),
+                LinkMemberState::Up => part.check(which.as_deref(), messages),
                 LinkMemberState::Leaving => {
                     if part.slots.are_left() {
                         part.state = LinkMemberState::Gone(Instant::now(), None);
@@ -253,7 +254,7 @@ impl WatchedLink {
                 LinkMemberState::Gone(next, _) if Instant::now() < *next || control.stopping() => {}
                 LinkMemberState::Gone(_, told) => {
                     let told = told.clone();
-                    self.come_back(at, told, said);
+                    self.reopen(at, told, messages);
                 }
             }
         }
@@ -271,28 +272,28 @@ impl WatchedLink {
     }
 
     /// Reopens a part, if that is possible by now.
-    fn come_back(&mut self, at: usize, told: Option<String>, said: &mut Vec<String>) {
+    fn reopen(&mut self, at: usize, reported: Option<String>, messages: &mut Vec<String>) {
         let which = self.which(at).unwrap_or_default();
-        let taken_up = self.take_up(at);
+        let taken_up = self.reopen_ports(at);
         let Some(part) = self.parts.get_mut(at) else { return };
         part.state = match taken_up {
             Ok(()) => {
-                said.push(format!("note: {which} is in use again"));
+                messages.push(format!("note: {which} is in use again"));
                 LinkMemberState::Up
             }
             Err(why) => {
-                if let Some(why) = why.clone().filter(|why| Some(why) != told.as_ref()) {
-                    said.push(format!("warning: {which} is not in use again yet: {why}"));
+                if let Some(why) = why.clone().filter(|why| Some(why) != reported.as_ref()) {
+                    messages.push(format!("warning: {which} is not in use again yet: {why}"));
                 }
-                LinkMemberState::Gone(Instant::now() + EVERY, why.or(told))
+                LinkMemberState::Gone(Instant::now() + EVERY, why.or(reported))
             }
         };
     }
 
     /// Opens ports in place of closed ones. The error: the obstacle, `None` if interfaces merely do not
     /// exist.
-    fn take_up(&mut self, at: usize) -> Result<(), Option<String>> {
-        let look_up = |name: &&str| match Interface::look_up(name) {
+    fn reopen_ports(&mut self, at: usize) -> Result<(), Option<String>> {
+        let look_up = |name: &&str| match Interface::lookup(name) {
             Err(bartizan_ports::OpenError::NoSuchInterface { .. }) => Err(None),
             other => other.map_err(|error| Some(error.to_string())),
         };
@@ -411,30 +412,30 @@ impl WatchedLink {
 
 impl LinkMember {
     /// Checks the interfaces. `which`: the name of the part, where there are several.
-    fn look(&mut self, which: Option<&str>, said: &mut Vec<String>) {
+    fn check(&mut self, which: Option<&str>, messages: &mut Vec<String>) {
         let with_link = |text: String| match (text.split_once(": "), which) {
             (Some((kind, rest)), Some(which)) if which.starts_with("link") => {
                 format!("{kind}: {which}: {rest}")
             }
             _ => text,
         };
-        said.extend(self.interfaces.look().into_iter().map(with_link));
+        messages.extend(self.interfaces.check().into_iter().map(with_link));
         let failure = self.slots.take_failure();
-        let why = failure.map(gone).or_else(|| self.interfaces.gone());
+        let why = failure.map(failure_message).or_else(|| self.interfaces.gone_reason());
         let Some(why) = why else { return };
         self.state = LinkMemberState::Leaving;
         let Some(which) = which else { return };
         let why = why.strip_suffix(START_AGAIN).unwrap_or(&why);
-        said.push(format!(
+        messages.push(format!(
             "warning: {which}: {why}; it carries no packets until it exists and is up again; other links continue"
         ));
         self.slots.clear();
     }
 }
 
-fn gone(error: PortError) -> String {
+fn failure_message(error: PortError) -> String {
     match error {
-        PortError::Gone { name } => crate::interfaces::gone(&name),
+        PortError::Gone { name } => crate::interfaces::gone_message(&name),
         other => other.to_string(),
     }
 }

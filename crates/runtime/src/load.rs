@@ -49,7 +49,7 @@ pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<SettingsMap
 /// ones, with their places.
 pub fn checked(settings: SettingsMap) -> Result<SettingsMap, Failure> {
     let mut wrong: Vec<String> = suricata::check(&settings).iter().map(|e| settings.explain(e)).collect();
-    wrong.extend(groups(&settings).1.into_iter().filter(|group| !group.is_usable).map(|group| group.said));
+    wrong.extend(groups(&settings).1.into_iter().filter(|group| !group.is_usable).map(|group| group.message));
     if wrong.is_empty() {
         return Ok(settings);
     }
@@ -106,7 +106,7 @@ pub fn rule_files(paths: &[PathBuf], contents: &mut Contents) -> Result<Vec<Rule
 /// A finding about an address or port group.
 struct OddGroup {
     /// The message, with the group's place.
-    said: String,
+    message: String,
     /// As in Suricata, an empty group is well-formed: only rules that use it cannot be loaded.
     is_usable: bool,
 }
@@ -121,7 +121,7 @@ fn groups(settings: &SettingsMap) -> (RuleVariables, Vec<OddGroup>) {
         let place =
             settings.origin(key).or_else(first).map_or_else(String::new, |place| format!("{place}: "));
         let value = settings.get(key).map_or_else(String::new, |value| format!("`{value}`: "));
-        odd.push(OddGroup { said: format!("{place}setting `{key}`: {value}{error}"), is_usable });
+        odd.push(OddGroup { message: format!("{place}setting `{key}`: {value}{error}"), is_usable });
     };
     for (kind, is_port) in [("address-groups", false), ("port-groups", true)] {
         let kind = format!("vars.{kind}");
@@ -163,7 +163,7 @@ fn variables_in(value: &str) -> impl Iterator<Item = &str> {
 /// Address and port groups of checked settings. Adds unusable groups to `warnings`.
 fn variables(settings: &SettingsMap, warnings: &mut Vec<String>) -> RuleVariables {
     let (variables, odd) = groups(settings);
-    warnings.extend(odd.into_iter().map(|group| group.said));
+    warnings.extend(odd.into_iter().map(|group| group.message));
     variables
 }
 
@@ -438,15 +438,15 @@ pub fn app_layer(settings: &SettingsMap, needs: &Needs, mode: EnforcementMode) -
     let engine = Engine::new(&own, files).map_err(Failure::setting(settings));
     settings.mark_read_as(&own);
     let engine = engine?.with_expectations(Arc::new(ExpectationTable::new(FlowHasher::new(seed()))));
-    ask_frames(&engine, settings, needs)?;
+    request_frames(&engine, settings, needs)?;
     Ok(engine)
 }
 
 /// Keeps protocol frames if a rule or an output needs them.
-fn ask_frames(engine: &Engine, settings: &SettingsMap, needs: &Needs) -> Result<(), Failure> {
+fn request_frames(engine: &Engine, settings: &SettingsMap, needs: &Needs) -> Result<(), Failure> {
     let outputs = EveOutputs::from_settings(settings).map_err(Failure::setting(settings))?;
     let logged = outputs.outputs.iter().any(|output| output.types.frame);
-    engine.ask_frames(needs.frames || logged, needs.stream_frames || logged);
+    engine.request_frames(needs.frames || logged, needs.stream_frames || logged);
     Ok(())
 }
 

@@ -47,7 +47,7 @@ const EVERY: Duration = Duration::from_secs(1);
 pub struct Below {
     /// Each detaches when it goes.
     levels: Vec<SharedLevel>,
-    looked: Option<Instant>,
+    last_check: Option<Instant>,
     /// State of the levels, for reports.
     pub stand: LevelsStand,
     /// Pending notes for the user.
@@ -187,11 +187,11 @@ impl Below {
     /// Pins the attachments of links that fail open, takes over programs of a killed run once workers serve
     /// their frames, and detects changed MTUs and links that were removed or came back. Returns messages for
     /// the log. Call it often; most calls do nothing.
-    pub fn look(&mut self, links: &Links) -> Vec<String> {
+    pub fn check(&mut self, links: &Links) -> Vec<String> {
         let mut said = Vec::new();
-        let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= EVERY);
+        let is_due = self.last_check.is_none_or(|looked| looked.elapsed() >= EVERY);
         if is_due {
-            self.looked = Some(Instant::now());
+            self.last_check = Some(Instant::now());
             self.stand.note_away(links.away());
         }
         for level in &mut self.levels {

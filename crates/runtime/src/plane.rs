@@ -33,7 +33,7 @@ pub fn start(
     let connections = CONNECTIONS_MAX + southbound.as_ref().map_or(0, |of| of.server.connections);
     let wanted = connections as u64 + OWN_DESCRIPTORS;
     if let Some(most) = descriptors::raise(wanted).filter(|most| *most < wanted) {
-        say(&format!(
+        log_line(&format!(
             "this process may open {most} files, and {wanted} are needed for the greatest number of connections; raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
         ));
     }
@@ -43,15 +43,15 @@ pub fn start(
         southbound,
         bootstrap,
         settings: Settings { functions: functions(), sections: sections::check(), ..Settings::default() },
-        say,
+        log: log_line,
     };
     let plane = bartizan_controller::start::start(&config).map_err(failure)?;
-    plane.said.iter().for_each(|line| say(line));
+    plane.messages.iter().for_each(|line| log_line(line));
     Ok(plane)
 }
 
 /// Logs a line of the controller.
-pub fn say(line: &str) {
+pub fn log_line(line: &str) {
     info!("bartizan: {line}");
 }
 

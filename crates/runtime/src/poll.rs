@@ -9,15 +9,15 @@ use std::time::Duration;
 /// always ready. Returns `false` if a signal ends the wait.
 pub fn wait_readable(from: BorrowedFd<'_>, limit: Duration) -> bool {
     let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: limit.subsec_nanos().into() };
-    happened(from, PollFlags::IN, &limit).unwrap_or(false)
+    poll_once(from, PollFlags::IN, &limit).unwrap_or(false)
 }
 
 /// Whether the other end of a socket is closed in both directions, so that no answer can be delivered.
 pub fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
-    happened(socket, PollFlags::empty(), &Timespec { tv_sec: 0, tv_nsec: 0 }).unwrap_or(false)
+    poll_once(socket, PollFlags::empty(), &Timespec { tv_sec: 0, tv_nsec: 0 }).unwrap_or(false)
 }
 
-fn happened(on: BorrowedFd<'_>, wanted: PollFlags, limit: &Timespec) -> rustix::io::Result<bool> {
+fn poll_once(on: BorrowedFd<'_>, wanted: PollFlags, limit: &Timespec) -> rustix::io::Result<bool> {
     let mut polled = [PollFd::from_borrowed_fd(on, wanted)];
     poll(&mut polled, Some(limit)).map(|ready| ready != 0 && !polled[0].revents().is_empty())
 }

@@ -79,7 +79,7 @@ impl View {
     }
 
     /// Answers a query of the command socket.
-    pub fn tell(&self, question: &ControlQuery) -> CommandOutcome {
+    pub fn answer(&self, question: &ControlQuery) -> CommandOutcome {
         match question {
             ControlQuery::Counters => {
                 self.wait_for_counters();
@@ -91,23 +91,23 @@ impl View {
             ControlQuery::Status => CommandOutcome::Told(self.status()),
             ControlQuery::Uptime => CommandOutcome::Number(lock(&self.statistics).uptime()),
             ControlQuery::Controller => match self.source.controller() {
-                Some(shown) => CommandOutcome::Told(shown.told()),
+                Some(shown) => CommandOutcome::Told(shown.to_json()),
                 None => CommandOutcome::Refused(
                     "this run has no controller; set `controller` in the host file".to_owned(),
                 ),
             },
-            ControlQuery::Guests => self.ask_guests(GuestView::list),
-            ControlQuery::GuestStreams(guest) => self.ask_guests(|guests| guests.status(guest.as_deref())),
-            ControlQuery::Levels => self.ask(inquiry::Question::Levels),
-            ControlQuery::Flows(wanted) => self.ask(inquiry::Question::Flows(*wanted)),
-            ControlQuery::Functions => self.ask(inquiry::Question::Functions),
+            ControlQuery::Guests => self.query_guests(GuestView::list),
+            ControlQuery::GuestStreams(guest) => self.query_guests(|guests| guests.status(guest.as_deref())),
+            ControlQuery::Levels => self.query_workers(inquiry::Question::Levels),
+            ControlQuery::Flows(wanted) => self.query_workers(inquiry::Question::Flows(*wanted)),
+            ControlQuery::Functions => self.query_workers(inquiry::Question::Functions),
             ControlQuery::Order(function, act) => {
-                self.ask(inquiry::Question::Order(Arc::clone(function), *act))
+                self.query_workers(inquiry::Question::Order(Arc::clone(function), *act))
             }
         }
     }
 
-    fn ask_guests(
+    fn query_guests(
         &self,
         query: impl FnOnce(&GuestView) -> Result<Map<String, Value>, String>,
     ) -> CommandOutcome {
@@ -128,7 +128,7 @@ impl View {
     }
 
     fn status(&self) -> Map<String, Value> {
-        let mut told = self.in_force.newest().told();
+        let mut told = self.in_force.newest().to_json();
         let statistics = lock(&self.statistics);
         let rules = statistics.rules();
         let counts = json!({"loaded": rules.loaded, "failed": rules.failed, "skipped": rules.skipped});
@@ -139,8 +139,8 @@ impl View {
         told
     }
 
-    fn ask(&self, question: inquiry::Question) -> CommandOutcome {
-        match self.control.ask(question) {
+    fn query_workers(&self, question: inquiry::Question) -> CommandOutcome {
+        match self.control.query(question) {
             Some(collector) => CommandOutcome::Workers(collector),
             None => CommandOutcome::Refused("the workers' queue of queries is full; retry later".to_owned()),
         }
@@ -148,7 +148,7 @@ impl View {
 
     /// Waits until workers have shown their counters, or are late.
     fn wait_for_counters(&self) {
-        self.source.ask_workers();
+        self.source.request_worker_counters();
         let asked = Instant::now();
         while !self.source.have_workers_shown() && asked.elapsed() < ANSWER {
             std::thread::sleep(POLL_INTERVAL);

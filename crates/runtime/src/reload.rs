@@ -153,7 +153,7 @@ impl Inventory {
     }
 
     /// Rules that failed, in the form of a report to a controller.
-    pub fn told(&self) -> LeftOut {
+    pub fn left_out_report(&self) -> LeftOut {
         let (failed, more) = self.failed();
         let mut told = LeftOut::default();
         for RefusedRule { id, file, place, message, .. } in &failed {
@@ -206,7 +206,7 @@ impl Inventory {
         let told = |(id, rule): (&(u32, u32), &RefusedRule)| {
             format!(
                 "{}: the rule with gid {} and sid {} is running and would be skipped",
-                said(rule),
+                describe_rule(rule),
                 id.0,
                 id.1
             )
@@ -237,7 +237,7 @@ impl Inventory {
                 if let Some(first) = &file.first {
                     add(format_args!(
                         "{} ({} malformed {lines} in this file, {} rules)",
-                        said(first),
+                        describe_rule(first),
                         file.malformed,
                         file.rules
                     ));
@@ -289,7 +289,7 @@ impl Inventory {
 }
 
 /// A refused rule with its place, as a line.
-fn said(rule: &RefusedRule) -> String {
+fn describe_rule(rule: &RefusedRule) -> String {
     format!("{}:{}:{}: {}", rule.file, rule.place.0, rule.place.1, rule.message)
 }
 

@@ -77,7 +77,7 @@ pub fn run(
             ));
         }
         let mut seen = |generation: &OfflineGeneration| -> Result<Vec<ReplayFlow>, Failure> {
-            let fates = fates(options, generation, &traffic.captures)?;
+            let fates = replay_captures(options, generation, &traffic.captures)?;
             replayed.left_out += fates.left_out;
             Ok(fates.seen)
         };
@@ -98,7 +98,7 @@ fn generation(options: &ReplayOptions, policy: &Path) -> Result<OfflineGeneratio
 }
 
 /// The flows of captures, with their verdicts.
-fn fates(
+fn replay_captures(
     options: &ReplayOptions,
     generation: &OfflineGeneration,
     captures: &[PathBuf],

@@ -19,7 +19,7 @@ use crate::southbound::{InForce, Workers};
 use crate::stats::{Named, Statistics, StatsLink};
 use crate::stats_file::{StatsParts, write_stats};
 use crate::stores::{StoreHandles, Stores};
-use crate::supervisor::{Steering, tell};
+use crate::supervisor::{Steering, log_problem};
 use crate::traces::Traces;
 use crate::{channel, confine, control, firewall, load, lock, machine_code, southbound, stats, unused};
 use bartizan_api::content::Contents;
@@ -83,13 +83,13 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let mut recorder = recorder_of(&plan, &builder, &runs, &mut warnings)?;
     let engines = Engines::new(&plan, &builder, &built)?;
     let stores = Stores::open(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
-    stores.handles().give(&mut recorder);
+    stores.handles().attach(&mut recorder);
     let every = stats::interval(builder.settings())?;
     check_unread(&plan, &builder)?;
     let refuses_midstream = refuses_midstream(&plan, &settings) && built.chains.enforces_something();
     let mut of_links = links.open(stacks_of(&plan, settings, &engines), &built, &mut warnings)?;
     let mut below = Below::open(&plan, &interfaces, &mut of_links, &built.chains, &built.function_names)?;
-    confine::settle(confinement.as_ref())?;
+    confine::drop_capabilities(confinement.as_ref())?;
     warnings.append(&mut below.notes);
     let Built { chains, report, inventory, function_names, contents, .. } = built;
     warnings.iter().chain(&inventory.notes()).for_each(|warning| warn!("{warning}"));
@@ -111,8 +111,8 @@ pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<RunOutco
     let running = southbound::start(controller, alerts, way, &source, &statistics)?;
     let traces = Arc::new(Traces::new(&control, builder.keywords(), &chains, builder.tenants()));
     let commands = commands_of(socket, channel, view, &traces, &plan)?;
-    tell_what_runs(&plan, &builder, refuses_midstream);
-    tell_first(&in_force, &report);
+    log_links(&plan, &builder, refuses_midstream);
+    log_first_generation(&in_force, &report);
     let (below, live, processors) = (Mutex::new(below), live_options(&plan), plan.processors.as_slice());
     let parts = WorkerPoolParts { links: of_links, chains, live, processors, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
@@ -165,7 +165,7 @@ fn recorder_of_worker(
 ) -> Result<EveRecorder, Failure> {
     let half = EveRecorder::for_worker(yaml, prevention, run, ring);
     let mut half = half.map_err(Failure::outputs(yaml))?;
-    handles.give(&mut half);
+    handles.attach(&mut half);
     half.tap_alerts(tap.map(AlertTap::another));
     Ok(half)
 }
@@ -216,10 +216,10 @@ fn last_events(
     last: CounterBaseline<'_>,
 ) -> (NamedCounters, Named) {
     recorder.ending();
-    recorder.settle();
+    recorder.finish_outputs();
     let CounterBaseline { threads, of_links, ports } = last;
     let (mut counters, of_links) = statistics.write(ended.clock, &ended.stats, threads, of_links, ports);
-    recorder.finish().iter().for_each(tell);
+    recorder.finish().iter().for_each(log_problem);
     statistics.refresh(&mut counters);
     (counters, of_links)
 }
@@ -229,7 +229,7 @@ fn in_force_of(builder: &Builder, inventory: &Inventory, contents: &Contents) ->
     let in_force = Arc::new(InForce::default());
     let controller = builder.held().map_or(0, |held| held.generation);
     let first = RunningGeneration { generation: Generation(1), controller, content: contents.hashes() };
-    in_force.note(first, builder.held(), &builder.tenants(), inventory.told());
+    in_force.note(first, builder.held(), &builder.tenants(), inventory.left_out_report());
     in_force
 }
 
@@ -364,7 +364,7 @@ fn source_of(
 }
 
 /// Logs the first generation, in the form of a reload.
-fn tell_first(in_force: &InForce, report: &RuleSetReport) {
+fn log_first_generation(in_force: &InForce, report: &RuleSetReport) {
     let RunningGeneration { generation, content, .. } = in_force.newest();
     info!(
         "generation {}: {} rules loaded, {} refused; {content}",
@@ -375,7 +375,7 @@ fn tell_first(in_force: &InForce, report: &RuleSetReport) {
 }
 
 /// Logs the links, and notes about them.
-fn tell_what_runs(plan: &RunPlan, builder: &Builder, refuses_midstream: bool) {
+fn log_links(plan: &RunPlan, builder: &Builder, refuses_midstream: bool) {
     if refuses_midstream {
         info!(
             "note: TCP connections that are already open are dropped until they are opened again (stream_midstream); to reset them set stream.midstream-policy to reject, to pick them up set stream.midstream to yes"
@@ -416,7 +416,7 @@ fn interfaces(plan: &RunPlan) -> Result<Vec<Vec<Interface>>, Failure> {
         let mut found = Vec::new();
         for name in link.ports.interfaces() {
             let looked_up =
-                Interface::look_up(name).map_err(|error| Failure::input(format!("{which}{error}")))?;
+                Interface::lookup(name).map_err(|error| Failure::input(format!("{which}{error}")))?;
             if let Some((_, other, of)) = known.iter().find(|(index, ..)| *index == looked_up.index) {
                 return Err(Failure::input(twice(link, name, other, of)));
             }
@@ -517,7 +517,7 @@ fn check_unread(plan: &RunPlan, builder: &Builder) -> Result<(), Failure> {
             "the host file sets `{key}`, which is not a known setting{hint}; correct or remove it"
         )));
     }
-    unused::tell(&plan.options, settings, true)
+    unused::report(&plan.options, settings, true)
 }
 
 /// Appends lines about written and lost events. Returns the number of events lost anywhere.

@@ -109,7 +109,7 @@ pub struct Statistics {
     every: Duration,
     started: Instant,
     next: Instant,
-    asked: Option<Instant>,
+    requested_at: Option<Instant>,
     rules: RulesInForce,
     links: Vec<StatsLink>,
     /// Counters of each link that its workers do not have; empty without such counters.
@@ -133,7 +133,19 @@ impl Statistics {
         let every = every.unwrap_or(Duration::from_secs(INTERVAL));
         let (next, asked, beside, functions) = (started + every, None, Vec::new(), BTreeMap::new());
         let levels = Vec::new();
-        Statistics { writer, board, every, started, next, asked, rules, links, beside, levels, functions }
+        Statistics {
+            writer,
+            board,
+            every,
+            started,
+            next,
+            requested_at: asked,
+            rules,
+            links,
+            beside,
+            levels,
+            functions,
+        }
     }
 
     /// Adds levels below that count traffic of ports.
@@ -146,9 +158,9 @@ impl Statistics {
         self.rules = rules;
     }
 
-    /// Whether [`Statistics::look`] is about to write, so that [`Statistics::counted_beside`] must be called.
+    /// Whether [`Statistics::poll`] is about to write, so that [`Statistics::counted_beside`] must be called.
     pub fn is_due(&self) -> bool {
-        self.asked.is_some()
+        self.requested_at.is_some()
     }
 
     /// Sets the present counters of each link that its workers do not have.
@@ -157,15 +169,15 @@ impl Statistics {
     }
 
     /// Called often: requests counters when it is time, and writes when the answers have arrived.
-    pub fn look(&mut self) {
+    pub fn poll(&mut self) {
         let now = Instant::now();
-        match self.asked {
+        match self.requested_at {
             None if now >= self.next => {
-                self.board.ask();
-                self.asked = Some(now);
+                self.board.request_counters();
+                self.requested_at = Some(now);
             }
             Some(asked) if self.board.is_answered() || now - asked > ANSWER => {
-                self.asked = None;
+                self.requested_at = None;
                 // The times are multiples of the interval since the start, also after a late event.
                 while self.next <= now {
                     self.next += self.every;
@@ -177,10 +189,10 @@ impl Statistics {
         }
     }
 
-    fn write_shown(&mut self, shown: &[Snapshot]) {
-        let Gathered { clock, totals, threads, links } = self.gather(shown);
+    fn write_shown(&mut self, snapshots: &[Snapshot]) {
+        let Gathered { clock, totals, threads, links } = self.gather(snapshots);
         self.warn(&links);
-        let ports = self.ports(&ports_of(shown));
+        let ports = self.ports(&ports_of(snapshots));
         self.write(clock, &totals, threads, links, &ports);
     }
 
@@ -249,7 +261,7 @@ impl Statistics {
     }
 
     /// The workers' counters: their sums, those of each worker, and those of each link.
-    fn gather(&self, shown: &[Snapshot]) -> Gathered {
+    fn gather(&self, snapshots: &[Snapshot]) -> Gathered {
         let sum_of = |shown: &[Snapshot]| {
             let mut sum = Sum::default();
             for snapshot in shown {
@@ -258,16 +270,16 @@ impl Statistics {
             }
             sum.finish()
         };
-        let threads: Vec<NamedCounters> = shown.chunks(1).map(sum_of).collect();
-        let mut rest = shown;
+        let threads: Vec<NamedCounters> = snapshots.chunks(1).map(sum_of).collect();
+        let mut rest = snapshots;
         let mut links = Vec::new();
         for link in &self.links {
             let (own, others) = rest.split_at(rest.len().min(link.workers.into()));
             links.push(sum_of(own));
             rest = others;
         }
-        let clock = shown.iter().map(|s| s.clock).fold(Timestamp::ZERO, Timestamp::max);
-        Gathered { clock, totals: sum_of(shown), threads, links }
+        let clock = snapshots.iter().map(|s| s.clock).fold(Timestamp::ZERO, Timestamp::max);
+        Gathered { clock, totals: sum_of(snapshots), threads, links }
     }
 
     /// Logs once per link that most checksums are wrong.
@@ -368,9 +380,9 @@ struct PortFrames {
 }
 
 /// The workers' counters of ports, by name.
-fn ports_of(shown: &[Snapshot]) -> BTreeMap<String, PortStats> {
+fn ports_of(snapshots: &[Snapshot]) -> BTreeMap<String, PortStats> {
     let mut ports: BTreeMap<String, PortStats> = BTreeMap::new();
-    for (name, stats) in shown.iter().flat_map(|snapshot| &snapshot.ports) {
+    for (name, stats) in snapshots.iter().flat_map(|snapshot| &snapshot.ports) {
         let sum = ports.entry(name.clone()).or_default();
         *sum = sum.plus(stats);
     }

@@ -60,7 +60,7 @@ impl Stores {
 
 impl StoreHandles {
     /// Gives the handles to a recorder.
-    pub fn give(self, recorder: &mut EveRecorder) {
+    pub fn attach(self, recorder: &mut EveRecorder) {
         recorder.keep_files(self.files);
         recorder.store_certificates_in(self.certificates);
     }

@@ -107,34 +107,34 @@ impl Steering<'_> {
         let mut read_beside = Instant::now();
         let mut health = Health::default();
         while !finished() {
-            self.obey(&mut inbox, &mut course);
-            self.source.problems().for_each(|problem| tell(&problem));
-            for (worker, news) in self.control.take_news() {
+            self.run_commands(&mut inbox, &mut course);
+            self.source.problems().for_each(|problem| log_problem(&problem));
+            for (worker, news) in self.control.take_events() {
                 info!("worker {}: {news}", worker.0);
                 health.note(worker, &news);
             }
             if let Some(controller) = self.source.controller() {
-                health.tell(|state| controller.handle.health(state));
+                health.report(|state| controller.handle.health(state));
             }
             if self.control.free_left() {
                 course.builder.generation_freed();
             }
-            self.look_at_statistics(&mut read_beside, course.below);
+            self.update_statistics(&mut read_beside, course.below);
         }
     }
 
     /// Updates statistics when it is time.
-    fn look_at_statistics(&self, read_beside: &mut Instant, below: &Mutex<Below>) {
+    fn update_statistics(&self, read_beside: &mut Instant, below: &Mutex<Below>) {
         let mut statistics = queries::lock(self.statistics);
         if statistics.is_due() || read_beside.elapsed() > BESIDE {
             statistics.counted_beside(queries::lock(below).beside());
             *read_beside = Instant::now();
         }
-        statistics.look();
+        statistics.poll();
     }
 
     /// Carries out arriving commands until the next check.
-    fn obey(&self, inbox: &mut Inbox, course: &mut SteeringState<'_>) {
+    fn run_commands(&self, inbox: &mut Inbox, course: &mut SteeringState<'_>) {
         let end = Instant::now() + POLL_INTERVAL;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -147,23 +147,23 @@ impl Steering<'_> {
         }
     }
 
-    fn carry_out(&self, asked: Asked, course: &mut SteeringState<'_>) {
+    fn carry_out(&self, request: Asked, course: &mut SteeringState<'_>) {
         let no = |why: &str| CommandOutcome::Refused(why.to_owned());
-        let reloads = matches!(asked.command, ControlCommand::Reload | ControlCommand::ReloadLater);
+        let reloads = matches!(request.command, ControlCommand::Reload | ControlCommand::ReloadLater);
         if reloads && course.ready.is_some() && course.waiting.len() < COMMANDS_WAITING {
-            course.waiting.push(asked);
+            course.waiting.push(request);
             return;
         }
-        let answer = match &asked.command {
+        let answer = match &request.command {
             ControlCommand::ReloadLater => {
-                asked.answer_early(CommandOutcome::Done);
+                request.answer_early(CommandOutcome::Done);
                 self.reload(course);
                 return;
             }
             ControlCommand::Reload => self.reload(course),
             ControlCommand::Reopen => {
-                self.source.ask_reopen();
-                match asked.is_by_signal() {
+                self.source.request_reopen();
+                match request.is_by_signal() {
                     true => {
                         info!("outputs are reopened (SIGHUP); SIGUSR2 reloads rules and policy")
                     }
@@ -173,7 +173,7 @@ impl Steering<'_> {
             }
             ControlCommand::Stop => {
                 // Before the socket closes with the end of the workers.
-                asked.answer_early(CommandOutcome::Done);
+                request.answer_early(CommandOutcome::Done);
                 self.notifier.stopping();
                 queries::lock(course.below).end_watch();
                 self.control.stop();
@@ -199,7 +199,7 @@ impl Steering<'_> {
                 CommandOutcome::Done
             }
         };
-        asked.answer(answer);
+        request.answer(answer);
         if course.ready.is_none() {
             std::mem::take(&mut course.waiting).into_iter().for_each(|asked| self.carry_out(asked, course));
         }
@@ -253,13 +253,13 @@ impl Steering<'_> {
         // A new policy alone does not change the rules of libraries.
         let left_out = match Arc::ptr_eq(running, &built.inventory) {
             true => self.in_force.left_out(),
-            false => built.inventory.told(),
+            false => built.inventory.left_out_report(),
         };
         let content = built.contents.hashes();
         let controller = builder.held().map_or(0, |held| held.generation);
         let newest = RunningGeneration { generation: built.chains.generation, controller, content };
         self.in_force.note(newest, builder.held(), &builder.tenants(), left_out);
-        self.engines.ask(&built);
+        self.engines.enable_parsing(&built);
         self.traces.enter(&built.chains, builder.tenants());
         self.control.swap(built.chains);
         self.source.loaded(&built.report, builder.cache());
@@ -322,11 +322,11 @@ impl Steering<'_> {
     /// all workers answer.
     fn keep(&self, links: &mut Links, below: &Mutex<Below>, ends: &AtomicBool) {
         while !ends.load(Ordering::Acquire) {
-            let mut said = links.look(self.control);
-            said.extend(queries::lock(below).look(links));
+            let mut said = links.check(self.control);
+            said.extend(queries::lock(below).check(links));
             said.iter().for_each(|said| log::line(said));
             if self.notifier.sign_of_life(|| self.source.have_workers_shown()) {
-                self.source.ask_workers();
+                self.source.request_worker_counters();
             }
             std::thread::park_timeout(POLL_INTERVAL);
         }
@@ -356,7 +356,7 @@ impl Drop for Over<'_> {
 }
 
 /// Logs a problem of an output.
-pub fn tell(problem: &SinkProblem) {
+pub fn log_problem(problem: &SinkProblem) {
     let kind = if problem.is_error() { "error" } else { "note" };
     info!("{kind}: {problem}");
 }

@@ -266,7 +266,7 @@ fn words_of(key: &str) -> String {
 
 /// Reports settings without an effect. `live`: in a run. With `--strict`, misspelt, weakening and
 /// unwritten ones are an error.
-pub fn tell(options: &BuildOptions, settings: &SettingsMap, live: bool) -> Result<(), Failure> {
+pub fn report(options: &BuildOptions, settings: &SettingsMap, live: bool) -> Result<(), Failure> {
     let unused = Unused::of(settings, live);
     if options.strict {
         unused.error()?;
@@ -275,7 +275,7 @@ pub fn tell(options: &BuildOptions, settings: &SettingsMap, live: bool) -> Resul
     Ok(())
 }
 
-/// As [`tell`], for a check: lists all of them if `all`; returns whether something is an error with
+/// As [`report`], for a check: lists all of them if `all`; returns whether something is an error with
 /// `--strict`.
 pub fn check(settings: &SettingsMap, all: bool) -> bool {
     let unused = Unused::of(settings, false);

@@ -106,7 +106,7 @@ pub(crate) unsafe fn value<T: Copy>(at: *const libc::c_void, length: usize) -> R
 ///
 /// # Safety
 /// As the module says.
-pub(crate) unsafe fn give(
+pub(crate) unsafe fn write_value(
     from: &[u8],
     at: *mut libc::c_void,
     length: *mut libc::socklen_t,
@@ -183,15 +183,15 @@ fn encoded(address: SocketAddr) -> Vec<u8> {
 ///
 /// # Safety
 /// As the module says.
-pub(crate) unsafe fn give_address(
+pub(crate) unsafe fn write_address(
     address: SocketAddr,
     at: *mut libc::sockaddr,
     length: *mut libc::socklen_t,
 ) -> Result<(), Errno> {
     let bytes = encoded(address);
     // SAFETY: as the caller promises.
-    unsafe { give(&bytes, at.cast(), length) }?;
-    // SAFETY: not null, as `give` compared.
+    unsafe { write_value(&bytes, at.cast(), length) }?;
+    // SAFETY: not null, as `write_value` compared.
     unsafe { length.write_unaligned(libc::socklen_t::try_from(bytes.len()).unwrap_or(0)) };
     Ok(())
 }

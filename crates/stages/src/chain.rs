@@ -113,7 +113,7 @@ pub struct NameExplained {
     /// The name of the policy.
     pub name: String,
     /// The queried name whose answer contained the address.
-    pub asked: String,
+    pub queried_name: String,
     /// Expiry, in seconds of the packet clock since 1970.
     pub until: u64,
 }
@@ -152,12 +152,12 @@ pub trait FlowClassifier: Send + Sync {
     }
 
     /// Whether tenants are selected by VLAN ids.
-    fn tells_tenants_by_vlan(&self) -> bool {
+    fn selects_tenants_by_vlan(&self) -> bool {
         false
     }
 
     /// Whether tenants are selected by tunnel ids.
-    fn tells_tenants_by_tunnel(&self) -> bool {
+    fn selects_tenants_by_tunnel(&self) -> bool {
         false
     }
 
@@ -315,7 +315,7 @@ impl PolicyMap {
 
     /// Functions without which packets of a class are forwarded.
     #[must_use]
-    pub fn goes_on_without(&self, fid: Fid) -> Path {
+    pub fn fail_open_functions(&self, fid: Fid) -> Path {
         self.traits(fid).map(|traits| traits.goes_on_without).unwrap_or_default()
     }
 
@@ -467,8 +467,8 @@ impl Chains {
 
     /// Functions without which packets of a class are forwarded while the function has failed or is stopped.
     #[must_use]
-    pub fn goes_on_without(&self, fid: Fid) -> Path {
-        self.policies.goes_on_without(fid)
+    pub fn fail_open_functions(&self, fid: Fid) -> Path {
+        self.policies.fail_open_functions(fid)
     }
 
     /// The quotas of tenants.

@@ -9,7 +9,7 @@ use bartizan_function::header::{header_of_flow, icmp_numbers};
 use bartizan_packet::Decoded;
 
 /// Looks up a flow: returns its class and stores the results of functions' header rules in the entry.
-pub fn look_up(chains: &Chains, entry: &mut Entry) -> Class {
+pub fn classify_flow(chains: &Chains, entry: &mut Entry) -> Class {
     let header = header_of_flow(entry.key(), entry.ext.matched_icmp);
     chains.classifier.classify(&header, entry.last_seen, &mut entry.ext.matches)
 }
@@ -23,7 +23,7 @@ pub fn renew_matches(chains: &Chains, entry: &mut Entry, packet: &Decoded, direc
     let numbers = icmp_numbers(packet, direction);
     if entry.ext.matched_icmp != numbers {
         entry.ext.matched_icmp = numbers;
-        look_up(chains, entry);
+        classify_flow(chains, entry);
     }
 }
 
@@ -48,5 +48,5 @@ pub fn reverse(chains: &Chains, entry: &mut Entry) {
     // Policies hold for both directions, rules for the side that opens a flow; names are kept by side and
     // looked up again.
     entry.ext.matches.clear();
-    look_up(chains, entry);
+    classify_flow(chains, entry);
 }

@@ -112,17 +112,17 @@ impl FrameContext<'_> {
         chains: &Chains,
         occasion: &EventContext<'_>,
         entry: Option<&mut Entry>,
-        fate: &PacketVerdict,
+        verdict: &PacketVerdict,
         findings: &[Finding],
     ) {
         if self.enforces(chains) {
-            self.recorder.refused(occasion, entry.map(|entry| &*entry), fate, findings);
+            self.recorder.refused(occasion, entry.map(|entry| &*entry), verdict, findings);
             return;
         }
         let Some(entry) = entry else {
-            return self.report_would_be(chains, occasion, None, &fate.decision);
+            return self.report_would_be(chains, occasion, None, &verdict.decision);
         };
-        self.would_refuse(chains, occasion, entry, &fate.decision);
+        self.would_refuse(chains, occasion, entry, &verdict.decision);
         let standing = &mut entry.ext.standing;
         let brings = |flags: TcpFlags| flags.contains(TcpFlags::SYN) || !occasion.payload().is_empty();
         let segment = occasion.decoded().and_then(|packet| packet.transport.tcp());

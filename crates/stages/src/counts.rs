@@ -226,7 +226,7 @@ impl WorkerCounters {
     }
 
     /// Counts a frame that arrives.
-    pub const fn came(&mut self, bytes: usize) {
+    pub const fn count_arrival(&mut self, bytes: usize) {
         self.packets += 1;
         self.bytes += bytes as u64;
     }

@@ -48,9 +48,9 @@ impl FunctionSlot {
     }
 
     /// Frees memory that only further data would need.
-    pub fn let_go(&mut self) {
+    pub fn release_state(&mut self) {
         if let Some(own) = self.own.as_deref_mut() {
-            own.let_go();
+            own.release_state();
         }
     }
 }

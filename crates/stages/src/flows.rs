@@ -3,7 +3,7 @@
 //! the flow that rests on a generation.
 
 use crate::chain::Chains;
-use crate::class::look_up;
+use crate::class::classify_flow;
 use crate::early::Credit;
 use crate::flow_ext::FlowExt;
 use crate::guests::{ForeignFlows, Guest};
@@ -223,7 +223,7 @@ impl Flows {
     }
 
     /// Returns that buffer for reuse.
-    pub fn give_back_due(&mut self, due: Vec<(u64, FlowId)>) {
+    pub fn recycle_due(&mut self, due: Vec<(u64, FlowId)>) {
         self.due = due;
     }
 
@@ -237,7 +237,7 @@ impl Flows {
         began: u64,
     ) -> FlowAdmission {
         let Ok(place) = chains.quotas.place(key.tenant()) else {
-            return FlowAdmission::OverQuota { gives_way: self.gives_way(key.tenant(), now) };
+            return FlowAdmission::OverQuota { gives_way: self.eviction_victim(key.tenant(), now) };
         };
         let id = match self.table.insert(key, now) {
             Insert::Created { id } => id,
@@ -249,7 +249,7 @@ impl Flows {
         let hash = self.table.hash(key);
         if let Some(entry) = self.table.get_mut(id) {
             entry.ext.matched_icmp = icmp_numbers(packet, Direction::ToServer);
-            let class = look_up(chains, entry);
+            let class = classify_flow(chains, entry);
             (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
             entry.ext.by_content = chains.wants_payload(class.path);
             entry.ext.quota = place;
@@ -276,7 +276,7 @@ impl Flows {
 
     /// The flow of a tenant that gives way to a new flow of the same tenant.
     #[cold]
-    fn gives_way(&mut self, tenant: TenantId, now: Timestamp) -> Option<FlowId> {
+    fn eviction_victim(&mut self, tenant: TenantId, now: Timestamp) -> Option<FlowId> {
         let table = &self.table;
         self.opened.victim(tenant, |id, serial| {
             let entry = table.get(id).filter(|entry| entry.serial() == serial)?;
@@ -317,7 +317,7 @@ impl Flows {
         let is_first = entry.packets.to_server.saturating_add(entry.packets.to_client) == 1;
         let begins_anew = before.is_some_and(|before| before.renewed) && entry.key().protocol() != 6;
         if let Some(before) = before.filter(|_| !is_first) {
-            self.table.unsee(id, before.last_seen);
+            self.table.revert_last_seen(id, before.last_seen);
         }
         if is_first || begins_anew {
             self.table.note_unopened(id);

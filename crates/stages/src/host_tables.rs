@@ -34,12 +34,12 @@ impl HostCare {
     #[inline]
     pub fn expire(&mut self, chains: &Chains, now: Timestamp) {
         if now >= self.due {
-            self.look_through(chains, now);
+            self.expire_due(chains, now);
         }
     }
 
     #[cold]
-    fn look_through(&mut self, chains: &Chains, now: Timestamp) {
+    fn expire_due(&mut self, chains: &Chains, now: Timestamp) {
         if !chains.host_tables.is_empty() {
             turns::wait_for_turn();
         }

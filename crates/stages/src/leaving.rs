@@ -39,7 +39,7 @@ impl Leaving {
     /// Notes the change that puts inspected bytes back into the current packet.
     pub fn note(&mut self, view: &PacketView<'_>, restore: impl FnOnce(&mut [u8]) -> bool) {
         let mut change = core::mem::take(&mut self.spare);
-        change.take_up(view);
+        change.reset_to(view);
         if restore(&mut change.bytes) {
             change.restored = true;
             self.change = Some(change);
@@ -157,7 +157,7 @@ pub fn has_multipath_to_clear(settings: &EngineSettings, packet: &Decoded) -> bo
 pub fn restore(packet: &PacketView<'_>, stream: &Stream, into: &mut Vec<u8>) -> bool {
     let TransportLayer::Tcp(tcp) = &packet.decoded().transport else { return false };
     let mut change = Rewrite::default();
-    change.take_up(packet);
+    change.reset_to(packet);
     into.clear();
     into.extend_from_slice(packet.frame());
     // Changes to the packet itself are counted when it leaves.

@@ -172,7 +172,7 @@ pub struct Lifecycle {
     begun: u32,
     /// Time of the next restart.
     due: Timestamp,
-    news: Vec<FunctionEvent>,
+    events: Vec<FunctionEvent>,
     /// The events with their times, for the recorder.
     unrecorded: Vec<(Timestamp, FunctionEvent)>,
 }
@@ -190,7 +190,7 @@ impl Lifecycle {
             records: Vec::new(),
             begun: 0,
             due: NEVER,
-            news: Vec::new(),
+            events: Vec::new(),
             unrecorded: Vec::new(),
         }
     }
@@ -259,7 +259,7 @@ impl Lifecycle {
         record.restart_at = wait.map(|wait| now + wait);
         (record.condition, record.since) = (FunctionCondition::Failed, now);
         self.note_due();
-        self.tell(function, FunctionEventKind::Failed(panicked, wait), now);
+        self.report(function, FunctionEventKind::Failed(panicked, wait), now);
     }
 
     /// Notes that a function is started without its earlier state. `forgives`: by an order, which resets the
@@ -278,7 +278,7 @@ impl Lifecycle {
         }
         (record.condition, record.since) = (FunctionCondition::Running, now);
         self.note_due();
-        self.tell(function, FunctionEventKind::Started, now);
+        self.report(function, FunctionEventKind::Started, now);
     }
 
     /// Notes that no chain has a failed function any more: if it returns, it starts without its earlier
@@ -301,20 +301,20 @@ impl Lifecycle {
         record.restart_at = None;
         (record.condition, record.since) = (FunctionCondition::Stopped, now);
         self.note_due();
-        self.tell(function, FunctionEventKind::Stopped, now);
+        self.report(function, FunctionEventKind::Stopped, now);
     }
 
     fn note_due(&mut self) {
         self.due = self.records.iter().filter_map(|record| record.restart_at).min().unwrap_or(NEVER);
     }
 
-    fn tell(&mut self, function: &'static str, what: FunctionEventKind, now: Timestamp) {
+    fn report(&mut self, function: &'static str, what: FunctionEventKind, now: Timestamp) {
         let news = FunctionEvent { function, what };
         if self.unrecorded.len() < NEWS_MAX {
             self.unrecorded.push((now, news.clone()));
         }
-        if self.news.len() < NEWS_MAX {
-            self.news.push(news);
+        if self.events.len() < NEWS_MAX {
+            self.events.push(news);
         }
     }
 
@@ -330,14 +330,14 @@ impl Lifecycle {
     }
 
     /// Takes the events since the last call.
-    pub fn take_news(&mut self) -> Vec<FunctionEvent> {
-        core::mem::take(&mut self.news)
+    pub fn take_events(&mut self) -> Vec<FunctionEvent> {
+        core::mem::take(&mut self.events)
     }
 
-    /// Whether there are events since the last call of [`Lifecycle::take_news`].
+    /// Whether there are events since the last call of [`Lifecycle::take_events`].
     #[inline]
     pub const fn has_news(&self) -> bool {
-        !self.news.is_empty()
+        !self.events.is_empty()
     }
 
     /// The condition of a function.
@@ -394,7 +394,7 @@ mod tests {
         assert!(lifecycle.is_due(now + bounds.first));
         let said = lifecycle.now(PFW.0, PFW.1);
         assert_eq!((said.condition, said.failures, said.restarts), (FunctionCondition::Failed, 5, 4));
-        assert_eq!(lifecycle.take_news().len(), 9);
+        assert_eq!(lifecycle.take_events().len(), 9);
     }
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
     fn news_have_a_bound() {
         let mut lifecycle = Lifecycle::new(RestartBounds::default());
         (0..100).for_each(|_| lifecycle.stopped(PFW.0, PFW.1, at(1)));
-        assert_eq!(lifecycle.take_news().len(), NEWS_MAX);
+        assert_eq!(lifecycle.take_events().len(), NEWS_MAX);
         assert!(!lifecycle.has_news());
     }
 }

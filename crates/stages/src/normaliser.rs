@@ -151,7 +151,7 @@ pub struct Resize {
 
 impl Rewrite {
     /// Makes this a change that leaves the packet's payload as it is.
-    pub fn take_up(&mut self, view: &PacketView<'_>) {
+    pub fn reset_to(&mut self, view: &PacketView<'_>) {
         let packet = view.decoded();
         self.payload = packet.payload as usize;
         (self.recursion, self.header) = (packet.recursion, packet.l4 as usize);
@@ -391,7 +391,7 @@ mod tests {
             let (mut change, mut from) = (Rewrite::default(), 0);
             decode(&frame, |view| {
                 assert!(view.decoded().transport.tcp().unwrap().options.multipath);
-                change.take_up(view);
+                change.reset_to(view);
                 from = change.header + 20;
             });
             change.multipath = true;
@@ -424,7 +424,7 @@ mod tests {
             let (packets, mut change) = (packets_of(&frame), Rewrite::default());
             decode(&frame, |view| {
                 assert!(can_resize(view));
-                change.take_up(view);
+                change.reset_to(view);
             });
             change.resize.front.extend_from_slice(b"head");
             let (mut counters, mut longer) = (NormaliserCounters::default(), vec![9]);
@@ -463,7 +463,7 @@ mod tests {
             let (packets, mut change) = (packets_of(&frame), Rewrite::default());
             decode(&frame, |view| {
                 assert!(can_resize(view));
-                change.take_up(view);
+                change.reset_to(view);
             });
             change.resize.trim = trim;
             let (mut counters, mut shorter) = (NormaliserCounters::default(), vec![9]);
@@ -536,7 +536,7 @@ mod tests {
                     continue;
                 }
                 let mut change = Rewrite::default();
-                change.take_up(&view);
+                change.reset_to(&view);
                 change.resize.trim = 2;
                 let mut shorter = Vec::new();
                 let counters = &mut NormaliserCounters::default();

@@ -119,12 +119,12 @@ impl FlowClassifier for BorrowedClassifier {
         self.tenant.unwrap_or_else(|| self.chains.classifier.tenant_of(packet, link))
     }
 
-    fn tells_tenants_by_vlan(&self) -> bool {
-        self.chains.classifier.tells_tenants_by_vlan()
+    fn selects_tenants_by_vlan(&self) -> bool {
+        self.chains.classifier.selects_tenants_by_vlan()
     }
 
-    fn tells_tenants_by_tunnel(&self) -> bool {
-        self.chains.classifier.tells_tenants_by_tunnel()
+    fn selects_tenants_by_tunnel(&self) -> bool {
+        self.chains.classifier.selects_tenants_by_tunnel()
     }
 
     fn explain(&self, header: &Header, now: Timestamp) -> Option<LookupExplained> {

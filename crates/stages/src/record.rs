@@ -81,7 +81,7 @@ impl<'a> EventContext<'a> {
     }
 
     /// This context with another direction.
-    pub const fn going(self, direction: Direction) -> Self {
+    pub const fn with_direction(self, direction: Direction) -> Self {
         EventContext { direction, ..self }
     }
 
@@ -232,7 +232,7 @@ pub enum RecorderEvent<'a> {
         /// The match.
         finding: &'a Finding,
         /// The packet's verdict.
-        fate: &'a PacketVerdict,
+        verdict: &'a PacketVerdict,
         /// The transaction that matched.
         tx: Option<TxRecord<'a>>,
     },
@@ -290,7 +290,7 @@ pub enum RecorderEvent<'a> {
         /// Its flow.
         flow: Option<&'a Entry>,
         /// The verdict.
-        fate: &'a PacketVerdict,
+        verdict: &'a PacketVerdict,
         /// Matches with the packet.
         findings: &'a [Finding],
     },
@@ -402,10 +402,10 @@ impl dyn Recorder + '_ {
         occasion: &EventContext<'_>,
         flow: Option<&Entry>,
         finding: &Finding,
-        fate: &PacketVerdict,
+        verdict: &PacketVerdict,
         tx: Option<TxRecord<'_>>,
     ) {
-        self.record(RecorderEvent::Alert { occasion, flow, finding, fate, tx });
+        self.record(RecorderEvent::Alert { occasion, flow, finding, verdict, tx });
     }
 
     /// [`RecorderEvent::Tagged`].
@@ -450,10 +450,10 @@ impl dyn Recorder + '_ {
         &mut self,
         occasion: &EventContext<'_>,
         flow: Option<&Entry>,
-        fate: &PacketVerdict,
+        verdict: &PacketVerdict,
         findings: &[Finding],
     ) {
-        self.record(RecorderEvent::Refused { occasion, flow, fate, findings });
+        self.record(RecorderEvent::Refused { occasion, flow, verdict, findings });
     }
 
     /// [`RecorderEvent::Notice`].

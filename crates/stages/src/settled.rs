@@ -26,7 +26,7 @@
 //! the same ports is a new flow.
 
 use crate::chain::{Chains, Enforcement};
-use crate::class::look_up;
+use crate::class::classify_flow;
 use crate::record::Entry;
 use bartizan_base::{Decision, FunctionId, Reason, Verdict};
 use bartizan_flow::FlowState;
@@ -39,14 +39,15 @@ pub fn renew(entry: &mut Entry, chains: &Chains) -> Option<FlowState> {
     }
     // A frame that another worker began in an earlier generation does not lift any refusal.
     let forward = entry.generation < chains.generation;
-    let class = look_up(chains, entry);
+    let class = classify_flow(chains, entry);
     let before = chains.payload_part(entry.path);
     (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
     entry.ext.by_content = chains.wants_payload(class.path);
     entry.ext.stays = None;
     entry.ext.quota = entry.ext.quota.take().or_else(|| chains.quotas.place_of_known(entry.tenant()));
     entry.ext.standing.forget_repeated();
-    if forward && entry.ext.standing.refusal().is_some_and(|refused| !stands(&refused, entry, chains)) {
+    if forward && entry.ext.standing.refusal().is_some_and(|refused| !still_applies(&refused, entry, chains))
+    {
         entry.ext.standing.lift();
     }
     if forward && is_unknown(entry, chains) {
@@ -67,7 +68,7 @@ pub fn renew(entry: &mut Entry, chains: &Chains) -> Option<FlowState> {
 }
 
 /// Whether a refusal of a flow still applies in the generation that has just classified the flow.
-fn stands(refused: &Decision, entry: &Entry, chains: &Chains) -> bool {
+fn still_applies(refused: &Decision, entry: &Entry, chains: &Chains) -> bool {
     if !chains.wants_payload(entry.path) {
         return false;
     }

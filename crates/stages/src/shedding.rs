@@ -63,7 +63,7 @@ impl Shedding {
     }
 
     /// Whether to record a packet that would have opened a flow: the first of each batch.
-    pub const fn tell_opening(&mut self) -> bool {
+    pub const fn take_opening_record(&mut self) -> bool {
         !core::mem::replace(&mut self.is_told, true)
     }
 }
@@ -153,8 +153,8 @@ mod tests {
         let begun: Vec<bool> =
             [4, 7, 1, 5].iter().map(|backlog| shedding.update(*backlog, &[0, 1])).collect();
         assert_eq!(begun, [true, false, false, true]);
-        assert!(shedding.tell_opening() && !shedding.tell_opening());
+        assert!(shedding.take_opening_record() && !shedding.take_opening_record());
         shedding.update(4, &[0, 1]);
-        assert!(shedding.tell_opening());
+        assert!(shedding.take_opening_record());
     }
 }

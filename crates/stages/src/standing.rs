@@ -107,7 +107,7 @@ impl DispositionFlags {
         DispositionFlags(self.0 & !flags)
     }
 
-    const fn told(direction: Direction) -> u8 {
+    const fn reported_flag(direction: Direction) -> u8 {
         match direction {
             Direction::ToServer => DispositionFlags::TOLD_TO_SERVER,
             Direction::ToClient => DispositionFlags::TOLD_TO_CLIENT,
@@ -339,7 +339,7 @@ impl FlowDisposition {
     /// record.
     pub fn note_told(&mut self, direction: Direction) {
         if self.is_refused() {
-            self.flags = self.flags.with(DispositionFlags::told(direction));
+            self.flags = self.flags.with(DispositionFlags::reported_flag(direction));
         }
     }
 
@@ -354,14 +354,14 @@ impl FlowDisposition {
     /// The decision for a packet that no function judges.
     #[inline]
     #[must_use]
-    pub const fn goes_on(&self) -> Decision {
+    pub const fn unjudged_decision(&self) -> Decision {
         Decision { egress: self.egress, ..Decision::CONTINUE }
     }
 
     /// Whether a refusal in a direction was recorded since the flow is refused.
     #[must_use]
     pub fn is_told(&self, direction: Direction) -> bool {
-        self.flags.has(DispositionFlags::told(direction))
+        self.flags.has(DispositionFlags::reported_flag(direction))
     }
 }
 

@@ -42,7 +42,7 @@ impl Train {
     }
 
     /// Whether the current frame is queued, without a decision so far.
-    pub const fn took(&self) -> bool {
+    pub const fn is_queued(&self) -> bool {
         self.took
     }
 
@@ -89,7 +89,7 @@ impl Train {
     }
 
     /// The flow and direction of queued segments that are not inspected yet.
-    pub fn unshown(&self) -> Option<(FlowId, Direction)> {
+    pub fn uninspected(&self) -> Option<(FlowId, Direction)> {
         self.flow.filter(|_| self.waiting > 0 && self.decision.is_none())
     }
 

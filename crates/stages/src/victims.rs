@@ -66,7 +66,7 @@ pub struct VictimSearch {
     /// Index of the next flow.
     hand: usize,
     /// Number of flows visited in this round.
-    looked: usize,
+    visited: usize,
     /// The first in rank of the visited flows.
     best: Option<(Rank, FlowId)>,
     /// The first in rank of the last round, or one found since that ranks before it.
@@ -87,7 +87,7 @@ impl VictimSearch {
                 self.hand = 0;
             }
             let Some(&id) = flows.get(self.hand) else { break };
-            (self.hand, self.looked) = (self.hand + 1, self.looked + 1);
+            (self.hand, self.visited) = (self.hand + 1, self.visited + 1);
             if let Some(found) = rank(id) {
                 match self.reference {
                     Some(reference) if found < reference => return Some(self.take(id, found)),
@@ -98,7 +98,7 @@ impl VictimSearch {
                     self.best = Some((found, id));
                 }
             }
-            if self.looked >= flows.len() {
+            if self.visited >= flows.len() {
                 return self.end_round(rank);
             }
         }
@@ -119,7 +119,7 @@ impl VictimSearch {
 
     fn end_round(&mut self, rank: impl Fn(FlowId) -> Option<Rank>) -> Option<FlowId> {
         let best = self.take_best(rank);
-        self.looked = 0;
+        self.visited = 0;
         self.reference = best.map(|(rank, _)| rank);
         best.map(|(_, id)| id)
     }

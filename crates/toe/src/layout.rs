@@ -155,7 +155,7 @@ pub struct GuestSide {
     /// As `tx_lock`, for calls with a completion.
     pub call_lock: AtomicU32,
     /// The program was notified that its connection is established (`connect` returned 0).
-    pub told: AtomicU32,
+    pub connect_reported: AtomicU32,
     /// `SO_LINGER` as seconds + 1, 0: off.
     pub linger: AtomicU32,
 }
@@ -240,7 +240,7 @@ impl SlotState {
             &guest.tx_lock,
             &guest.rx_lock,
             &guest.call_lock,
-            &guest.told,
+            &guest.connect_reported,
             &guest.linger,
         ] {
             word.store(0, Relaxed);

@@ -171,7 +171,7 @@ impl<'g> Socket<'g> {
     }
 
     pub fn local(&self) -> SocketAddr {
-        self.stream().shown().local.load().unwrap()
+        self.stream().slot_state().local.load().unwrap()
     }
 
     pub fn send(&self, bytes: &[u8]) -> Result<usize, Errno> {

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 fn open(process: &GuestProcess, v6: bool) -> Socket<'_> {
     let socket = Socket { process, opened: process.open(v6, Transport::Udp).unwrap() };
-    socket.stream().shown().guest.rx_timeout.store(u32::try_from(PATIENCE.as_millis()).unwrap(), SeqCst);
+    socket.stream().slot_state().guest.rx_timeout.store(u32::try_from(PATIENCE.as_millis()).unwrap(), SeqCst);
     socket
 }
 
@@ -84,7 +84,7 @@ fn a_connected_socket_hears_its_peer_alone_and_errors_come_later() {
         let (socket, peer) = (open(&guest, v6), UdpSocket::bind(loopback(v6)).unwrap());
         let to = peer.local_addr().unwrap();
         socket.stream().connect(to).unwrap();
-        assert_eq!(socket.stream().shown().peer.load(), Some(to));
+        assert_eq!(socket.stream().slot_state().peer.load(), Some(to));
         send(&socket, b"to the peer", None).unwrap();
         let mut bytes = [0; 64];
         let (count, from) = peer.recv_from(&mut bytes).unwrap();
@@ -160,7 +160,7 @@ fn a_program_that_does_not_read_loses_datagrams_and_nothing_else() {
     bench.wait_for(0, "a full buffer", |report| report.received > 50_000);
     // In order, without one cut; the kernel dropped those for which nobody had room.
     let mut last = None;
-    socket.stream().shown().guest.nonblocking.store(1, SeqCst);
+    socket.stream().slot_state().guest.nonblocking.store(1, SeqCst);
     let begin = std::time::Instant::now();
     while let Ok((got, received)) = receive(&socket, 2_000) {
         assert_eq!(received.length, 1_004);

@@ -17,7 +17,7 @@ fn a_guest_connects_and_gets_its_bytes_back() {
         let guest = bench.guest(spec(1));
         let server = echo_server(address);
         let socket = Socket::connected(&guest, server);
-        assert_eq!(socket.stream().shown().peer.load(), Some(server));
+        assert_eq!(socket.stream().slot_state().peer.load(), Some(server));
         for count in [1, 64, 1000, 16_384] {
             let bytes = pattern(count, 1);
             assert_eq!(socket.send(&bytes), Ok(count));
@@ -75,7 +75,7 @@ fn a_guest_accepts_connections() {
         let connection = listener.accept();
         assert_eq!(connection.receive_to_end().unwrap(), b"hello");
         connection.send(b"bye").unwrap();
-        let peer = connection.stream().shown().peer.load();
+        let peer = connection.stream().slot_state().peer.load();
         drop(connection);
         let (from, answer) = client.join().unwrap();
         assert_eq!((answer.as_str(), peer), ("bye", Some(from)));
@@ -95,7 +95,7 @@ fn guests_of_one_host_exchange_payload_without_tcp() {
                 let connection = listener.accept();
                 let got = connection.receive_to_end().unwrap();
                 connection.send(b"done").unwrap();
-                (got, connection.local(), connection.stream().shown().peer.load().unwrap())
+                (got, connection.local(), connection.stream().slot_state().peer.load().unwrap())
             });
             let socket = Socket::connected(&client, listener.local());
             assert_eq!(socket.send(&bytes), Ok(bytes.len()));

@@ -78,7 +78,7 @@ pub struct XdpDevice {
     exits: Vec<Option<u8>>,
     /// Entries by place.
     entries: Vec<Option<XdpEntry>>,
-    said: Vec<(u32, SunkId, DeviceReply)>,
+    replies: Vec<(u32, SunkId, DeviceReply)>,
     heart: Option<Heart>,
     early: Option<XdpEarlyCounts>,
     /// The program's clock, and the difference from it to that of packets, in nanoseconds; read once for all
@@ -150,7 +150,7 @@ impl XdpDevice {
             capabilities,
             exits,
             entries,
-            said,
+            replies: said,
             heart,
             early,
             now,
@@ -297,7 +297,7 @@ impl XdpDevice {
         self.tables.set_control(self.slot(request.place), control(action, generation));
     }
 
-    fn say_counts(&mut self, place: u32, sunk: SunkId) {
+    fn reply_counts(&mut self, place: u32, sunk: SunkId) {
         let Some(counts) = self.tables.counts(self.slot(place), self.now) else { return };
         let time = |boot: u64| match boot {
             0 => Timestamp::ZERO,
@@ -316,11 +316,11 @@ impl XdpDevice {
             sides: if windows.is_some() || refuses { Sides::default() } else { sides(&counts) },
             windows,
         };
-        self.said.push((place, sunk, DeviceReply::Counts(counts)));
+        self.replies.push((place, sunk, DeviceReply::Counts(counts)));
     }
 
-    fn say(&mut self, request: &DeviceRequest, answer: LevelReply) {
-        self.said.push((request.place, request.sunk, DeviceReply::Answer(Answered::Done(answer))));
+    fn reply(&mut self, request: &DeviceRequest, answer: LevelReply) {
+        self.replies.push((request.place, request.sunk, DeviceReply::Answer(Answered::Done(answer))));
     }
 
     /// Removes an entry, and reports its counts.
@@ -328,12 +328,12 @@ impl XdpDevice {
         if let Some(key) = self.entry(request).copied() {
             self.tables.mark(self.slot(request.place));
             self.tables.remove(&key);
-            self.say_counts(request.place, request.sunk);
+            self.reply_counts(request.place, request.sunk);
             if let Some(entry) = self.entries.get_mut(request.place as usize) {
                 *entry = None;
             }
         }
-        self.say(request, LevelReply::Deleted);
+        self.reply(request, LevelReply::Deleted);
     }
 }
 
@@ -348,27 +348,27 @@ impl Device for XdpDevice {
             match request.wish {
                 Wish::Install(install) => {
                     let answer = self.install(request, &install);
-                    self.said.push((request.place, request.sunk, DeviceReply::Answer(answer)));
+                    self.replies.push((request.place, request.sunk, DeviceReply::Answer(answer)));
                 }
-                _ if self.entry(request).is_none() => self.say(request, LevelReply::Deleted),
+                _ if self.entry(request).is_none() => self.reply(request, LevelReply::Deleted),
                 Wish::Update { generation, windows } => self.update(request, generation, windows),
                 Wish::Mark => {
                     self.tables.mark(self.slot(request.place));
-                    self.say(request, LevelReply::Marked);
+                    self.reply(request, LevelReply::Marked);
                 }
-                Wish::Read => self.say_counts(request.place, request.sunk),
+                Wish::Read => self.reply_counts(request.place, request.sunk),
                 Wish::Last => {
-                    self.say_counts(request.place, request.sunk);
-                    self.say(request, LevelReply::Read);
+                    self.reply_counts(request.place, request.sunk);
+                    self.reply(request, LevelReply::Read);
                 }
                 Wish::Delete => self.delete(request),
             }
         }
     }
 
-    fn poll(&mut self, _now: Timestamp, said: &mut Vec<(u32, SunkId, DeviceReply)>) {
+    fn poll(&mut self, _now: Timestamp, replies: &mut Vec<(u32, SunkId, DeviceReply)>) {
         self.beat();
-        said.append(&mut self.said);
+        replies.append(&mut self.replies);
     }
 
     fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides> {
@@ -450,8 +450,8 @@ impl Device for XdpDevice {
         for (place, XdpEntry { sunk, refuses, .. }) in entries {
             let request = DeviceRequest { place, sunk, wish: Wish::Delete };
             if refuses {
-                self.say_counts(place, sunk);
-                self.say(&request, LevelReply::Deleted);
+                self.reply_counts(place, sunk);
+                self.reply(&request, LevelReply::Deleted);
             } else {
                 self.delete(&request);
             }

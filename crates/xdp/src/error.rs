@@ -206,7 +206,7 @@ fn lacking(missing: &[&str]) -> String {
 fn taken_by(name: &str, id: u32, mode: Mode, holders: Option<&Holders>) -> String {
     let keyword = mode.keyword();
     match holders {
-        Some(holders) => holders.told(name, keyword),
+        Some(holders) => holders.describe(name, keyword),
         None => format!(
             "`bpftool link show` and `bpftool prog show id {id}` say whose it is; `ip link set dev {name} {keyword} off` takes it away unless a link holds it"
         ),

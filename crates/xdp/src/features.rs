@@ -22,9 +22,9 @@ const SENDS_PARTS: u64 = 1 << 6;
 /// Length of the header of generic netlink.
 const HEADER: usize = 4;
 
-fn ask(family: u16, command: u8, attribute: &[u8]) -> Option<Vec<u8>> {
+fn query(family: u16, command: u8, attribute: &[u8]) -> Option<Vec<u8>> {
     let body = [&[command, 1, 0, 0], attribute].concat();
-    let answer = netlink::ask(Netlink::Generic, family, &body).ok()?;
+    let answer = netlink::query(Netlink::Generic, family, &body).ok()?;
     answer.get(HEADER..).map(<[u8]>::to_vec)
 }
 
@@ -32,9 +32,9 @@ fn ask(family: u16, command: u8, attribute: &[u8]) -> Option<Vec<u8>> {
 /// report it: in doubt such frames go up.
 pub(crate) fn sends_parts(ifindex: u32) -> bool {
     let features = || {
-        let family = ask(CONTROLLER, GET_FAMILY, &attribute(FAMILY_NAME, b"netdev\0"))?;
+        let family = query(CONTROLLER, GET_FAMILY, &attribute(FAMILY_NAME, b"netdev\0"))?;
         let family = u16_at(find(&family, FAMILY_ID)?, 0)?;
-        let device = ask(family, GET_DEVICE, &attribute(DEVICE_INDEX, &ifindex.to_ne_bytes()))?;
+        let device = query(family, GET_DEVICE, &attribute(DEVICE_INDEX, &ifindex.to_ne_bytes()))?;
         u64_at(find(&device, DEVICE_FEATURES)?, 0)
     };
     features().is_some_and(|features| features & SENDS_PARTS != 0)

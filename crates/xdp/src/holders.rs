@@ -120,14 +120,14 @@ impl Holders {
                 *left -= 1;
                 match file.file_type() {
                     Ok(kind) if kind.is_dir() => folders.push((file.path(), depth + 1)),
-                    Ok(kind) if kind.is_file() => self.look_at_pin(wanted, file.path()),
+                    Ok(kind) if kind.is_file() => self.check_pin(wanted, file.path()),
                     _ => {}
                 }
             }
         }
     }
 
-    fn look_at_pin(&mut self, wanted: HolderQuery, path: PathBuf) {
+    fn check_pin(&mut self, wanted: HolderQuery, path: PathBuf) {
         let what = sys::open_pinned(&path).and_then(|fd| info_of(&fd));
         match what {
             Ok(info) => self.pins.extend(hold(&info, wanted).map(|(hold, _)| (path, hold))),
@@ -154,7 +154,7 @@ impl Holders {
                             return;
                         }
                         left -= 1;
-                        self.look_at_descriptor(wanted, number, &process.path(), &file.path());
+                        self.check_descriptor(wanted, number, &process.path(), &file.path());
                     }
                 }
                 // It has ended meanwhile.
@@ -164,7 +164,7 @@ impl Holders {
         }
     }
 
-    fn look_at_descriptor(&mut self, wanted: HolderQuery, process: u32, folder: &Path, file: &Path) {
+    fn check_descriptor(&mut self, wanted: HolderQuery, process: u32, folder: &Path, file: &Path) {
         // Cheaper than reading the kind of each open file: only those of BPF.
         let is_of_bpf = fs::read_link(file).is_ok_and(|to| to.to_string_lossy().contains("bpf"));
         let Some(number) = file.file_name().filter(|_| is_of_bpf) else { return };
@@ -191,7 +191,7 @@ impl Holders {
 
     /// The holders and the command that removes the program, for people. `keyword` is `ip link`'s, for its
     /// mode.
-    pub(crate) fn told(&self, interface: &str, keyword: &str) -> String {
+    pub(crate) fn describe(&self, interface: &str, keyword: &str) -> String {
         format!("{self}; {}", self.command(interface, keyword))
     }
 }
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn messages_say_who_and_what_to_do() {
-        let nobody = Holders::default().told("lan", "xdpdrv");
+        let nobody = Holders::default().describe("lan", "xdpdrv");
         assert!(nobody.contains("nobody has pinned it, no process has it open"), "{nobody}");
         assert!(nobody.contains("`ip link set dev lan xdpdrv off` takes it away"), "{nobody}");
         let process = |process| Holder { process, name: "a\u{1b}[2J".into(), hold: Hold::Link };
@@ -313,12 +313,12 @@ mod tests {
             processes: (1..=10).map(process).collect(),
             partly: true,
         };
-        let text = held.told("lan", "xdpdrv");
+        let text = held.describe("lan", "xdpdrv");
         assert!(text.contains("pinned as `/sys/fs/bpf/x`, `/sys/fs/bpf/y` (the program alone)"), "{text}");
         assert!(text.contains(r"held by process 1 (`a\u{1b}[2J`), process 2"), "{text}");
         assert!(text.contains("process 8 (`a") && text.contains(" and 2 more (that is what"), "{text}");
         assert!(text.ends_with("; `bpftool link detach id 12` takes it away"), "{text}");
         held.links.push(13);
-        assert!(held.told("lan", "xdpdrv").contains("by links 12, 13"));
+        assert!(held.describe("lan", "xdpdrv").contains("by links 12, 13"));
     }
 }

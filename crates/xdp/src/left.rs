@@ -41,7 +41,7 @@ pub fn pinned() -> Result<Vec<LeftOn>, XdpError> {
         match attachment.numbers() {
             Ok((program, interface)) if interface == ifindex => {
                 is_ours(&pin, program)?;
-                if let Ok(XdpInterface { name, .. }) = crate::program::ask(ifindex) {
+                if let Ok(XdpInterface { name, .. }) = crate::program::query_interface(ifindex) {
                     all.push(LeftOn { ifindex, name, program });
                 }
             }
@@ -107,7 +107,7 @@ impl StaleAttachment {
 /// There is no such interface; the kernel refuses.
 pub fn remove_left(ifindex: u32) -> Result<bool, XdpError> {
     let pin = Pin::of(ifindex)?;
-    let link = crate::program::ask(ifindex)?;
+    let link = crate::program::query_interface(ifindex)?;
     match find(&pin, ifindex, &link)? {
         Some(found) => found.detach(&pin, &link.name).map(|()| true),
         None => Ok(false),

@@ -40,12 +40,12 @@ pub(crate) struct XdpInterface {
 
 impl XdpInterface {
     /// Reads an interface of this network namespace. `ENODEV`: there is none.
-    pub(crate) fn ask(index: u32) -> io::Result<Self> {
+    pub(crate) fn query(index: u32) -> io::Result<Self> {
         let mut question = [0; HEADER];
         if let Some(place) = question.get_mut(4..).and_then(<[u8]>::first_chunk_mut) {
             *place = index.to_ne_bytes();
         }
-        read(&netlink::ask(Netlink::Route, GET_LINK, &question)?)
+        read(&netlink::query(Netlink::Route, GET_LINK, &question)?)
     }
 
     /// Whether it is switched on.
@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn loopback_is_known_and_a_number_without_interface_is_not() {
-        let link = XdpInterface::ask(1).unwrap();
+        let link = XdpInterface::query(1).unwrap();
         assert_eq!((link.name.as_str(), link.program), ("lo", None));
-        assert_eq!(XdpInterface::ask(0x7fff_fff0).unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert_eq!(XdpInterface::query(0x7fff_fff0).unwrap_err().raw_os_error(), Some(libc::ENODEV));
     }
 }

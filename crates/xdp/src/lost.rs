@@ -12,7 +12,7 @@
 
 use crate::error::XdpError;
 use crate::memory::Words;
-use crate::object::{insist, map, not_loaded};
+use crate::object::{load_with_retry, map, not_loaded};
 use crate::sys::{Map, MapUpdateMode};
 use aya::Ebpf;
 use aya::maps::Map as Loaded;
@@ -49,7 +49,7 @@ impl Reports {
                 || XdpError::Load { program: name, problem: "the object has no such program".into() };
             let reporter: &mut RawTracePoint =
                 bpf.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(missing)?;
-            insist(|| reporter.load()).map_err(|error| not_loaded(name, &error))?;
+            load_with_retry(|| reporter.load()).map_err(|error| not_loaded(name, &error))?;
             reporter.attach(report).map_err(|error| not_loaded(name, &error))?;
         }
         Ok(Reports { devices, named: BTreeMap::new() })

@@ -24,14 +24,14 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 }
 
 /// Sends a request; returns the body of the answer.
-pub(crate) fn ask(family: Netlink, kind: u16, body: &[u8]) -> io::Result<Vec<u8>> {
+pub(crate) fn query(family: Netlink, kind: u16, body: &[u8]) -> io::Result<Vec<u8>> {
     let mut request = Vec::with_capacity(HEADER + body.len());
     request.extend(u32::try_from(HEADER + body.len()).unwrap_or(u32::MAX).to_ne_bytes());
     request.extend(kind.to_ne_bytes());
     request.extend(REQUEST.to_ne_bytes());
-    request.extend([0; 8]); // sequence, port: nobody else asks by this socket
+    request.extend([0; 8]); // sequence, port: no other request uses this socket
     request.extend(body);
-    read(&sys::ask_netlink(family, &request)?).map(<[u8]>::to_vec)
+    read(&sys::query_netlink(family, &request)?).map(<[u8]>::to_vec)
 }
 
 /// The body of an answer.

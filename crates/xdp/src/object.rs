@@ -56,7 +56,9 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 const TRIES: u32 = 40;
 
 /// Loads a program into the kernel, repeatedly if a signal interrupts that.
-pub(crate) fn insist(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
+pub(crate) fn load_with_retry(
+    mut load: impl FnMut() -> Result<(), ProgramError>,
+) -> Result<(), ProgramError> {
     let mut result = load();
     for _ in 1..TRIES {
         match &result {
@@ -105,7 +107,7 @@ mod tests {
     /// The number of attempts where each fails with this error of the system; none: it succeeds.
     fn tries(error: Option<i32>) -> u32 {
         let mut tries = 0;
-        let _ = insist(|| {
+        let _ = load_with_retry(|| {
             tries += 1;
             let failed = |code| SyscallError { call: "", io_error: io::Error::from_raw_os_error(code) };
             error.map_or(Ok(()), |code| Err(ProgramError::SyscallError(failed(code))))

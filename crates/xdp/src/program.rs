@@ -17,7 +17,7 @@ use crate::left::{self, LeftTables, program_name};
 use crate::link::XdpInterface;
 use crate::lost::{self, Reports};
 use crate::memory::Words;
-use crate::object::{self, insist, map, not_loaded};
+use crate::object::{self, load_with_retry, map, not_loaded};
 use crate::pin::Pin;
 use crate::port::{Mode, ModeChoice, XdpPort};
 use crate::prove::{self, RedirectProbe};
@@ -240,7 +240,7 @@ impl XdpProgram {
             map(&bpf, "watches", 4, WatchEntry::LEN)?,
         );
         let flows = program(&mut bpf)?;
-        insist(|| flows.load()).map_err(|error| not_loaded(NAME, &error))?;
+        load_with_retry(|| flows.load()).map_err(|error| not_loaded(NAME, &error))?;
         let (tables, ports, left) = (Arc::new(tables), BTreeMap::new(), BTreeMap::new());
         let (only_exits, probe, reports, closed) = (BTreeMap::new(), None, None, BTreeSet::new());
         Ok(XdpProgram {
@@ -274,7 +274,7 @@ impl XdpProgram {
     /// The interface is missing, down, taken, of another MTU, has offloads on, takes no redirected frames, or
     /// cannot be pinned. Then this port gets no new program, and the port across the link stays as it was.
     pub fn attach(&mut self, port: &PortSetup) -> Result<XdpPort, XdpError> {
-        let mut link = ask(port.ifindex)?;
+        let mut link = query_interface(port.ifindex)?;
         self.check_number(port, &link.name)?;
         let found = self.find_left(port, &mut link)?;
         if let Some((id, native)) = link.program.filter(|_| found.is_none()) {
@@ -286,7 +286,7 @@ impl XdpProgram {
         prove::port(&link)?;
         if let Some(other) = self.ports.get_mut(&port.pair) {
             // The interface may have changed since it was attached.
-            let across = ask(other.setup.ifindex)?;
+            let across = query_interface(other.setup.ifindex)?;
             prove::port(&across)?;
             prove::same_mtu(&link, &across)?;
             other.mtu = across.mtu;
@@ -380,7 +380,7 @@ impl XdpProgram {
     /// # Errors
     /// There is no such interface, the kernel refuses.
     pub fn remove_left(&mut self, ifindex: u32) -> Result<bool, XdpError> {
-        let (pin, link) = (Pin::of(ifindex)?, ask(ifindex)?);
+        let (pin, link) = (Pin::of(ifindex)?, query_interface(ifindex)?);
         let Some(found) = left::find(&pin, ifindex, &link)? else { return Ok(false) };
         self.note_left(found.program)?;
         found.detach(&pin, &link.name)?;
@@ -489,7 +489,7 @@ impl XdpProgram {
     /// # Errors
     /// The interface is missing or down, the number is taken, or the interface takes no redirected frames.
     pub fn set_exit(&mut self, index: u8, ifindex: u32) -> Result<(), XdpError> {
-        let link = ask(ifindex)?;
+        let link = query_interface(ifindex)?;
         if u32::from(index) >= PORTS || self.ports.contains_key(&index) {
             let problem = "the number is taken or above 63: give the named port another one";
             return Err(XdpError::Port { index, name: link.name, problem });
@@ -715,7 +715,9 @@ impl XdpProgram {
         for index in closed {
             let name = match (self.ports.get(&index), self.only_exits.get(&index)) {
                 (Some(port), _) => port.name.clone(),
-                (None, exit) => exit.and_then(|exit| ask(exit.ifindex).ok()).unwrap_or_default().name,
+                (None, exit) => {
+                    exit.and_then(|exit| query_interface(exit.ifindex).ok()).unwrap_or_default().name
+                }
             };
             match self.reopen(index) {
                 Ok(()) if self.closed.remove(&index) => news.push(PortNews::Open { name }),
@@ -748,7 +750,7 @@ impl XdpProgram {
             (None, Some(exit)) => (exit.ifindex, self.ports.values().any(|port| port.mode == Mode::Native)),
             (None, None) => return Ok(()),
         };
-        let link = ask(ifindex)?;
+        let link = query_interface(ifindex)?;
         if !link.is_up() {
             return Err(XdpError::Down { name: link.name });
         }
@@ -811,7 +813,7 @@ impl XdpProgram {
             let problem = "it is not attached";
             return Err(XdpError::Port { index, name: String::new(), problem });
         };
-        port.mtu = ask(port.setup.ifindex)?.mtu;
+        port.mtu = query_interface(port.setup.ifindex)?.mtu;
         // A port that loses frames stays closed until it takes them again.
         if !lost::is_closed(&self.exits, index)
             && let Some(port) = self.ports.get(&index)
@@ -857,8 +859,8 @@ impl ProgramRunner {
 }
 
 /// The kernel's description of an interface.
-pub(crate) fn ask(ifindex: u32) -> Result<XdpInterface, XdpError> {
-    XdpInterface::ask(ifindex).map_err(|error| match error.raw_os_error() {
+pub(crate) fn query_interface(ifindex: u32) -> Result<XdpInterface, XdpError> {
+    XdpInterface::query(ifindex).map_err(|error| match error.raw_os_error() {
         Some(libc::ENODEV) => XdpError::NoSuchInterface { ifindex },
         _ => XdpError::system(None, "asking for an interface", error),
     })

@@ -13,7 +13,7 @@
 use crate::error::XdpError;
 use crate::link::XdpInterface;
 use crate::memory::Words;
-use crate::object::{insist, load, map, not_loaded};
+use crate::object::{load, load_with_retry, map, not_loaded};
 use crate::sys::{self, Map, MapUpdateMode};
 use aya::programs::{RawTracePoint, Xdp};
 use aya::{Ebpf, EbpfLoader};
@@ -96,12 +96,12 @@ impl RedirectProbe {
         let missing = |program| XdpError::Load { program, problem: "the object has no such program".into() };
         let sender: &mut Xdp =
             bpf.program_mut(NAME).and_then(|program| program.try_into().ok()).ok_or_else(|| missing(NAME))?;
-        insist(|| sender.load()).map_err(|error| not_loaded(NAME, &error))?;
+        load_with_retry(|| sender.load()).map_err(|error| not_loaded(NAME, &error))?;
         let reporter: &mut RawTracePoint = bpf
             .program_mut(REPORTER)
             .and_then(|program| program.try_into().ok())
             .ok_or_else(|| missing(REPORTER))?;
-        insist(|| reporter.load()).map_err(|error| not_loaded(REPORTER, &error))?;
+        load_with_retry(|| reporter.load()).map_err(|error| not_loaded(REPORTER, &error))?;
         reporter.attach("xdp_devmap_xmit").map_err(|error| not_loaded(REPORTER, &error))?;
         let target = map(&bpf, "target", 4, 8)?;
         let outcome = map(&bpf, "outcome", 4, ProbeOutcome::LEN)?;

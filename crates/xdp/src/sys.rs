@@ -394,7 +394,7 @@ pub(crate) enum Netlink {
 }
 
 /// Sends one netlink message; returns the one message that answers it, of at most 32 KiB.
-pub(crate) fn ask_netlink(family: Netlink, request: &[u8]) -> io::Result<Vec<u8>> {
+pub(crate) fn query_netlink(family: Netlink, request: &[u8]) -> io::Result<Vec<u8>> {
     let family = match family {
         Netlink::Route => libc::NETLINK_ROUTE,
         Netlink::Generic => libc::NETLINK_GENERIC,

@@ -139,7 +139,7 @@ fn the_program_has_the_rule_that_is_written_in_rust() {
             for step in 0..60 {
                 let from_high = random.percent(50);
                 let compared = random_segment(&mut random, &line.read(), from_high);
-                let rule = line.goes_on(from_high, &compared);
+                let rule = line.advance(from_high, &compared);
                 let case =
                     format!("seed {seed} step {step}: {compared:?} of {from_high} in {:?}", line.read());
                 assert_eq!(goes_on(&runner, where_it_is, from_high, &compared), rule, "{case}");

@@ -377,7 +377,7 @@ impl Core {
     fn goes_on(&self, place: u32, from_low: bool, segment: Option<&WindowSegment>) -> bool {
         let entry = self.entries.get(place as usize).and_then(Option::as_ref);
         let line = entry.and_then(|entry| entry.line.as_ref()).map(Line::new);
-        line.is_none_or(|line| segment.is_some_and(|segment| line.goes_on(!from_low, segment)))
+        line.is_none_or(|line| segment.is_some_and(|segment| line.advance(!from_low, segment)))
     }
 
     fn in_tunnel(

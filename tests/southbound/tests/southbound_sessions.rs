@@ -467,7 +467,7 @@ fn an_agent_acknowledges_in_short_what_was_committed_over_the_connection_and_all
         |generation| SouthboundMessage::Policy(generation, PolicyMessage::Commit(Manifest::default().hash()));
     let apply = |session: &mut Session, outcome| {
         let Some(SessionAction::Apply(candidate)) = session.action() else { panic!("nothing is built") };
-        session.took(took);
+        session.set_timings(took);
         session.applied(candidate.held.generation, outcome);
     };
     let mut session = in_step_with(running(3, &[]), 3);

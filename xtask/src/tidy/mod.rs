@@ -16,6 +16,7 @@ pub mod files;
 pub mod floor;
 pub mod folders;
 pub mod frames;
+pub mod functions;
 pub mod invariants;
 pub mod licences;
 pub mod links;
@@ -66,6 +67,7 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("comment width", comments::check_width),
     ("doc lines", comments::check_openings),
     ("type names", names::check),
+    ("function names", functions::check),
     ("parameters", parameters::check),
     ("pages", pages::check),
 ];

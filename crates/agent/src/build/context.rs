@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// See the module.
 pub(super) struct PolicyBuildContext {
     /// The parts of the file other than policies, compared by address.
-    said: Arc<SharedPolicyParts>,
+    shared: Arc<SharedPolicyParts>,
     links: Vec<(String, LinkId)>,
     overrides: Overrides,
     ports: Option<Vec<String>>,
@@ -41,7 +41,7 @@ impl PolicyBuildContext {
     /// Whether the context was made for this file and these settings of the agent.
     fn is_of(&self, agent: &Agent, file: &PolicyFile, links: &[(&str, LinkId)]) -> bool {
         let same = |((a, x), (b, y)): (&(String, LinkId), &(&str, LinkId))| a == b && x == y;
-        Arc::ptr_eq(&self.said, &file.common)
+        Arc::ptr_eq(&self.shared, &file.common)
             && self.ports == agent.ports
             && self.overrides == agent.overrides
             && self.links.len() == links.len()
@@ -76,7 +76,7 @@ impl Build<'_> {
         let known: Arc<[(String, TenantId)]> =
             names.filter_map(|n| Some((n.to_owned(), *self.state.tenants.get(n)?))).collect();
         Some(Arc::new(PolicyBuildContext {
-            said: Arc::clone(&file.common),
+            shared: Arc::clone(&file.common),
             links: self.links.iter().map(|(name, id)| ((*name).to_owned(), *id)).collect(),
             overrides: agent.overrides.clone(),
             ports: agent.ports.clone(),

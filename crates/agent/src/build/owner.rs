@@ -134,7 +134,7 @@ impl<'a> Build<'a> {
         policy: Option<&Arc<PolicyDefinition>>,
     ) -> Option<CompiledOwner> {
         let path = self.chain(owner)?;
-        let without = self.goes_on_without(owner, path);
+        let without = self.fail_open_functions(owner, path);
         let goes_on_without_first = path.functions().next().is_some_and(|id| without.contains(id));
         let tenants = context.tenants_of(policy.map(Arc::as_ref));
         let all_tenants = tenants.len() == context.known.len();
@@ -290,7 +290,7 @@ impl<'a> Build<'a> {
                 None => making.groups.push((kind, level, vec![fid])),
             }
         }
-        let goes_on_without = self.goes_on_without(owner, path);
+        let goes_on_without = self.fail_open_functions(owner, path);
         let number = owner.name.map_or(0, |name| self.state.number(name));
         making.traits.push((fid, traits_of(owner, number, path, goes_on_without)));
         making.infos.push(Arc::new(ClassInfo {
@@ -309,7 +309,7 @@ impl<'a> Build<'a> {
     }
 
     /// The functions of a path without which an owner's packets are still forwarded.
-    fn goes_on_without(&self, owner: &Owner<'_>, path: Path) -> Path {
+    fn fail_open_functions(&self, owner: &Owner<'_>, path: Path) -> Path {
         // The reader of resolvers' answers is in no policy's chain and gives no verdicts: its failure drops
         // no packet.
         let passes = |kind: &dyn FunctionKind, id: FunctionId| match kind.spec().name {

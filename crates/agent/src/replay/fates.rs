@@ -52,7 +52,7 @@ impl Fates {
         }
     }
 
-    fn fate(&mut self, flow: &Entry) -> ReplayVerdict {
+    fn verdict(&mut self, flow: &Entry) -> ReplayVerdict {
         let staged = self.staged.remove(&flow.ext.event_id);
         // The would-be drop of a staged policy counts as the flow's outcome; the flow is forwarded.
         if let Some(reason) = staged.filter(|_| self.classes.get(&flow.fid).is_some_and(|class| class.staged))
@@ -89,7 +89,7 @@ impl Recorder for Fates {
 
 impl Fates {
     fn add_flow(&mut self, flow: &Entry) {
-        let fate = self.fate(flow);
+        let fate = self.verdict(flow);
         if self.seen.len() >= FLOWS_MAX {
             self.left_out += 1;
             return;
@@ -109,7 +109,7 @@ impl Fates {
                 dest_port: key.destination_port(),
                 start: time_text(flow.start),
             },
-            outcome: ReplayOutcome { tenant, policy, fate },
+            outcome: ReplayOutcome { tenant, policy, verdict: fate },
             amounts: Amounts { flows: 1, packets: sum(&flow.packets), bytes: sum(&flow.bytes) },
         });
     }

@@ -45,7 +45,7 @@ impl<'s> Headers<'s> {
         if self.tenant.is_none() && self.by_network {
             let fate =
                 ReplayVerdict::Undecided { by: vec!["the tenant (its network is in no record)".to_owned()] };
-            return Ok(ReplayOutcome { tenant: String::new(), policy: String::new(), fate });
+            return Ok(ReplayOutcome { tenant: String::new(), policy: String::new(), verdict: fate });
         }
         let subject = self.subject;
         let named = record.link.as_ref().and_then(|name| subject.links.iter().find(|(n, _)| n == name));
@@ -71,10 +71,10 @@ impl<'s> Headers<'s> {
         let class = self.classes.get(&first.class.fid);
         let policy = class.and_then(|class| class.policy.as_deref()).unwrap_or(DEFAULT_POLICY).to_owned();
         let tenant = class.map(|class| class.tenant.clone()).unwrap_or_default();
-        Ok(ReplayOutcome { tenant, policy, fate: self.fate(&first) })
+        Ok(ReplayOutcome { tenant, policy, verdict: self.verdict(&first) })
     }
 
-    fn fate(&self, first: &FirstPacket) -> ReplayVerdict {
+    fn verdict(&self, first: &FirstPacket) -> ReplayVerdict {
         // The gate decides on a first packet what holds for the whole flow, except whether both directions
         // are seen.
         let decides = |call: &&FunctionCall| self.by_headers(call.function) || call.name == GATE;

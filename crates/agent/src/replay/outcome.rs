@@ -36,7 +36,7 @@ pub enum ReplayVerdict {
 impl ReplayVerdict {
     /// Whether the flow is forwarded; `None`: unknown.
     #[must_use]
-    pub const fn goes_on(&self) -> Option<bool> {
+    pub const fn forwards(&self) -> Option<bool> {
         match self {
             ReplayVerdict::Forwarded | ReplayVerdict::Staged { .. } => Some(true),
             ReplayVerdict::Refused { .. } => Some(false),
@@ -68,7 +68,7 @@ pub struct ReplayOutcome {
     pub policy: String,
     /// The outcome.
     #[serde(flatten)]
-    pub fate: ReplayVerdict,
+    pub verdict: ReplayVerdict,
 }
 
 /// Identification of a flow.

@@ -107,7 +107,11 @@ fn was(value: &Value, own: impl Fn(&str) -> Option<String>) -> ReplayOutcome {
         _ => ReplayVerdict::Forwarded,
     };
     // Records have tenants by number only, and another policy file may number them differently.
-    ReplayOutcome { tenant: String::new(), policy: own("/bartizan/policy").unwrap_or_default(), fate }
+    ReplayOutcome {
+        tenant: String::new(),
+        policy: own("/bartizan/policy").unwrap_or_default(),
+        verdict: fate,
+    }
 }
 
 fn address(value: &Value, key: &'static str) -> Result<IpAddr, NotRead> {

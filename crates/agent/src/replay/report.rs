@@ -26,8 +26,8 @@ impl Case {
     /// Whether the verdict changes; `false` if one of the two is unknown.
     #[must_use]
     pub fn changes(&self) -> bool {
-        let before = self.before.as_ref().and_then(|before| before.fate.goes_on());
-        match (before, self.after.fate.goes_on()) {
+        let before = self.before.as_ref().and_then(|before| before.verdict.forwards());
+        match (before, self.after.verdict.forwards()) {
             (Some(before), Some(after)) => before != after,
             _ => false,
         }
@@ -68,7 +68,7 @@ impl ReplayReport {
     /// Adds a flow.
     pub fn add(&mut self, case: Case, amounts: &Amounts) {
         self.all.add(amounts);
-        let known = |outcome: &ReplayOutcome| outcome.fate.goes_on().is_some();
+        let known = |outcome: &ReplayOutcome| outcome.verdict.forwards().is_some();
         if !known(&case.after) || case.before.as_ref().is_some_and(|before| !known(before)) {
             self.undecided.add(amounts);
         }

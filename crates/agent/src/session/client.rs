@@ -53,7 +53,7 @@ pub trait AgentDevice: Send {
 
     /// State of the levels since the last [`AgentDevice::swap`], and rules that are not evaluated; `None` if
     /// the device does not report them.
-    fn stands(&mut self) -> Option<LevelStatus> {
+    fn level_status(&mut self) -> Option<LevelStatus> {
         None
     }
 
@@ -122,13 +122,13 @@ pub struct ClientHandle {
 impl ClientHandle {
     /// Passes counter increments on. `false`: not accepted now.
     pub fn statistics(&self, delta: Delta) -> bool {
-        self.give(AgentClientEvent::Statistics(delta))
+        self.send_order(AgentClientEvent::Statistics(delta))
     }
 
     /// Passes an alert on. Without room, the alert is counted as lost.
     pub fn alert(&self, alert: AlertAggregate) {
         let count = alert.count;
-        if !self.give(AgentClientEvent::Alert(alert)) {
+        if !self.send_order(AgentClientEvent::Alert(alert)) {
             self.count_lost(count);
         }
     }
@@ -141,12 +141,12 @@ impl ClientHandle {
     /// Reports a change of workers or levels that is not due to a controller's generation. `false`: not
     /// accepted now.
     pub fn workers(&self, workers: Vec<WorkerRuns>, stands: Option<LevelStatus>) -> bool {
-        self.give(AgentClientEvent::Workers(workers, stands))
+        self.send_order(AgentClientEvent::Workers(workers, stands))
     }
 
     /// Reports the state of a function. `false`: not accepted now.
     pub fn health(&self, state: FunctionState) -> bool {
-        self.give(AgentClientEvent::Health(state))
+        self.send_order(AgentClientEvent::Health(state))
     }
 
     /// Stops the client. The device keeps running its generation.
@@ -161,7 +161,7 @@ impl ClientHandle {
         self.status.lock().map(|status| status.clone()).unwrap_or_default()
     }
 
-    fn give(&self, order: AgentClientEvent) -> bool {
+    fn send_order(&self, order: AgentClientEvent) -> bool {
         // A client that has ended accepts nothing.
         let given = self.orders.try_send(order).is_ok();
         if given {
@@ -258,7 +258,7 @@ impl<D: AgentDevice, S: GenerationStore> Workshop<D, S> {
             Ok(()) => {
                 let workers = self.device.swap();
                 let took = ApplyTimings { build, store, swap: lap() };
-                (Ok((workers, self.device.stands(), took)), None)
+                (Ok((workers, self.device.level_status(), took)), None)
             }
             Err(error) => {
                 self.device.abandon(&error);
@@ -414,7 +414,7 @@ impl AgentClient {
                 AgentClientEvent::Statistics(delta) => self.session.statistics(delta),
                 AgentClientEvent::Alert(alert) => self.session.alert(alert),
                 AgentClientEvent::Workers(workers, stands) => {
-                    stands.into_iter().for_each(|stands| self.session.stands(stands));
+                    stands.into_iter().for_each(|stands| self.session.set_level_status(stands));
                     self.session.workers_changed(workers);
                 }
                 AgentClientEvent::Health(state) => self.session.health(state),
@@ -431,8 +431,8 @@ impl AgentClient {
                 DeviceTaskResult::Applied { generation, outcome, note } => {
                     self.last_end = note.or(self.last_end.take());
                     let outcome = outcome.map(|(workers, stands, took)| {
-                        self.session.took(took);
-                        stands.into_iter().for_each(|stands| self.session.stands(stands));
+                        self.session.set_timings(took);
+                        stands.into_iter().for_each(|stands| self.session.set_level_status(stands));
                         workers
                     });
                     self.session.applied(generation, outcome);

@@ -175,7 +175,7 @@ pub struct Session {
     next_commit: Option<(u64, Hash)>,
     /// The last unanswered commit of this connection, and the workers named over this connection.
     unanswered: Option<(u64, Hash)>,
-    told: LastRunning,
+    reported: LastRunning,
     /// A generation that could not be stored, and the time of the next attempt.
     unstored: Option<(Option<u64>, Candidate)>,
     patience: Backoff,
@@ -188,7 +188,7 @@ pub struct Session {
     answers: VecDeque<(u32, FunctionState)>,
     /// Functions that do not run, and those whose state is not yet reported to the controller.
     health: BTreeMap<String, FunctionState>,
-    untold: BTreeMap<String, FunctionState>,
+    unreported: BTreeMap<String, FunctionState>,
     open_orders: usize,
     statistics: Outbox<Delta>,
     alerts: Alerts,
@@ -219,7 +219,7 @@ impl Session {
             building: None,
             next_commit: None,
             unanswered: None,
-            told: LastRunning::default(),
+            reported: LastRunning::default(),
             unstored: None,
             patience: Backoff::new(config.seed),
             refused: None,
@@ -229,7 +229,7 @@ impl Session {
             inventory: None,
             answers: VecDeque::new(),
             health: BTreeMap::new(),
-            untold: BTreeMap::new(),
+            unreported: BTreeMap::new(),
             open_orders: 0,
             statistics: Outbox::new(config.statistics),
             alerts: Alerts::new(config.alerts),
@@ -342,7 +342,7 @@ impl Session {
         self.stage.reconnected();
         self.forget_passing_refusal();
         self.inventory = None;
-        (self.unanswered, self.told) = (None, LastRunning::default());
+        (self.unanswered, self.reported) = (None, LastRunning::default());
         self.link = DialState::Greeting { since: now.ms, said: false };
     }
 
@@ -380,7 +380,7 @@ impl Session {
         if matches!(self.link, DialState::Idle { .. } | DialState::Dialling) {
             return;
         }
-        self.pulse.heard(now);
+        self.pulse.note_received(now);
         self.decoder.push(bytes);
         loop {
             if matches!(self.link, DialState::Idle { .. }) {
@@ -433,7 +433,7 @@ impl Session {
         self.tell_running = true;
         self.tell_refused = self.refused.is_some();
         // Functions' states are repeated with each session; running functions are not reported.
-        self.untold = self.health.clone();
+        self.unreported = self.health.clone();
     }
 
     fn in_step(&mut self, now: Now, message: SouthboundMessage) {
@@ -546,12 +546,12 @@ impl Session {
     }
 
     /// Sets the durations that the next acknowledgement reports.
-    pub fn took(&mut self, took: ApplyTimings) {
+    pub fn set_timings(&mut self, took: ApplyTimings) {
         self.next_took = Some(took);
     }
 
     /// Sets the state of the levels for the next acknowledgement, or for [`Session::workers_changed`].
-    pub fn stands(&mut self, stands: LevelStatus) {
+    pub fn set_level_status(&mut self, stands: LevelStatus) {
         self.next_stands = Some(stands);
     }
 
@@ -604,7 +604,7 @@ impl Session {
         } else {
             self.health.insert(state.function.clone(), state.clone());
         }
-        self.untold.insert(state.function.clone(), state);
+        self.unreported.insert(state.function.clone(), state);
     }
 
     /// Queues counter increments.
@@ -659,7 +659,7 @@ impl Session {
             || self.renewal.is_some()
             || self.inventory.is_some()
             || !self.answers.is_empty()
-            || !self.untold.is_empty()
+            || !self.unreported.is_empty()
             || self.alerts.outbox.next_sequence().is_some()
             || self.statistics.next_sequence().is_some()
     }
@@ -677,7 +677,7 @@ impl Session {
             }
             _ => return None,
         };
-        self.pulse.said(now);
+        self.pulse.note_sent(now);
         match message.encode(version) {
             Ok(bytes) => Some(bytes),
             Err(error) => {
@@ -706,11 +706,11 @@ impl Session {
         let runs = (self.held.generation, self.manifest);
         if self.unanswered.take_if(|asked| *asked == runs).is_some()
             && version >= DONE_SINCE
-            && let Some(took) = self.told.in_short(self.held.generation, &running)
+            && let Some(took) = self.reported.in_short(self.held.generation, &running)
         {
             return PolicyMessage::Done(took);
         }
-        self.told.note(&running);
+        self.reported.note(&running);
         PolicyMessage::Running(running)
     }
 
@@ -745,7 +745,7 @@ impl Session {
         if let Some((request, state)) = self.answers.pop_front() {
             return Some(SouthboundMessage::Function(request, FunctionMessage::State(state)));
         }
-        if let Some((_, state)) = self.untold.pop_first() {
+        if let Some((_, state)) = self.unreported.pop_first() {
             return Some(SouthboundMessage::Function(0, FunctionMessage::State(state)));
         }
         if let Some((sequence, alerts)) = self.alerts.take(limits::ALERTS) {

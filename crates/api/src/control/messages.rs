@@ -25,7 +25,7 @@ pub enum Broken {
 pub struct Messages {
     held: Vec<u8>,
     /// Number of held bytes that were scanned.
-    looked: usize,
+    scanned: usize,
     /// Number of open objects at that place.
     depth: usize,
     in_text: bool,
@@ -38,7 +38,7 @@ impl Messages {
     /// A splitter for messages of at most `most` bytes.
     #[must_use]
     pub const fn new(most: usize) -> Self {
-        Messages { held: Vec::new(), looked: 0, depth: 0, in_text: false, escaped: false, most }
+        Messages { held: Vec::new(), scanned: 0, depth: 0, in_text: false, escaped: false, most }
     }
 
     /// Adds the next piece of the stream.
@@ -57,19 +57,19 @@ impl Messages {
     /// # Errors
     /// [`Broken`]; no further message will come.
     pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, Broken> {
-        if self.looked == 0 {
+        if self.scanned == 0 {
             let blanks = self.held.iter().take_while(|byte| is_blank(**byte)).count();
             self.held.drain(..blanks);
         }
-        while let Some(byte) = self.held.get(self.looked).copied() {
-            if self.looked >= self.most {
+        while let Some(byte) = self.held.get(self.scanned).copied() {
+            if self.scanned >= self.most {
                 return Err(Broken::TooLong(self.most));
             }
             self.take(byte)?;
-            self.looked += 1;
+            self.scanned += 1;
             if self.depth == 0 {
-                let rest = self.held.split_off(self.looked);
-                self.looked = 0;
+                let rest = self.held.split_off(self.scanned);
+                self.scanned = 0;
                 return Ok(Some(core::mem::replace(&mut self.held, rest)));
             }
         }

@@ -17,8 +17,8 @@ pub const DEAD_AFTER: u64 = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct Pulse {
     keep_alive: u64,
-    heard: u64,
-    said: u64,
+    last_received: u64,
+    last_sent: u64,
     /// Since when the transport accepts no message although one is pending.
     waiting: Option<u64>,
 }
@@ -27,7 +27,7 @@ impl Pulse {
     /// The state at the begin of a connection; `keep_alive` in milliseconds.
     #[must_use]
     pub fn new(now: Now, keep_alive: u64) -> Self {
-        Pulse { keep_alive: keep_alive.max(1), heard: now.ms, said: now.ms, waiting: None }
+        Pulse { keep_alive: keep_alive.max(1), last_received: now.ms, last_sent: now.ms, waiting: None }
     }
 
     /// Sets the negotiated keep-alive.
@@ -36,20 +36,20 @@ impl Pulse {
     }
 
     /// Notes that bytes arrived.
-    pub fn heard(&mut self, now: Now) {
-        self.heard = now.ms;
+    pub fn note_received(&mut self, now: Now) {
+        self.last_received = now.ms;
     }
 
     /// Notes that the transport accepted a message.
-    pub fn said(&mut self, now: Now) {
-        self.said = now.ms;
+    pub fn note_sent(&mut self, now: Now) {
+        self.last_sent = now.ms;
         self.waiting = None;
     }
 
     /// Whether a keep-alive message is due.
     #[must_use]
     pub fn due(&self, now: Now) -> bool {
-        now.ms >= self.said.saturating_add(self.keep_alive)
+        now.ms >= self.last_sent.saturating_add(self.keep_alive)
     }
 
     /// Whether the peer is silent, or accepts none of the pending messages. Call at least as often as
@@ -60,15 +60,15 @@ impl Pulse {
         if !to_say {
             self.waiting = None;
         }
-        now.ms >= self.heard.saturating_add(dead) || now.ms >= since.saturating_add(dead)
+        now.ms >= self.last_received.saturating_add(dead) || now.ms >= since.saturating_add(dead)
     }
 
     /// Time of the next check at the latest.
     #[must_use]
     pub fn wake(&self) -> u64 {
         let dead = self.keep_alive.saturating_mul(DEAD_AFTER);
-        let silent = self.heard.saturating_add(dead);
-        let due = self.said.saturating_add(self.keep_alive);
+        let silent = self.last_received.saturating_add(dead);
+        let due = self.last_sent.saturating_add(self.keep_alive);
         // A due keep-alive message that is not accepted: the peer's remaining time.
         let stuck = self.waiting.map_or(due, |since| since.saturating_add(dead));
         silent.min(stuck)
@@ -87,17 +87,17 @@ mod tests {
     fn who_says_nothing_or_takes_nothing_is_dead() {
         let mut pulse = Pulse::new(at(0), 100);
         assert!(!pulse.due(at(99)) && pulse.due(at(100)));
-        pulse.said(at(100));
+        pulse.note_sent(at(100));
         assert!(!pulse.due(at(150)));
         assert!(!pulse.is_dead(at(299), false) && pulse.is_dead(at(300), false));
-        pulse.heard(at(300));
+        pulse.note_received(at(300));
         assert!(!pulse.is_dead(at(350), true));
-        pulse.heard(at(640));
+        pulse.note_received(at(640));
         assert!(!pulse.is_dead(at(649), true));
         assert_eq!(pulse.wake(), 650);
         assert!(pulse.is_dead(at(650), true));
         // An accepted message restarts the time.
-        pulse.said(at(650));
+        pulse.note_sent(at(650));
         assert!(!pulse.is_dead(at(700), true));
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
 }
 
 /// The line without CRs and LFs at its end.
-pub(crate) fn chomp(mut line: &[u8]) -> &[u8] {
+pub(crate) fn trim_line_end(mut line: &[u8]) -> &[u8] {
     while let [rest @ .., b'\r' | b'\n'] = line {
         line = rest;
     }
@@ -123,7 +123,7 @@ mod tests {
             assert_eq!(is_token(byte), (32..=126).contains(&byte) && !separator, "{byte}");
         }
         assert_eq!(trim(b" \t a b\r\n"), b"a b");
-        assert_eq!(chomp(b"a\r\r\n"), b"a");
+        assert_eq!(trim_line_end(b"a\r\r\n"), b"a");
         assert!(equals_nocase_nonul(b"G\0ZIP", b"gzip"));
         assert!(!equals_nocase_nonul(b"gzip2", b"gzip") && !equals_nocase_nonul(b"gzi\0", b"gzip"));
         assert!(equals_nocase_nonul(b"\0g\0zip\0", b"gzip") && equals_nocase_nonul(b"\0", b""));

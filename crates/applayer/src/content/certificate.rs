@@ -30,7 +30,7 @@ pub enum Storing {
 
 impl Storing {
     /// Records a rule's request. `true`: it is the first one.
-    pub fn ask(&mut self) -> bool {
+    pub fn request(&mut self) -> bool {
         let new = *self == Storing::No;
         if new {
             *self = Storing::Asked;
@@ -42,7 +42,7 @@ impl Storing {
 /// Reads certificates out of a transaction.
 pub trait ShownCertificates {
     /// The certificates of a side, once they are complete.
-    fn shown_by(&self, side: Direction) -> Option<Certificates<'_>>;
+    fn certificates_of(&self, side: Direction) -> Option<Certificates<'_>>;
 }
 
 /// A view of the certificates of a transaction.
@@ -50,18 +50,18 @@ pub trait ShownCertificates {
 pub struct CertificateView<'a> {
     /// Progress of storing, by side.
     pub storing: PerDirection<Storing>,
-    shown: &'a dyn ShownCertificates,
+    certificates: &'a dyn ShownCertificates,
 }
 
 impl<'a> CertificateView<'a> {
     /// Makes a view.
     pub const fn new(storing: PerDirection<Storing>, shown: &'a dyn ShownCertificates) -> Self {
-        CertificateView { storing, shown }
+        CertificateView { storing, certificates: shown }
     }
 
     /// The certificates of a side that are due for storing: requested, complete, and not stored yet.
     #[must_use]
     pub fn due(&self, side: Direction) -> Option<Certificates<'a>> {
-        if self.storing[side] == Storing::Asked { self.shown.shown_by(side) } else { None }
+        if self.storing[side] == Storing::Asked { self.certificates.certificates_of(side) } else { None }
     }
 }

@@ -24,7 +24,7 @@ impl AppLayer {
         self.holes[direction] = true;
         let waits = self.protocol == DetectedProtocol::Pending && self.original.is_none();
         if waits && !ended && !self.finished && !self.stopped[direction] {
-            return self.stand_before(engine, direction, missing, behind, flow);
+            return self.handle_early_hole(engine, direction, missing, behind, flow);
         }
         if core::mem::take(&mut self.stands[direction]) {
             // The hole is reported to the parser now.
@@ -38,7 +38,7 @@ impl AppLayer {
     }
 
     /// Handles a hole that came before the protocol was known. Returns whether the reader continues after it.
-    fn stand_before(
+    fn handle_early_hole(
         &mut self,
         engine: &Engine,
         direction: Direction,
@@ -52,7 +52,7 @@ impl AppLayer {
         let other_failed = self.by_direction[direction.flip()] == DetectedProtocol::Failed;
         // In passive mode the flow is given up at the next data of the other side, as in Suricata.
         if other_failed && flow.prevents || behind.len() as u64 > OPEN_LIMIT {
-            self.give_up(!other_failed);
+            self.fail_detection(!other_failed);
             return true;
         }
         let likely = flow
@@ -62,7 +62,7 @@ impl AppLayer {
         if let Some(Likely::Yes(id)) = likely {
             self.stands[direction] = false;
             self.missing[direction] = missing;
-            self.settle(engine, id, flow.transport);
+            self.set_protocol(engine, id, flow.transport);
             return true;
         }
         self.first_data.get_or_insert(direction);
@@ -85,7 +85,7 @@ impl AppLayer {
             match self.by_direction[direction.flip()] {
                 DetectedProtocol::Protocol(_) => {}
                 DetectedProtocol::Failed => {
-                    self.give_up(false);
+                    self.fail_detection(false);
                     return;
                 }
                 DetectedProtocol::Pending => return,
@@ -182,7 +182,7 @@ impl AppLayer {
             if is_switched && self.expected.is_some() {
                 self.events.set(event::UNEXPECTED_PROTOCOL);
             }
-            self.give_up(false);
+            self.fail_detection(false);
         }
     }
 

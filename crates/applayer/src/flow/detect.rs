@@ -31,7 +31,7 @@ impl AppLayer {
             match engine.detector.likely(Transport::Tcp, direction, flow.ports, input.data, input.eof) {
                 Likely::Yes(id) => {
                     self.by_direction[direction] = DetectedProtocol::Failed;
-                    self.settle(engine, id, flow.transport);
+                    self.set_protocol(engine, id, flow.transport);
                     return self.other_side_first(direction);
                 }
                 Likely::More => {}
@@ -45,13 +45,13 @@ impl AppLayer {
         if self.protocol == DetectedProtocol::Pending
             && Direction::BOTH.iter().all(|direction| self.is_foreign(*direction))
         {
-            return Some(self.give_up(false));
+            return Some(self.fail_detection(false));
         }
         if self.protocol == DetectedProtocol::Pending
             && self.original.is_some()
             && (input.eof || input.data.len() as u64 >= SWITCHED_LIMIT)
         {
-            return Some(self.give_up(false));
+            return Some(self.fail_detection(false));
         }
         Some(self.keep(direction, input))
     }
@@ -109,7 +109,7 @@ impl AppLayer {
                         self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
                     }
                     DetectedProtocol::Protocol(_) if other == DetectedProtocol::Failed => {}
-                    _ => self.settle(engine, id, flow.transport),
+                    _ => self.set_protocol(engine, id, flow.transport),
                 }
                 return ControlFlow::Break(self.other_side_first(direction));
             }
@@ -131,7 +131,7 @@ impl AppLayer {
                 }
                 // Suricata would take the rest of a request for a complete one.
                 if direction == Direction::ToServer && flow.may_turn && !flow.prevents {
-                    return ControlFlow::Break(Some(self.give_up(false)));
+                    return ControlFlow::Break(Some(self.fail_detection(false)));
                 }
             }
         }
@@ -147,7 +147,7 @@ impl AppLayer {
     fn keep(&mut self, direction: Direction, input: Input<'_>) -> Advance {
         let held = input.data.len() as u64;
         if self.protocol == DetectedProtocol::Pending && held > OPEN_LIMIT {
-            return self.give_up(true);
+            return self.fail_detection(true);
         }
         self.waiting[direction] = true;
         // More bytes of a side that can reveal nothing any more are not needed.

@@ -52,7 +52,7 @@ impl<'e> Feeder<'e> {
 
     /// Marks the flow's beginning as not seen.
     #[allow(dead_code, reason = "not every file that has this one asks")]
-    pub(crate) fn meet(&mut self) {
+    pub(crate) fn mark_midstream(&mut self) {
         self.info.may_turn = true;
     }
 

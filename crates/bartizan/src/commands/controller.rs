@@ -68,7 +68,7 @@ pub fn run(args: &ControllerArgs) -> Result<Exit, Failure> {
     }
     let plane = plane::start(&args.state, args.listen, southbound, args.bootstrap)?;
     while !requests.is_stopped() {
-        if !plane.stands() {
+        if !plane.is_running() {
             return Err(Failure::stopped("the listener for agents has ended; start the controller again"));
         }
         std::thread::sleep(PAUSE);

@@ -109,18 +109,18 @@ struct GuestStatusArgs {
 pub fn run(args: &GuestArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         GuestCommand::Run(args) => start_guest(args),
-        GuestCommand::List(query) => ask(query, "guest-list", None),
+        GuestCommand::List(query) => run_query(query, "guest-list", None),
         GuestCommand::Status(args) => {
-            ask(&args.query, "guest-status", Some(args.guest.clone().unwrap_or_default()))
+            run_query(&args.query, "guest-status", Some(args.guest.clone().unwrap_or_default()))
         }
     }
 }
 
-fn ask(query: &GuestQueryArgs, name: &str, guest: Option<String>) -> Result<ExitCode, Failure> {
+fn run_query(query: &GuestQueryArgs, name: &str, guest: Option<String>) -> Result<ExitCode, Failure> {
     let spec = command(name).ok_or_else(|| Failure::usage(format!("there is no command `{name}`")))?;
     let words: Vec<String> = guest.into_iter().collect();
     let request = spec.request(&words).map_err(Failure::usage)?;
-    running::give(&query.to, &request, query.json).map(ExitCode::from)
+    running::run_command(&query.to, &request, query.json).map(ExitCode::from)
 }
 
 fn start_guest(args: &GuestRunArgs) -> Result<ExitCode, Failure> {

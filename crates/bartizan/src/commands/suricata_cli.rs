@@ -165,7 +165,7 @@ fn build_info() -> Result<(), Failure> {
     let compiler = Compiler::new(config).map_err(Failure::input)?;
     // A run loads the library with the first pattern set that is large enough; this only reports whether it
     // would.
-    compiler.look_for_library();
+    compiler.load_library();
     let patterns = compiler.info();
     let yes = |is: bool| if is { "yes" } else { "no" };
     println!("{}", version());
@@ -205,8 +205,8 @@ fn hyperscan(patterns: &EngineInfo) -> String {
         Some(version) => format!(
             "{version}; {LIBHS} is looked for by the dynamic linker when the program runs (LD_LIBRARY_PATH, /etc/ld.so.conf)"
         ),
-        None if matches!(patterns.asked, PatternEngine::AhoCorasick | PatternEngine::Finders) => {
-            format!("not asked for: {ENGINE_VARIABLE} forces {}", patterns.asked)
+        None if matches!(patterns.configured, PatternEngine::AhoCorasick | PatternEngine::Finders) => {
+            format!("not asked for: {ENGINE_VARIABLE} forces {}", patterns.configured)
         }
         None => patterns.why.clone(),
     }

@@ -88,7 +88,7 @@ impl Apart {
             southbound: Some(Southbound { listen: AGENTS.parse().unwrap(), authority: None, server }),
             bootstrap: false,
             settings: Settings { functions, ..Settings::default() },
-            say: |line| eprintln!("controller: {line}"),
+            log: |line| eprintln!("controller: {line}"),
         };
         let plane = start_controller(&config).unwrap();
         let mut rest = Rest::administrator(&folder.path("controller"));

@@ -27,7 +27,7 @@ impl Rest {
     }
 
     pub fn ask(&mut self, method: Method, path: &str, body: Option<Value>) -> Value {
-        let answer = self.0.ask(method, path, body.as_ref(), &[]).unwrap();
+        let answer = self.0.request(method, path, body.as_ref(), &[]).unwrap();
         assert!(answer.done(), "{} {path}: {answer:?}", method.name());
         answer.body
     }
@@ -46,13 +46,15 @@ impl Rest {
     pub fn library(&mut self, name: &str, rules: &str) {
         let hash: String = Sha256::digest(rules).iter().map(|byte| format!("{byte:02x}")).collect();
         let (path, text) = (format!("/v1/rule-files/{hash}"), [("content-type", "text/plain")]);
-        assert!(self.0.ask_bytes(Method::Put, &path, Some(rules.to_owned().into()), &text).unwrap().done());
+        assert!(
+            self.0.request_bytes(Method::Put, &path, Some(rules.to_owned().into()), &text).unwrap().done()
+        );
         self.put(&format!("/v1/libraries/{name}"), json!({"files": [hash]}));
     }
 
     /// Pointers and messages of the faults of a document that must be refused.
     pub fn faults(&mut self, path: &str, body: Value) -> Vec<(String, String)> {
-        let answer = self.0.ask(Method::Put, path, Some(&body), &[]).unwrap();
+        let answer = self.0.request(Method::Put, path, Some(&body), &[]).unwrap();
         assert_eq!(answer.status, 422, "{path}: {answer:?}");
         let text = |fault: &Value, key: &str| fault[key].as_str().unwrap().to_owned();
         let faults = answer.body["errors"].as_array().unwrap().iter();

@@ -259,7 +259,7 @@ fn split(rules: &[HeaderRule]) -> [Vec<EarlyCondition>; 2] {
 
 impl EarlyRules {
     /// Sets the selectors of tenants: a packet is of the tenant of the first that fits, or of tenant 0.
-    pub fn tell_tenants(&mut self, tenants: Vec<EarlyTenant>) {
+    pub fn set_tenants(&mut self, tenants: Vec<EarlyTenant>) {
         self.tenants = tenants;
     }
 

@@ -176,7 +176,7 @@ fn a_table_says_what_the_first_rule_says_that_matches() {
         let mut rules = EarlyRules::default();
         list.iter().for_each(|listed| rules.push(&listed.within, &listed.alternatives, listed.outcome));
         let tenants = tenants(&mut random);
-        rules.tell_tenants(tenants.clone());
+        rules.set_tenants(tenants.clone());
         let table = rules.table(level(1 << 14));
         assert_eq!(table.reach, EarlyReach { rules: list.len(), tenants: true, tunnels: true });
         for _ in 0..200 {
@@ -352,7 +352,7 @@ fn what_is_said_of_rules_is_of_those_that_can_match_on_the_link() {
     rules.push(&everything, &[named], Some(3));
     rules.push(&everything, &[sctp], Some(4));
     let told = EarlyTenant { tenant: TenantId(1), tunnels: Some(vec![7]), ..EarlyTenant::default() };
-    rules.tell_tenants(vec![EarlyTenant { links: Some(vec![there]), ..told.clone() }]);
+    rules.set_tenants(vec![EarlyTenant { links: Some(vec![there]), ..told.clone() }]);
     // No packet matches both.
     rules.push(&[on(here)], &[on(there)], Some(5));
     rules.push(&everything, &everything, None);
@@ -384,7 +384,7 @@ fn of_many(count: u16) -> EarlyRules {
         tunnels: number.is_multiple_of(2).then(|| vec![u32::from(number) << 8]),
         ..EarlyTenant::default()
     };
-    rules.tell_tenants((1..=count).map(selector).collect());
+    rules.set_tenants((1..=count).map(selector).collect());
     for number in 1..=count {
         let of_tenant = HeaderRule { tenant: Some(TenantId(number)), ..HeaderRule::default() };
         rules.push(&[of_tenant], &[blocked(u32::from(number % 8))], Some(u32::from(number)));
@@ -448,7 +448,7 @@ fn what_may_be_a_tenants_goes_up_where_there_is_no_room_to_tell() {
         networks: number.is_multiple_of(2).then(|| vec![host(number)]),
         ..EarlyTenant::default()
     };
-    rules.tell_tenants((1..=4_000).map(selector).collect());
+    rules.set_tenants((1..=4_000).map(selector).collect());
     let of_tenant = HeaderRule { tenant: Some(TenantId(4_000)), ..blocked(1) };
     rules.push(&everything, &[blocked(3)], Some(0));
     rules.push(&everything, &[of_tenant], Some(1));

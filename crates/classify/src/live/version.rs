@@ -413,7 +413,7 @@ impl LiveVersion {
         }
         // After the flags, as in a batch.
         if open || self.delta.len() > 0 && self.is_added(header, ranks.iter(), &added) {
-            self.settle(header, ranks.iter(), results.iter_mut(), &next, &added);
+            self.resolve(header, ranks.iter(), results.iter_mut(), &next, &added);
         }
     }
 
@@ -469,7 +469,7 @@ impl LiveVersion {
                 if let Some(header) = batch.get(i) {
                     let ranks = ranks.iter().filter_map(|of_set| of_set.get(i));
                     let results = results.iter_mut().skip(first + i).step_by(headers.len());
-                    self.settle(header, ranks, results, &next, &added);
+                    self.resolve(header, ranks, results, &next, &added);
                 }
             }
         }
@@ -502,7 +502,7 @@ impl LiveVersion {
     /// Finds a header's results from the ranks that the tables gave (one for each set), at one moment for all
     /// flags.
     #[inline(never)]
-    fn settle<'a, H, A: LookupResult + 'a>(
+    fn resolve<'a, H, A: LookupResult + 'a>(
         &self,
         header: &H,
         ranks: impl Iterator<Item = &'a u32>,

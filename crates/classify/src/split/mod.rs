@@ -265,7 +265,7 @@ impl<'s> Making<'s> {
         }
         self.rest.iter_mut().skip(set).take(1).for_each(|own| *own = std::mem::take(&mut rest));
         for part in plan.parts {
-            self.summary.push(said(set, self.v6, &part));
+            self.summary.push(describe(set, self.v6, &part));
             self.groups.push((part.group, part.aggregate));
         }
     }
@@ -286,7 +286,7 @@ impl<'s> Making<'s> {
 }
 
 /// Describes a group.
-fn said(set: usize, v6: bool, part: &plan::GroupTables) -> String {
+fn describe(set: usize, v6: bool, part: &plan::GroupTables) -> String {
     format!(
         "set {set}{}: group of {} rules: {} cells in {} slots, {} lists, {} patterns, {} port classes, {} bytes behind ({})",
         if v6 { " IPv6" } else { "" },

@@ -586,7 +586,7 @@ impl PolicyFile {
             })
         };
         let of_names = self.groups.iter().filter_map(without);
-        of_names.chain(resolve::nothing_selected(self)).collect()
+        of_names.chain(resolve::empty_selections(self)).collect()
     }
 }
 

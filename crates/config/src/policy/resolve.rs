@@ -66,7 +66,7 @@ pub(super) fn groups(
         }
         following.follow(name, &mut Vec::new());
     }
-    following.blame();
+    following.report_excess();
     following.done
 }
 
@@ -173,7 +173,7 @@ impl Following<'_, '_> {
     }
 
     /// Reports the group at fault if all groups together have too many members.
-    fn blame(&mut self) {
+    fn report_excess(&mut self) {
         let before = self.builder.before.map(|before| &before.groups);
         let used = |count| before.map(|groups| shares::used_by_groups(groups, count));
         let members = self.members.blamed(used(<[ResolvedMember]>::len).as_ref());
@@ -592,7 +592,7 @@ impl<'f> Firsts<'f> {
 }
 
 /// Warnings about lists whose groups have no members: they select nothing.
-pub(super) fn nothing_selected(file: &PolicyFile) -> Vec<String> {
+pub(super) fn empty_selections(file: &PolicyFile) -> Vec<String> {
     let mut warnings = Vec::new();
     if file.groups.values().all(|members| !members.is_empty()) {
         return warnings;

@@ -341,10 +341,10 @@ pub enum Target {
 /// Labels of groups, or of a selector: keys and values.
 pub type Labels = BTreeMap<String, String>;
 
-/// Whether labels `carried` include all of `asked`.
+/// Whether labels `carried` include all of `required`.
 #[must_use]
-pub fn carries(carried: &Labels, asked: &Labels) -> bool {
-    asked.iter().all(|(key, value)| carried.get(key) == Some(value))
+pub fn carries(carried: &Labels, required: &Labels) -> bool {
+    required.iter().all(|(key, value)| carried.get(key) == Some(value))
 }
 
 impl fmt::Display for Target {

@@ -33,7 +33,7 @@ impl Ask for Rest {
         field: Option<(&'static str, &str)>,
     ) -> Result<Answer, String> {
         let fields: Vec<(&str, &str)> = field.into_iter().collect();
-        let answer = self.0.ask(method, path, body, &fields).map_err(|error| error.to_string())?;
+        let answer = self.0.request(method, path, body, &fields).map_err(|error| error.to_string())?;
         Ok(Answer { status: answer.status, tag: answer.tag, body: answer.body })
     }
 }

@@ -70,7 +70,7 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
     }
 
     /// Gives back one that was taken and not needed.
-    pub fn give_back(&mut self, source: &K) {
+    pub fn refund(&mut self, source: &K) {
         if let Some(until) = self.until.get_mut(source) {
             *until = until.saturating_sub(self.rate.refill);
         }
@@ -110,14 +110,14 @@ mod tests {
         let mut limiter = Limiter::new(FAILED);
         for _ in 0..3 * FAILED.burst {
             assert_eq!(limiter.take(&1, 1_000), None);
-            limiter.give_back(&1);
+            limiter.refund(&1);
         }
         (0..FAILED.burst).for_each(|_| assert_eq!(limiter.take(&1, 1_000), None));
         assert!(limiter.take(&1, 1_000).is_some());
-        limiter.give_back(&1);
+        limiter.refund(&1);
         assert_eq!(limiter.take(&1, 1_000), None);
         assert!(limiter.take(&1, 1_000).is_some(), "no more than were taken");
-        limiter.give_back(&2);
+        limiter.refund(&2);
         assert_eq!(limiter.until.len(), 1);
     }
 

@@ -83,16 +83,16 @@ pub struct DeviceBackend {
     enroller: Enroller,
     revocations: Revocations,
     own: Own,
-    shown: TlsMaterial,
+    presented: TlsMaterial,
     clock: HandshakeClock,
-    looked: u64,
+    last_check: u64,
     listener: Arc<OnceLock<ListenerHandle>>,
-    say: fn(&str),
+    log: fn(&str),
 }
 
 impl DeviceBackend {
     /// A backend for a controller. `listener` is set once the listener exists: it gets new TLS settings when
-    /// certificates change. `say` gets messages for the operator.
+    /// certificates change. `log` gets messages for the operator.
     ///
     /// # Errors
     /// Certificates cannot be read.
@@ -104,7 +104,8 @@ impl DeviceBackend {
         listener: Arc<OnceLock<ListenerHandle>>,
         say: fn(&str),
     ) -> Result<Self, ChannelError> {
-        let (enroller, shown) = (Enroller::new(own.authority.clone(), DEVICE_DAYS), own.shown(clock())?);
+        let (enroller, shown) =
+            (Enroller::new(own.authority.clone(), DEVICE_DAYS), own.tls_material(clock())?);
         let (shelf, given, old) = (RefCell::default(), RefCell::default(), RefCell::default());
         let keeping = RefCell::default();
         Ok(DeviceBackend {
@@ -117,11 +118,11 @@ impl DeviceBackend {
             enroller,
             revocations,
             own,
-            shown,
+            presented: shown,
             clock,
-            looked: 0,
+            last_check: 0,
             listener,
-            say,
+            log: say,
         })
     }
 
@@ -130,19 +131,19 @@ impl DeviceBackend {
     }
 
     /// Renews the own certificate in time, and loads authorities after a rotation.
-    fn look(&mut self) -> Result<(), ChannelError> {
+    fn renew_credentials(&mut self) -> Result<(), ChannelError> {
         let now = (self.clock)();
         // A failed renewal does not keep rotated authorities from being loaded.
         let renewed = self.own.renew(now);
         if let Ok(Some(said)) = &renewed {
-            (self.say)(said);
+            (self.log)(said);
         }
-        let shown = self.own.shown(now)?;
-        if shown != self.shown
+        let shown = self.own.tls_material(now)?;
+        if shown != self.presented
             && let Some(listener) = self.listener.get()
         {
             listener.set_tls(shown.tls(&self.clock, &self.revocations)?);
-            self.shown = shown;
+            self.presented = shown;
         }
         renewed.map(|_| ())
     }
@@ -227,9 +228,9 @@ impl DeviceBackend {
     }
 
     /// Passes a result of the controller on; reports why a device's message could not be stored.
-    fn told<T>(&self, what: Result<T, Refusal>) -> Result<T, Unavailable> {
+    fn report_refusal<T>(&self, what: Result<T, Refusal>) -> Result<T, Unavailable> {
         what.map_err(|refusal| {
-            (self.say)(&format!("cannot store a device's report: {refusal}"));
+            (self.log)(&format!("cannot store a device's report: {refusal}"));
             Unavailable
         })
     }
@@ -258,7 +259,7 @@ fn content_of(running: &GenerationAck) -> ContentReport {
 }
 
 /// The principal of changes that follow from device messages.
-fn nobody() -> Principal {
+fn controller_principal() -> Principal {
     Principal::controller()
 }
 
@@ -266,11 +267,11 @@ impl Backend for DeviceBackend {
     fn tick(&mut self, now: Now) {
         // If the revocation register cannot be read, the revocations read before still apply.
         let _ = self.revocations.refresh();
-        if now.ms >= self.looked.saturating_add(CHECK_INTERVAL_MS) {
-            self.looked = now.ms;
+        if now.ms >= self.last_check.saturating_add(CHECK_INTERVAL_MS) {
+            self.last_check = now.ms;
             self.forget();
-            if let Err(error) = self.look() {
-                (self.say)(&format!("cannot renew the certificate for agents: {error}"));
+            if let Err(error) = self.renew_credentials() {
+                (self.log)(&format!("cannot renew the certificate for agents: {error}"));
             }
         }
     }
@@ -293,7 +294,7 @@ impl Backend for DeviceBackend {
                 // Data read stays until the next tick, so that each round has one thing less to read.
                 Err(missing) => {
                     if let Err(refusal) = self.fetch(missing) {
-                        (self.say)(&format!("cannot read the generation for `{device}`: {refusal}"));
+                        (self.log)(&format!("cannot read the generation for `{device}`: {refusal}"));
                         return None;
                     }
                 }
@@ -323,7 +324,12 @@ impl Backend for DeviceBackend {
             // An older agent replaced one that reported its links and ports: they may differ now.
             let gone = Status { kind: INTERFACES.to_owned(), id: device.to_string(), body: None };
             let draft = |_: &Model| Ok(Draft { status: vec![gone], ..Draft::default() });
-            let _ = self.told(self.controller.change(&nobody(), "interfaces", false, draft));
+            let _ = self.report_refusal(self.controller.change(
+                &controller_principal(),
+                "interfaces",
+                false,
+                draft,
+            ));
         }
     }
 
@@ -339,7 +345,7 @@ impl Backend for DeviceBackend {
             count(&self.controller.counters.interfaces_missing);
             let more = missing.len() - 1;
             let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-            (self.say)(&format!(
+            (self.log)(&format!(
                 "`{id}` has no {first}{more}: it cannot run this generation; change the name, or the host file of `{id}`"
             ));
         }
@@ -356,7 +362,8 @@ impl Backend for DeviceBackend {
             }
             Ok(Draft { status, ..Draft::default() })
         };
-        self.told(self.controller.change(&nobody(), "interfaces", false, draft)).map(drop)
+        self.report_refusal(self.controller.change(&controller_principal(), "interfaces", false, draft))
+            .map(drop)
     }
 
     fn twin(&mut self, device: &DeviceId, before: &str, now: &str) {
@@ -365,11 +372,12 @@ impl Backend for DeviceBackend {
         if last.is_some_and(|last| at < last.saturating_add(TWINS_APART)) {
             return;
         }
-        (self.say)(&format!(
+        (self.log)(&format!(
             "`{device}` has connected from {now} while another start of its agent had a session from {before}: \
              if it was not restarted just now, two programs use its certificate; revoke it (`bartizan ctl devices`), and enrol the device again"
         ));
-        let _ = self.controller.note(&nobody(), "agent replaced", device::KIND, device.as_str());
+        let _ =
+            self.controller.note(&controller_principal(), "agent replaced", device::KIND, device.as_str());
     }
 
     fn ended(&mut self, device: &DeviceId) {
@@ -426,7 +434,12 @@ impl Backend for DeviceBackend {
             took: running.took.map(|ApplyTimings { build, store, swap }| TookReport { build, store, swap }),
             content: Some(content_of(running)),
         };
-        self.told(self.controller.answered(&nobody(), device.as_str(), number, &answer))
+        self.report_refusal(self.controller.answered(
+            &controller_principal(),
+            device.as_str(),
+            number,
+            &answer,
+        ))
     }
 
     fn refused(&mut self, device: &DeviceId, number: u64, refusal: &NotTaken) -> Result<(), Unavailable> {
@@ -469,11 +482,17 @@ impl Backend for DeviceBackend {
         };
         if !matches!(refusal.code, GenerationRefusalCode::Policy | GenerationRefusalCode::Limit) {
             // The refusal is no tenant's fault.
-            return self.told(self.controller.answered(&nobody(), device.as_str(), number, &answer));
+            return self.report_refusal(self.controller.answered(
+                &controller_principal(),
+                device.as_str(),
+                number,
+                &answer,
+            ));
         }
-        let held = self.controller.not_taken(&nobody(), device.as_str(), number, &answer, &accused);
-        for tenant in self.told(held)? {
-            (self.say)(&format!(
+        let held =
+            self.controller.not_taken(&controller_principal(), device.as_str(), number, &answer, &accused);
+        for tenant in self.report_refusal(held)? {
+            (self.log)(&format!(
                 "`{device}` refuses the part of tenant `{tenant}` in generation {}, and keeps running its previous part: {}",
                 answer.generation,
                 answer.diagnostics.join("; ")
@@ -487,14 +506,16 @@ impl Backend for DeviceBackend {
             let status = DeviceStatus::of(model, device.as_str()).beyond(number);
             Ok(Draft { status: vec![status.line(device.as_str())], ..Draft::default() })
         };
-        (self.say)(&format!(
+        (self.log)(&format!(
             "`{device}` runs other content than was sent under number {number}: was the controller's state restored from a backup? The device gets its generation under a higher number"
         ));
         // Noted in the audit log for operators who look later.
-        let noted = self.controller.note(&nobody(), "device ahead", device::KIND, device.as_str());
-        let done = noted.and_then(|()| self.controller.change(&nobody(), "ahead", false, draft));
+        let noted =
+            self.controller.note(&controller_principal(), "device ahead", device::KIND, device.as_str());
+        let done =
+            noted.and_then(|()| self.controller.change(&controller_principal(), "ahead", false, draft));
         if let Err(refusal) = done {
-            (self.say)(&format!("cannot send `{device}` its generation: {refusal}"));
+            (self.log)(&format!("cannot send `{device}` its generation: {refusal}"));
         }
     }
 
@@ -530,9 +551,9 @@ impl Backend for DeviceBackend {
             let status = [line, received, seen].into_iter().chain(taken.lines).collect();
             Ok(Draft { status, ..Draft::default() })
         };
-        let done = self.controller.change(&nobody(), "statistics", false, draft);
+        let done = self.controller.change(&controller_principal(), "statistics", false, draft);
         (0..foreign).for_each(|_| count(&self.controller.counters.counters_refused));
-        self.told(done).map(drop)
+        self.report_refusal(done).map(drop)
     }
 
     fn alerts(
@@ -565,7 +586,7 @@ impl Backend for DeviceBackend {
             count(&self.controller.counters.alerts_lost);
         }
         let done = self.controller.alerts(device.as_str(), &kept, &[received.line(device.as_str())]);
-        self.told(done).map(drop)
+        self.report_refusal(done).map(drop)
     }
 
     fn health(&mut self, device: &DeviceId, state: FunctionState) {

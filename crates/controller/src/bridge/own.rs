@@ -133,7 +133,7 @@ impl Own {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn shown(&self, now: u64) -> Result<TlsMaterial, ChannelError> {
+    pub fn tls_material(&self, now: u64) -> Result<TlsMaterial, ChannelError> {
         let [certificate, key] = [CERTIFICATE, KEY].map(|name| read(&self.folder.join(name)));
         Ok(TlsMaterial { certificate: certificate?, key: key?, authorities: self.authority.trusted(now)? })
     }
@@ -177,7 +177,7 @@ mod tests {
         // The clock is ahead for a while: agents with a right clock would reject the certificate made then.
         assert!(own.renew(NOW + 300 * DAY).unwrap().is_some());
         assert!(own.renew(NOW + DAY).unwrap().is_some());
-        let facts = facts_of(&own.shown(NOW + DAY).unwrap().certificate).unwrap();
+        let facts = facts_of(&own.tls_material(NOW + DAY).unwrap().certificate).unwrap();
         assert!(facts.valid_from <= NOW + DAY && facts.valid_until > NOW + 300 * DAY);
         assert_eq!(own.renew(NOW + 2 * DAY).unwrap(), None);
         fs::remove_dir_all(&folder).unwrap();
@@ -190,14 +190,17 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let authority = folder.join("ca");
         let (own, _) = Own::open(&folder, &authority, "main", NOW).unwrap();
-        let before = own.shown(NOW).unwrap();
+        let before = own.tls_material(NOW).unwrap();
         // Nothing can be written beside the files, as on a full disk.
         for name in [KEY, CERTIFICATE] {
             let new = folder.join(name).with_added_extension("new");
             fs::create_dir_all(new.join("in the way")).unwrap();
             let (own, said) = Own::open(&folder, &authority, "main", NOW + 300 * DAY).unwrap();
             assert!(said.len() == 1 && said[0].contains("could not be renewed"), "{said:?}");
-            assert!(own.renew(NOW + 300 * DAY).is_err() && own.shown(NOW).unwrap() == before, "{name}");
+            assert!(
+                own.renew(NOW + 300 * DAY).is_err() && own.tls_material(NOW).unwrap() == before,
+                "{name}"
+            );
             fs::remove_dir_all(new).unwrap();
         }
         assert!(own.renew(NOW + 300 * DAY).unwrap().is_some());

@@ -31,7 +31,7 @@ impl FleetNotifier {
     }
 
     /// Sets the listener to notify, and its port.
-    pub fn lead_to(&self, listener: ListenerHandle, port: u16) {
+    pub fn set_listener(&self, listener: ListenerHandle, port: u16) {
         let _ = self.listener.set((listener, port));
     }
 }
@@ -62,7 +62,7 @@ impl Fleet for FleetNotifier {
         let (_, port) = self.listener.get().ok_or(NoWay::None)?;
         let now = (self.clock)();
         // The pin is read now: the certificate may have been renewed.
-        let pin = self.own.shown(now).and_then(|shown| shown.pin()).map_err(failed)?;
+        let pin = self.own.tls_material(now).and_then(|shown| shown.pin()).map_err(failed)?;
         let tokens = Tokens::new(self.own.authority.folder());
         let token = tokens.make(device, pin, now, TOKEN_SECONDS).map_err(failed)?;
         Ok(Invitation { token: token.text(), expires: now.saturating_add(TOKEN_SECONDS), port: *port })

@@ -140,7 +140,7 @@ impl Client {
     ///
     /// # Errors
     /// There is no answer.
-    pub fn ask(
+    pub fn request(
         &mut self,
         method: Method,
         path: &str,
@@ -148,15 +148,15 @@ impl Client {
         fields: &[(&str, &str)],
     ) -> Result<ClientResponse, ClientError> {
         let bytes = body.map(|body| Bytes::from(body.to_string()));
-        self.ask_bytes(method, path, bytes, fields)
+        self.request_bytes(method, path, bytes, fields)
     }
 
-    /// As [`Client::ask`], with the bytes of the body; its content type is JSON unless `fields` names
+    /// As [`Client::request`], with the bytes of the body; its content type is JSON unless `fields` names
     /// another.
     ///
     /// # Errors
     /// There is no answer.
-    pub fn ask_bytes(
+    pub fn request_bytes(
         &mut self,
         method: Method,
         path: &str,

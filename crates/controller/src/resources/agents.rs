@@ -137,7 +137,7 @@ fn there(model: &Model, name: &str) -> Result<(), Refusal> {
 fn enrol(call: &Call<'_>) -> Result<Reply, Refusal> {
     let name = call.name("device");
     there(&call.controller.model(), name)?;
-    call.controller.note(&call.who(), "enrol", device::KIND, name)?;
+    call.controller.note(&call.principal(), "enrol", device::KIND, name)?;
     let invitation = call.controller.fleet().invite(name)?;
     // Times of the API are in microseconds, times of certificates in seconds.
     let expires = invitation.expires.saturating_mul(1_000_000);
@@ -148,7 +148,7 @@ fn enrol(call: &Call<'_>) -> Result<Reply, Refusal> {
 fn revoke(call: &Call<'_>) -> Result<Reply, Refusal> {
     let name = call.name("device");
     // Also for a removed device: its key may still exist.
-    call.controller.note(&call.who(), "revoke", device::KIND, name)?;
+    call.controller.note(&call.principal(), "revoke", device::KIND, name)?;
     let revoked = call.controller.fleet().revoke(name)?;
     Ok(Reply::json(200, &Revoked { revoked: revoked.certificates as u64, tokens: revoked.tokens as u64 }))
 }
@@ -170,7 +170,7 @@ fn order(call: &Call<'_>) -> Result<Reply, Refusal> {
         }
     }
     let id = format!("{name}/{function}");
-    call.controller.note(&call.who(), &format!("{word} function"), FUNCTIONS, &id)?;
+    call.controller.note(&call.principal(), &format!("{word} function"), FUNCTIONS, &id)?;
     let (number, asked) = (call.controller.next_request(), call.controller.now());
     let status =
         FunctionStatus { request: number, order: word.to_owned(), asked, ..FunctionStatus::default() };

@@ -305,7 +305,7 @@ fn policy(call: &Call<'_>) -> Result<Reply, Refusal> {
 fn acknowledge(call: &Call<'_>) -> Result<Reply, Refusal> {
     let answer: Acknowledgement = read_as(&call.json()?)?;
     let name = call.name("device");
-    call.controller.acknowledge(&call.who(), name, &answer)?;
+    call.controller.acknowledge(&call.principal(), name, &answer)?;
     Ok(Reply::json(200, &DeviceStatus::of(&call.controller.model(), name)))
 }
 
@@ -351,6 +351,6 @@ fn get_statistics(call: &Call<'_>) -> Result<Reply, Refusal> {
 
 fn put_statistics(call: &Call<'_>) -> Result<Reply, Refusal> {
     let counts: DeviceCounts = read_as(&call.json()?)?;
-    call.controller.statistics(&call.who(), call.name("device"), counts.counters)?;
+    call.controller.statistics(&call.principal(), call.name("device"), counts.counters)?;
     get_statistics(call)
 }

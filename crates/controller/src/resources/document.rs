@@ -3,7 +3,7 @@
 //! checks; pages, tags against lost updates, dry runs and quotas are implemented here for all kinds.
 
 use crate::access::{Need, Principal};
-use crate::controller::{ChangeOutcome, Difference, Draft, Settings, shown};
+use crate::controller::{ChangeOutcome, Difference, Draft, Settings, redact};
 use crate::device::{self, Touched};
 use crate::interfaces::INTERFACES;
 use crate::model::Model;
@@ -203,7 +203,7 @@ fn item<K: DocumentKind>(
     body: &Value,
 ) -> DocumentItem<Value, K::Status> {
     let name = id.rsplit('/').next().unwrap_or(id).to_owned();
-    DocumentItem { name, generation, spec: shown(K::KIND, body), status: K::status(model, id) }
+    DocumentItem { name, generation, spec: redact(K::KIND, body), status: K::status(model, id) }
 }
 
 fn list<K: DocumentKind>(call: &Call<'_>) -> Result<Reply, Refusal> {
@@ -291,7 +291,7 @@ fn put<K: DocumentKind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     let body = call.json()?;
     let spec = K::read(&body)?;
     let id = id::<K>(call);
-    let who = call.who();
+    let who = call.principal();
     let there = |faults: Vec<Fault>| Refusal::Wrong(faults.into_iter().map(|f| f.within(&body)).collect());
     let draft = |model: &Model| {
         exists_if::<K>(call, model)?;
@@ -329,7 +329,7 @@ fn put<K: DocumentKind>(call: &Call<'_>) -> Result<Reply, Refusal> {
 }
 
 fn delete<K: DocumentKind>(call: &Call<'_>) -> Result<Reply, Refusal> {
-    let (id, who) = (id::<K>(call), call.who());
+    let (id, who) = (id::<K>(call), call.principal());
     let draft = |model: &Model| {
         exists_if::<K>(call, model)?;
         let document = model.get(K::KIND, &id).ok_or_else(|| missing::<K>(call))?;

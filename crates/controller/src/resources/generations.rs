@@ -160,7 +160,7 @@ fn restore(call: &Call<'_>) -> Result<Reply, Refusal> {
         Ok(Draft { writes, touched: Touched::All, notes, ..Draft::default() })
     };
     let action = format!("restore {number}");
-    let outcome = call.waiting(|| call.controller.change(&call.who(), &action, call.dry(), draft))?;
+    let outcome = call.waiting(|| call.controller.change(&call.principal(), &action, call.dry(), draft))?;
     Ok(Reply::json(200, &outcome))
 }
 

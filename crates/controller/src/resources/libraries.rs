@@ -244,7 +244,7 @@ fn put_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     let file = parse_file(call.body.as_slice(), name);
     let (rules, refused) = (file.rules.len(), file.refused.len());
     let mut what = json!({ "bytes": call.body.len(), "rules": rules, "refused": refused });
-    let outcome = call.controller.change(&call.who(), "put", false, |model| {
+    let outcome = call.controller.change(&call.principal(), "put", false, |model| {
         // A file that is sent again without a name keeps its name.
         let known = model.get(FILES, &hash).and_then(|file| file.body.get(render::FILE_NAME)).cloned();
         let file_name = call.parameter(FILE_NAME.name).map(Value::from).or(known);
@@ -276,7 +276,7 @@ fn unsendable(text: &str) -> Option<String> {
 
 fn delete_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     let name = call.name("rule-file");
-    let outcome = call.controller.change(&call.who(), "delete", false, |model| {
+    let outcome = call.controller.change(&call.principal(), "delete", false, |model| {
         if model.get(FILES, name).is_none() {
             return Err(missing(call));
         }

@@ -60,7 +60,7 @@ fn alerts(call: &Call<'_>) -> Result<Reply, Refusal> {
     }
     let tenant = (!tenant.is_empty()).then_some(tenant);
     // One row more than the page shows whether another page follows.
-    let mut rows = call.controller.ask(|store| store.alerts(tenant, below, limit + 1))?;
+    let mut rows = call.controller.query(|store| store.alerts(tenant, below, limit + 1))?;
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|row| row.number.to_string());
@@ -69,7 +69,7 @@ fn alerts(call: &Call<'_>) -> Result<Reply, Refusal> {
 
 fn audit(call: &Call<'_>) -> Result<Reply, Refusal> {
     let (behind, limit) = (call.number_cursor()?.unwrap_or(0), call.limit());
-    let mut rows = call.controller.ask(|store| store.audit(behind, limit + 1))?;
+    let mut rows = call.controller.query(|store| store.audit(behind, limit + 1))?;
     let more = rows.len() > limit;
     rows.truncate(limit);
     let model = call.controller.model();

@@ -119,7 +119,7 @@ fn begin(call: &Call<'_>) -> Result<Reply, Refusal> {
         call.controller.remembers(generation)?;
     }
     let mut made = None;
-    let outcome = call.controller.change(&call.who(), "begin roll-out", call.dry(), |model| {
+    let outcome = call.controller.change(&call.principal(), "begin roll-out", call.dry(), |model| {
         let generation = request.generation.unwrap_or(model.generation);
         if generation == 0 || generation > model.generation {
             let message = format!("there is no generation {generation}; the newest is {}", model.generation);
@@ -153,7 +153,7 @@ fn begin(call: &Call<'_>) -> Result<Reply, Refusal> {
 
 fn cancel(call: &Call<'_>) -> Result<Reply, Refusal> {
     let id = call.name("rollout");
-    let outcome = call.controller.change(&call.who(), "cancel roll-out", false, |model| {
+    let outcome = call.controller.change(&call.principal(), "cancel roll-out", false, |model| {
         let (_, mut rollout) = read(model, id)?;
         if rollout.state != RolloutState::Running {
             return Err(Refusal::Conflict("the roll-out has already ended".to_owned()));
@@ -171,7 +171,7 @@ fn revert(call: &Call<'_>) -> Result<Reply, Refusal> {
     for before in known.before.values().filter(|before| **before > 0) {
         call.controller.remembers(*before)?;
     }
-    let outcome = call.controller.change(&call.who(), "revert roll-out", false, |model| {
+    let outcome = call.controller.change(&call.principal(), "revert roll-out", false, |model| {
         let (_, mut rollout) = read(model, id)?;
         if rollout.state == RolloutState::Reverted {
             return Err(Refusal::Conflict("the roll-out has already been reverted".to_owned()));

@@ -29,7 +29,7 @@ pub(super) fn too_many(context: &Context<'_>, names: TenantNames<'_>) -> Vec<Fau
         return Vec::new();
     }
     let counted: Vec<(String, Value)> =
-        all.iter().map(|(name, body)| ((*name).to_owned(), what_counts(body))).collect();
+        all.iter().map(|(name, body)| ((*name).to_owned(), reduce_to_counted(body))).collect();
     let counted: Vec<(String, &Value)> = counted.iter().map(|(name, body)| (name.clone(), body)).collect();
     let written = format!("/policies/{}", counted.len().saturating_sub(1));
     let wrong = parse(context, names, &counted).err().unwrap_or_default();
@@ -37,7 +37,7 @@ pub(super) fn too_many(context: &Context<'_>, names: TenantNames<'_>) -> Vec<Fau
 }
 
 /// A policy reduced to the keys that are counted.
-fn what_counts(body: &Value) -> Value {
+fn reduce_to_counted(body: &Value) -> Value {
     let said = |key: &str| Some((key.to_owned(), body.get("policy")?.get(key)?.clone()));
     let mut policy: Map<String, Value> = COUNTED.into_iter().filter_map(said).collect();
     let chain = if policy.contains_key(FILTER) { json!([FILTER]) } else { json!([]) };

@@ -173,7 +173,7 @@ fn conflict(context: &Context<'_>, spec: &TenantSpec) -> Option<Fault> {
         }
         let select = other.body.get("select").map(read::from_json);
         let Some(Ok(select)) = select.map(|select| read::read::<Select>(&select)) else { continue };
-        if meet(&select, &spec.select) {
+        if overlap(&select, &spec.select) {
             let message = format!(
                 "a packet can match this tenant and `{}`; choose selectors that do not overlap, or give one of them another `order`: the lower is tried first",
                 other.id
@@ -212,7 +212,7 @@ fn hidden(context: &Context<'_>, spec: &TenantSpec) -> Option<Fault> {
 
 /// Whether some packet matches both selectors. A key in only one of them does not separate them. A packet
 /// between the prefixes of two tenants does not count: it always matches both, and order and name decide.
-fn meet(a: &Select, b: &Select) -> bool {
+fn overlap(a: &Select, b: &Select) -> bool {
     fn common<T>(a: Option<&OneOrMany<T>>, b: Option<&OneOrMany<T>>, same: impl Fn(&T, &T) -> bool) -> bool {
         let (Some(a), Some(b)) = (a, b) else { return true };
         a.iter().any(|x| b.iter().any(|y| same(x, y)))

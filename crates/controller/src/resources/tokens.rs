@@ -176,7 +176,7 @@ fn faults(model: &Model, request: &TokenRequest, now: u64) -> Vec<Fault> {
 
 fn make(call: &Call<'_>) -> Result<Reply, Refusal> {
     let request: TokenRequest = read_as(&call.json()?)?;
-    let who = call.who();
+    let who = call.principal();
     let bootstraps = who.scope == Scope::Bootstrap;
     if bootstraps && request.scope != Scope::Admin {
         return Err(Refusal::wrong(
@@ -216,7 +216,7 @@ fn make(call: &Call<'_>) -> Result<Reply, Refusal> {
 
 fn revoke(call: &Call<'_>) -> Result<Reply, Refusal> {
     let id = call.name("id");
-    let outcome = call.controller.change(&call.who(), "revoke token", false, |model| {
+    let outcome = call.controller.change(&call.principal(), "revoke token", false, |model| {
         if model.get(TOKENS, id).is_none() {
             return Err(missing(id));
         }

@@ -37,7 +37,7 @@ pub struct Admitted<'a> {
 impl Admitted<'_> {
     /// The authenticated caller; `None` without a token.
     #[must_use]
-    pub const fn who(&self) -> Option<&Principal> {
+    pub const fn principal(&self) -> Option<&Principal> {
         self.who.as_ref()
     }
 }

@@ -168,7 +168,7 @@ impl Call<'_> {
 
     /// The caller; the controller itself on routes that need no token.
     #[must_use]
-    pub fn who(&self) -> Principal {
+    pub fn principal(&self) -> Principal {
         self.who.clone().unwrap_or_else(Principal::controller)
     }
 
@@ -206,7 +206,7 @@ impl Call<'_> {
         change: impl FnOnce() -> Result<ChangeOutcome, Refusal>,
     ) -> Result<ChangeOutcome, Refusal> {
         let Some(seconds) = self.number("wait").filter(|_| !self.dry()) else { return change() };
-        let who = self.who();
+        let who = self.principal();
         let place = self.controller.wait_place(&who)?;
         let mut outcome = change()?;
         let answers = self.controller.answers(&place, &who, &outcome, Duration::from_secs(seconds));

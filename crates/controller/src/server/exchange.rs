@@ -36,7 +36,7 @@ pub struct RestConnection {
     turns: Arc<Turns>,
     pub exchange: Arc<Exchange>,
     /// Id of the last token that the client has shown.
-    shown: Mutex<Option<String>>,
+    last_token: Mutex<Option<String>>,
 }
 
 impl RestConnection {
@@ -49,7 +49,7 @@ impl RestConnection {
         turns: Arc<Turns>,
         exchange: Arc<Exchange>,
     ) -> Self {
-        RestConnection { number, peer, bounds, api, seats, turns, exchange, shown: Mutex::default() }
+        RestConnection { number, peer, bounds, api, seats, turns, exchange, last_token: Mutex::default() }
     }
 
     /// Counts the result of a request for a place. Returns whether there is a place.
@@ -70,7 +70,7 @@ impl RestConnection {
 
     /// Charges the connection's place to a token from here on. `false`: the token has its share already.
     fn shows(&self, who: &Principal) -> bool {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.last_token.lock().unwrap_or_else(PoisonError::into_inner);
         if shown.as_ref() == Some(&who.id) {
             return true;
         }
@@ -89,7 +89,7 @@ pub async fn respond(request: Request<Incoming>, client: &RestConnection) -> Res
         Err(ImmediateReply { reply, close }) => (reply, close),
     };
     let (length, has_no_content) = (reply.body.len(), matches!(reply.status, 204 | 304));
-    client.exchange.owe(if is_head || has_no_content { 0 } else { length });
+    client.exchange.announce_reply(if is_head || has_no_content { 0 } else { length });
     let mut response = on_the_wire(reply, close);
     if is_head && !has_no_content {
         // Also where the body would be empty. A 304 has no length but that of the 200 (RFC 9110, 8.6).
@@ -120,7 +120,7 @@ async fn answer(request: Request<Incoming>, client: &RestConnection) -> Result<R
     })?;
     let head = head(&parts, client.peer);
     let admitted = api.admit(head.clone()).map_err(ended)?;
-    let (max, who) = (admitted.body_max, admitted.who().cloned());
+    let (max, who) = (admitted.body_max, admitted.principal().cloned());
     if who.as_ref().is_some_and(|who| !client.shows(who)) {
         let most = client.bounds.seats.by_token;
         let reply = api.refuse(&Refusal::Busy(format!(

@@ -41,7 +41,7 @@ impl Exchange {
     }
 
     /// Announces a reply, with the length of its body on the wire.
-    pub fn owe(&self, body: usize) {
+    pub fn announce_reply(&self, body: usize) {
         self.due().push_back(body);
     }
 
@@ -224,7 +224,7 @@ mod tests {
         runtime.block_on(async {
             let (mut ours, mut theirs) = tokio::io::duplex(1 << 16);
             let exchange = Arc::new(Exchange::default());
-            due.iter().for_each(|body| exchange.owe(*body));
+            due.iter().for_each(|body| exchange.announce_reply(*body));
             let mut filter = ResponseFilter::new(&mut ours, exchange);
             for piece in text.as_bytes().chunks(piece) {
                 filter.write_all(piece).await.expect("written");
@@ -268,7 +268,7 @@ mod tests {
             filter.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.expect("written");
             filter.flush().await.expect("flushed");
             assert!(is_busy(), "worked on");
-            exchange.owe(2);
+            exchange.announce_reply(2);
             filter.write_all(b"HTTP/1.1 200 OK\r\n\r\nx").await.expect("written");
             filter.flush().await.expect("flushed");
             assert!(is_busy(), "half of it");

@@ -84,7 +84,7 @@ impl Seats {
             let Some(at) = unproven.or_else(|| idle_of_largest(&held, number, |_| true)) else {
                 return Given::Nothing;
             };
-            given = let_go(&mut held, at);
+            given = evict(&mut held, at);
         }
         held.push_back(ConnectionSlot { number, source, holder: None, busy: Arc::clone(busy), task: None });
         given
@@ -113,7 +113,7 @@ impl Seats {
         if let Some(seat) = held.get_mut(own) {
             seat.holder = Some(holder);
         }
-        makes_room.flatten().map_or(Given::Free, |at| let_go(&mut held, at))
+        makes_room.flatten().map_or(Given::Free, |at| evict(&mut held, at))
     }
 
     /// Sets the task that serves a connection.
@@ -129,7 +129,7 @@ impl Seats {
     }
 }
 
-fn let_go(held: &mut VecDeque<ConnectionSlot>, at: usize) -> Given {
+fn evict(held: &mut VecDeque<ConnectionSlot>, at: usize) -> Given {
     let Some(seat) = held.remove(at) else { return Given::Nothing };
     seat.task.iter().for_each(AbortHandle::abort);
     Given::InPlaceOf(seat.number)

@@ -70,7 +70,7 @@ pub struct LinkCounters {
 impl ListenerHandle {
     /// Notifies that the desired set of a device has changed.
     pub fn changed(&self, device: &DeviceId) {
-        self.give(ListenerCommand::Changed(device.clone()));
+        self.send_order(ListenerCommand::Changed(device.clone()));
     }
 
     /// Passes an order to a function of a device. The order is always answered, immediately if the device is
@@ -83,17 +83,23 @@ impl ListenerHandle {
         function: String,
         settings: Map<String, Value>,
     ) {
-        self.give(ListenerCommand::Function { device: device.clone(), request, order, function, settings });
+        self.send_order(ListenerCommand::Function {
+            device: device.clone(),
+            request,
+            order,
+            function,
+            settings,
+        });
     }
 
     /// Sets the TLS settings of new connections, after a certificate was renewed or an authority rotated.
     pub fn set_tls(&self, config: Arc<rustls::ServerConfig>) {
-        self.give(ListenerCommand::Tls(config));
+        self.send_order(ListenerCommand::Tls(config));
     }
 
     /// Stops the listener and all sessions.
     pub fn stop(&self) {
-        self.give(ListenerCommand::Stop);
+        self.send_order(ListenerCommand::Stop);
     }
 
     /// The counters so far.
@@ -102,7 +108,7 @@ impl ListenerHandle {
         self.counters.lock().map(|counters| counters.clone()).unwrap_or_default()
     }
 
-    fn give(&self, order: ListenerCommand) {
+    fn send_order(&self, order: ListenerCommand) {
         if self.orders.send(order).is_ok() {
             let _ = self.waker.wake();
         }
@@ -300,7 +306,7 @@ impl<B: Backend> Listener<B> {
             && let Some(oldest) = self.unproven.pop_front()
         {
             self.links.gave_way += 1;
-            self.gone(oldest);
+            self.remove_connection(oldest);
         }
     }
 
@@ -312,12 +318,12 @@ impl<B: Backend> Listener<B> {
         }
         let Some(line) = self.lines.get_mut(&place) else { return false };
         if line.ended {
-            self.gone(place);
+            self.remove_connection(place);
             return false;
         }
         let mut bytes = Vec::new();
         let turn = line.wire.read(&mut bytes);
-        if !line.known && turn.is_ok() && !line.wire.is_handshaking() && !self.greet(place) {
+        if !line.known && turn.is_ok() && !line.wire.is_handshaking() && !self.announce(place) {
             self.lines.remove(&place);
             return false;
         }
@@ -342,7 +348,7 @@ impl<B: Backend> Listener<B> {
     }
 
     /// Announces a connection to the server after its handshake. Returns whether the server accepts it.
-    fn greet(&mut self, place: usize) -> bool {
+    fn announce(&mut self, place: usize) -> bool {
         let now = self.now();
         let Some(line) = self.lines.get_mut(&place) else { return false };
         line.known = true;
@@ -355,7 +361,7 @@ impl<B: Backend> Listener<B> {
         self.server.connected(now, place as u64, peer, &source)
     }
 
-    fn gone(&mut self, place: usize) {
+    fn remove_connection(&mut self, place: usize) {
         self.lines.remove(&place);
         self.server.lost(place as u64);
     }
@@ -367,7 +373,7 @@ impl<B: Backend> Listener<B> {
         let (known, server) = (line.known, &mut self.server);
         let sent = line.wire.send(|| known.then(|| server.transmit(now, place as u64)).flatten());
         match sent {
-            Err(_) => self.gone(place),
+            Err(_) => self.remove_connection(place),
             Ok(true) if line.known && self.server.is_over(place as u64) => {
                 if let Some(line) = self.lines.remove(&place) {
                     line.wire.close();
@@ -390,9 +396,9 @@ impl<B: Backend> Listener<B> {
                 .is_some_and(|line| !line.known && now.ms >= line.since.saturating_add(self.greeting_ms));
             if late {
                 self.links.handshakes_late += 1;
-                self.gone(place);
+                self.remove_connection(place);
             } else if self.server.is_dead(place as u64) {
-                self.gone(place);
+                self.remove_connection(place);
             } else {
                 self.send(place);
             }

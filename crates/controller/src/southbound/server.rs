@@ -190,7 +190,7 @@ impl<B: Backend> SouthboundServer<B> {
     /// Takes bytes of a connection. [`Self::work`] handles the messages in them.
     pub fn push(&mut self, now: Now, connection: Connection, bytes: &[u8]) {
         let Some(line) = self.lines.get_mut(&connection) else { return };
-        line.pulse.heard(now);
+        line.pulse.note_received(now);
         line.decoder.push(bytes);
     }
 
@@ -358,7 +358,7 @@ impl<B: Backend> SouthboundServer<B> {
         };
         let withheld = session.want(&wanted, &record.tenants);
         self.counters.withheld += withheld;
-        let stand = session.stand();
+        let stand = session.compare_generations();
         self.note(device, stand);
     }
 
@@ -480,7 +480,7 @@ impl<B: Backend> SouthboundServer<B> {
         };
         let device = session.device.clone();
         session.running(generation, running).map_err(|what| (RefuseCode::Protocol, what.to_owned()))?;
-        let stand = session.stand();
+        let stand = session.compare_generations();
         let stored = self.backend.running(&device, generation, running);
         stored.map_err(|error| (RefuseCode::Unavailable, error.to_string()))?;
         self.counters.acknowledged += 1;
@@ -532,7 +532,7 @@ impl<B: Backend> SouthboundServer<B> {
         let line = self.lines.get_mut(&connection)?;
         let message = line.next_message(now)?;
         let version = line.version;
-        line.pulse.said(now);
+        line.pulse.note_sent(now);
         let first = matches!(message, SouthboundMessage::Session(SessionMessage::Welcome(_)));
         let object = matches!(
             message,

@@ -58,7 +58,7 @@ pub(super) struct InStep {
     /// The objects that the device will hold once it has everything sent; `None` before its inventory is
     /// complete.
     ready: Option<Manifest>,
-    asked: bool,
+    requested: bool,
     /// The parts of the inventory received so far.
     inventory: Manifest,
     target: Option<DeviceGeneration>,
@@ -68,7 +68,7 @@ pub(super) struct InStep {
     /// The committed generation that awaits an answer, with the hash of its manifest.
     committed: Option<(u64, Hash)>,
     /// The workers that the device has named.
-    told: LastRunning,
+    reported: LastRunning,
     attempts: u32,
 }
 
@@ -90,13 +90,13 @@ impl InStep {
             running_manifest: hello.manifest,
             refused: hello.refused,
             ready: None,
-            asked: false,
+            requested: false,
             inventory: Manifest::default(),
             target: None,
             steps: None,
             parts: VecDeque::new(),
             committed: None,
-            told: LastRunning::default(),
+            reported: LastRunning::default(),
             attempts: 0,
         }
     }
@@ -119,7 +119,7 @@ impl InStep {
     }
 
     /// Compares the running generation to the desired one.
-    pub(super) fn stand(&self) -> Stand {
+    pub(super) fn compare_generations(&self) -> Stand {
         let Some(target) = &self.target else { return Stand::Good };
         match target.generation.cmp(&self.running) {
             std::cmp::Ordering::Greater => Stand::Good,
@@ -137,7 +137,7 @@ impl InStep {
 
     pub(super) fn has_news(&self) -> bool {
         // Nothing is sent while the inventory is awaited.
-        !self.parts.is_empty() || (self.is_open() && (self.ready.is_some() || !self.asked))
+        !self.parts.is_empty() || (self.is_open() && (self.ready.is_some() || !self.requested))
     }
 
     /// The next message for the desired generation.
@@ -150,10 +150,10 @@ impl InStep {
         }
         let target = self.target.as_ref()?;
         let Some(ready) = &mut self.ready else {
-            if self.asked {
+            if self.requested {
                 return None;
             }
-            self.asked = true;
+            self.requested = true;
             self.inventory = Manifest::default();
             return Some(SouthboundMessage::Policy(target.generation, PolicyMessage::Ask));
         };
@@ -193,7 +193,7 @@ impl InStep {
     /// # Errors
     /// The inventory was not requested, or exceeds the bound of a device.
     pub(super) fn inventory(&mut self, objects: Manifest, more: bool) -> Result<(), &'static str> {
-        if !self.asked || self.ready.is_some() {
+        if !self.requested || self.ready.is_some() {
             return Err("an inventory that was not requested");
         }
         self.inventory.0.extend(objects.0);
@@ -202,7 +202,7 @@ impl InStep {
         }
         if !more {
             self.ready = Some(std::mem::take(&mut self.inventory));
-            self.asked = false;
+            self.requested = false;
         }
         Ok(())
     }
@@ -217,7 +217,7 @@ impl InStep {
         }
         self.running = generation;
         self.running_manifest = running.manifest;
-        self.told.note(running);
+        self.reported.note(running);
         if self.committed.is_some_and(|(committed, _)| committed <= generation) {
             self.committed = None;
             self.attempts = 0;
@@ -233,7 +233,7 @@ impl InStep {
         let committed = self.committed.filter(|(committed, _)| *committed == generation);
         let (_, manifest) =
             committed.ok_or("a short acknowledgement of a generation that was not committed")?;
-        let full = self.told.in_full(generation, manifest, took);
+        let full = self.reported.in_full(generation, manifest, took);
         full.ok_or("a short acknowledgement of workers that were not named")
     }
 
@@ -250,13 +250,13 @@ impl InStep {
         match code {
             GenerationRefusalCode::Manifest => {
                 self.attempts += 1;
-                (self.ready, self.steps, self.asked) = (None, None, false);
+                (self.ready, self.steps, self.requested) = (None, None, false);
                 if self.attempts >= ATTEMPTS {
                     return Err("the content repeatedly differed from what was sent");
                 }
                 return Ok(());
             }
-            GenerationRefusalCode::Limit => (self.ready, self.steps, self.asked) = (None, None, false),
+            GenerationRefusalCode::Limit => (self.ready, self.steps, self.requested) = (None, None, false),
             GenerationRefusalCode::Stale | GenerationRefusalCode::Policy | GenerationRefusalCode::Store => {}
         }
         self.refused = self.refused.max(generation);

@@ -38,7 +38,7 @@ pub(super) struct Crossing {
 
 impl Crossing {
     /// Deposits the flow, if it exists.
-    pub(super) fn give(&self, flow: Option<Box<MovedFlow>>) {
+    pub(super) fn deposit(&self, flow: Option<Box<MovedFlow>>) {
         if let Ok(mut place) = self.flow.lock() {
             *place = flow;
         }
@@ -111,7 +111,12 @@ impl FlowLocations {
     }
 
     /// Moves a flow to a worker, with the round that begins.
-    pub(super) fn go(&mut self, owners: &Owners, key: &FlowKey, to: WorkerId) -> Result<Crossing, NotMoved> {
+    pub(super) fn move_flow(
+        &mut self,
+        owners: &Owners,
+        key: &FlowKey,
+        to: WorkerId,
+    ) -> Result<Crossing, NotMoved> {
         if to.0 >= owners.workers() {
             return Err(NotMoved::NoWorker);
         }

@@ -121,7 +121,7 @@ impl Round {
 
     /// Counts the decisions on the frames, and applies them to the datagrams that the frames completed, once
     /// all workers have finished.
-    fn settle(&self, front: &mut Worker) {
+    fn apply_decisions(&self, front: &mut Worker) {
         let mut first = 0;
         for head in &self.frames {
             let parts = self.parts.get(first..head.parts).unwrap_or_default();
@@ -161,8 +161,8 @@ impl Front {
     }
 
     /// Takes a round back that all workers have finished.
-    pub(super) fn settle(&mut self, round: &mut Round) {
-        round.settle(&mut self.worker);
+    pub(super) fn complete_round(&mut self, round: &mut Round) {
+        round.apply_decisions(&mut self.worker);
         self.undecided = self.undecided.filter(|undecided| *undecided != round.number);
         if let Ok(ended) = round.ended.get_mut() {
             self.places.have_ended(ended, round.number);
@@ -190,7 +190,7 @@ impl Front {
         walk.begin(&mut output, frame.number);
         self.worker.intake.done(output);
         let begins = [begin; MAX_DEPTH as usize + 1];
-        walk.go(WorkerId(0), &mut Splitter { front: self, round, begins }, frame);
+        walk.run(WorkerId(0), &mut Splitter { front: self, round, begins }, frame);
         let checksums =
             if self.worker.checksums.checks() { ChecksumMode::Check } else { ChecksumMode::Ignore };
         let joined = core::mem::take(&mut walk.joined);

@@ -90,7 +90,7 @@ impl Source for RoundSource {
         self.clock
     }
 
-    fn look(&mut self, else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
+    fn busy_poll(&mut self, else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
         self.has_rounds() || else_ready()
     }
 
@@ -156,7 +156,7 @@ impl RoundTurn<'_> {
         for crossing in round.moves.iter().filter(|crossing| crossing.from == me) {
             self.worker.guests_mut().remove(&crossing.key);
             let id = self.worker.flow_of_key(&crossing.key);
-            crossing.give(id.and_then(|id| self.worker.give(id, false).ok()));
+            crossing.deposit(id.and_then(|id| self.worker.release_flow(id, false).ok()));
         }
         if !round.moves.is_empty() {
             self.at((self.worker.position.place >> 8) + 1, TAKES);

@@ -19,47 +19,51 @@ use bartizan_stages::standing::PacketDisposition;
 use std::collections::BTreeMap;
 
 /// Handles the next part of a query. `None`: the query is answered.
-pub(super) fn go_on(worker: &mut Worker, me: WorkerId, mut inquiry: Box<Inquiry>) -> Option<Box<Inquiry>> {
+pub(super) fn continue_query(
+    worker: &mut Worker,
+    me: WorkerId,
+    mut inquiry: Box<Inquiry>,
+) -> Option<Box<Inquiry>> {
     let of_me = |now: FunctionNow| (me, now);
-    match &inquiry.asked.question {
+    match &inquiry.pending.question {
         Question::Functions => inquiry.answer.functions.extend(worker.functions_now().map(of_me)),
         Question::Order(name, act) => inquiry.answer.functions.extend(worker.order(name, *act).map(of_me)),
         Question::Observe(observers) => worker.observe(observers.clone(), me),
-        Question::Levels | Question::Flows(_) => return look_on(worker, me, inquiry),
+        Question::Levels | Question::Flows(_) => return scan_next(worker, me, inquiry),
     }
-    say(me, *inquiry);
+    send_answer(me, *inquiry);
     None
 }
 
 /// Visits the next flows of the table.
-fn look_on(worker: &Worker, me: WorkerId, mut inquiry: Box<Inquiry>) -> Option<Box<Inquiry>> {
-    if let Some(at) = look(worker, me, &mut inquiry) {
+fn scan_next(worker: &Worker, me: WorkerId, mut inquiry: Box<Inquiry>) -> Option<Box<Inquiry>> {
+    if let Some(at) = scan_part(worker, me, &mut inquiry) {
         inquiry.at = at;
         return Some(inquiry);
     }
-    if matches!(inquiry.asked.question, Question::Levels) {
+    if matches!(inquiry.pending.question, Question::Levels) {
         let levels = worker.flow_manager().into_iter().flat_map(FlowManager::levels);
         let devices = levels.map(|facts| (facts.capabilities.level.name(), DeviceNow::of(&facts)));
         inquiry.answer.levels.devices = devices.collect();
     }
-    say(me, *inquiry);
+    send_answer(me, *inquiry);
     None
 }
 
 /// Sends the answer; the querying thread may be gone.
-fn say(me: WorkerId, Inquiry { asked, answer, .. }: Inquiry) {
+fn send_answer(me: WorkerId, Inquiry { pending: asked, answer, .. }: Inquiry) {
     let _ = asked.to.send((me, answer));
 }
 
-fn look(worker: &Worker, me: WorkerId, inquiry: &mut Inquiry) -> Option<u32> {
+fn scan_part(worker: &Worker, me: WorkerId, inquiry: &mut Inquiry) -> Option<u32> {
     let (flows, next) = worker.flows().part(inquiry.at, PART);
     let answer = &mut inquiry.answer;
     for (id, entry) in flows {
-        match &inquiry.asked.question {
+        match &inquiry.pending.question {
             Question::Levels => count(&mut answer.levels, entry, worker),
             Question::Flows(wanted) if fits(wanted, entry) => {
                 if answer.flows.len() < FLOWS_TOLD {
-                    answer.flows.push(tell(worker, me, id, entry));
+                    answer.flows.push(describe_flow(worker, me, id, entry));
                 } else {
                     answer.omitted += 1;
                 }
@@ -80,14 +84,14 @@ fn count(levels: &mut LevelsNow, entry: &Entry, worker: &Worker) {
     levels.flows += 1;
     *levels.levels.entry(entry.level().name()).or_default() += 1;
     if entry.is_at_host() {
-        *levels.stays.entry(worker.why_at_host(entry).name()).or_default() += 1;
+        *levels.stays.entry(worker.offload_denial(entry).name()).or_default() += 1;
     } else if entry.step() != Step::Active {
         levels.moving += 1;
     }
 }
 
 /// Describes a flow.
-pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> LiveFlow {
+pub(super) fn describe_flow(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> LiveFlow {
     let (chains, key) = (worker.chains(), entry.key());
     let class = chains.classifier.policies().class_name(entry.fid);
     let standing = &entry.ext.standing;
@@ -142,7 +146,7 @@ pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> 
         step: step_name(entry.step()),
         since: worker.flows().since(id).map(seconds),
         stays: entry.is_at_host().then(|| {
-            let why = worker.why_at_host(entry);
+            let why = worker.offload_denial(entry);
             StaysBy { code: why.name(), meaning: why.explained() }
         }),
         levels: counted(worker, id),

@@ -30,7 +30,7 @@ pub struct Control {
     /// may pause.
     left: Mutex<Vec<Arc<Chains>>>,
     /// Lifecycle events of functions, for the supervisor.
-    news: Mutex<Vec<(WorkerId, FunctionEvent)>>,
+    events: Mutex<Vec<(WorkerId, FunctionEvent)>>,
 }
 
 /// One worker's part, on cache lines of its own.
@@ -85,7 +85,7 @@ impl Control {
             seats: (0..count.max(1)).map(seat).collect::<std::io::Result<_>>()?,
             entered: Default::default(),
             left: Mutex::new(Vec::new()),
-            news: Mutex::default(),
+            events: Mutex::default(),
         })
     }
 
@@ -136,9 +136,9 @@ impl Control {
     /// Sends a query to all workers. Each answers between two batches, without blocking another thread
     /// ([`inquiry`]). `None`: [`inquiry::QUESTIONS`] queries are pending already.
     #[must_use]
-    pub fn ask(&self, question: Question) -> Option<Collector> {
+    pub fn query(&self, question: Question) -> Option<Collector> {
         let count = u16::try_from(self.seats.len()).unwrap_or(u16::MAX);
-        let (asked, collector) = inquiry::ask(question, count);
+        let (asked, collector) = inquiry::prepare(question, count);
         let mut all = true;
         for (seat, asked) in self.seats.iter().zip(asked) {
             if let Ok(mut questions) = seat.questions.lock() {
@@ -164,7 +164,7 @@ impl Control {
             }
         }
         let inquiry = worker.inquiry.take();
-        worker.inquiry = inquiry.and_then(|inquiry| answering::go_on(worker, me, inquiry));
+        worker.inquiry = inquiry.and_then(|inquiry| answering::continue_query(worker, me, inquiry));
         if worker.inquiry.is_some() || seat.has_questions.load(Ordering::Relaxed) {
             // The worker does not sleep before the query is answered.
             seat.waker.wake();
@@ -235,17 +235,17 @@ impl Control {
         // Only this worker writes the value.
         if seat.running.load(Ordering::Relaxed) != now {
             seat.running.store(now, Ordering::Release);
-            self.tell_entered();
+            self.notify_entered();
         }
         Self::answer(seat, me, worker);
         if worker.has_news() {
-            self.put_news(me, worker);
+            self.publish_events(me, worker);
         }
     }
 
     /// Wakes the threads in [`Control::wait_running`].
     #[cold]
-    fn tell_entered(&self) {
+    fn notify_entered(&self) {
         // A waiting thread holds the lock while it checks: it has seen this worker's generation, or waits for
         // the notification.
         drop(self.entered.0.lock());
@@ -255,16 +255,16 @@ impl Control {
     /// Passes lifecycle events of functions to the supervisor. Events beyond the bound are discarded: health
     /// and counters report the state anyway.
     #[cold]
-    fn put_news(&self, me: WorkerId, worker: &mut Worker) {
-        let Ok(mut news) = self.news.lock() else { return };
+    fn publish_events(&self, me: WorkerId, worker: &mut Worker) {
+        let Ok(mut news) = self.events.lock() else { return };
         let room = NEWS_MAX.saturating_sub(news.len());
-        news.extend(worker.take_news().into_iter().take(room).map(|what| (me, what)));
+        news.extend(worker.take_events().into_iter().take(room).map(|what| (me, what)));
     }
 
     /// Lifecycle events of functions since the last call.
     #[must_use]
-    pub fn take_news(&self) -> Vec<(WorkerId, FunctionEvent)> {
-        self.news.lock().map(|mut news| core::mem::take(&mut *news)).unwrap_or_default()
+    pub fn take_events(&self) -> Vec<(WorkerId, FunctionEvent)> {
+        self.events.lock().map(|mut news| core::mem::take(&mut *news)).unwrap_or_default()
     }
 
     /// The waker that a worker sleeps on.

@@ -32,7 +32,7 @@ impl LastTurns {
     const PAUSE: Duration = Duration::from_micros(500);
 
     /// Whether another turn follows. `clock`: the port's clock, and its delay in showing frames.
-    pub(super) fn goes_on(
+    pub(super) fn has_next(
         &mut self,
         control: &Control,
         clock: impl FnOnce() -> (Timestamp, PacketDuration),
@@ -62,7 +62,7 @@ impl LastTurns {
     }
 
     /// Notes a turn's result.
-    pub(super) const fn saw(&mut self, taken: Taken) {
+    pub(super) const fn note_taken(&mut self, taken: Taken) {
         self.idle = taken.frames == 0;
         self.newest = taken.newest;
     }

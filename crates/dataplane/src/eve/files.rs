@@ -29,12 +29,12 @@ impl EveRecorder {
         let Some(fresh) = file.unkept() else {
             // The beginning is gone: a rule decided too late.
             store.counters().too_late.fetch_add(1, Ordering::Relaxed);
-            return give_up(&store, file);
+            return abandon_file(&store, file);
         };
         let id = if file.store_id == 0 { store.open() } else { file.store_id };
         let bytes = file.kept.saturating_add(fresh.len() as u64);
         if !store.piece(id, fresh) {
-            return give_up(&store, file);
+            return abandon_file(&store, file);
         }
         if file.state == FileState::Open {
             return StoreOutcome::SoFar { id, bytes };
@@ -48,7 +48,7 @@ impl EveRecorder {
             let text = self.file_record(occasion, flow, tx, file, id, store.xff.as_deref());
             (occasion.now.as_secs(), text)
         });
-        if store.close(id, sha256, record) { StoreOutcome::Done { id } } else { give_up(&store, file) }
+        if store.close(id, sha256, record) { StoreOutcome::Done { id } } else { abandon_file(&store, file) }
     }
 
     /// Writes the metadata record of a stored file.
@@ -82,7 +82,7 @@ impl EveRecorder {
     }
 }
 
-fn give_up(store: &bartizan_events::FileStoreHandle, file: &FileTrack) -> StoreOutcome {
+fn abandon_file(store: &bartizan_events::FileStoreHandle, file: &FileTrack) -> StoreOutcome {
     if file.store_id != 0 {
         store.drop_file(file.store_id);
     }

@@ -251,10 +251,10 @@ impl EveRecorder {
         self.class_name(flow).is_some_and(|name| name.staged)
     }
 
-    fn count_refusal(&mut self, flow: Option<&Entry>, fate: &PacketVerdict) {
-        let Some(reason) = fate.decision.reason else { return };
+    fn count_refusal(&mut self, flow: Option<&Entry>, verdict: &PacketVerdict) {
+        let Some(reason) = verdict.decision.reason else { return };
         let policy = flow.and_then(|f| self.class_name(f)).map(|name| name.policy);
-        let function = self.run.function(fate.decision.function).unwrap_or("?");
+        let function = self.run.function(verdict.decision.function).unwrap_or("?");
         *self.refusals.entry((policy, function, reason)).or_default() += 1;
     }
 
@@ -309,16 +309,16 @@ impl EveRecorder {
     }
 
     /// Flushes the outputs, and counts as lost whatever they do not take.
-    pub fn settle(&mut self) {
+    pub fn finish_outputs(&mut self) {
         self.write_posted();
         // All outputs first: their readers can read while this thread waits for another one.
         self.sinks().for_each(Sink::flush);
-        self.sinks().for_each(Sink::settle);
+        self.sinks().for_each(Sink::finish);
     }
 
     /// Flushes, and returns the problems of outputs that are not reported yet.
     pub fn finish(&mut self) -> Vec<SinkProblem> {
-        self.settle();
+        self.finish_outputs();
         self.sinks().flat_map(|sink| std::iter::from_fn(|| sink.take_problem()).collect::<Vec<_>>()).collect()
     }
 
@@ -394,7 +394,7 @@ fn record_version(records: RecordSpec, options: &ProtocolOptions) -> Result<u8, 
 impl Recorder for EveRecorder {
     fn record(&mut self, event: RecorderEvent<'_>) {
         match event {
-            RecorderEvent::Alert { occasion, flow, finding, fate, tx } => {
+            RecorderEvent::Alert { occasion, flow, finding, verdict: fate, tx } => {
                 *self.alerts.entry(finding.rule.id.sid).or_default() += 1;
                 self.tap_alert(occasion, flow, finding, fate);
                 self.write_alert(occasion, flow, finding, fate, tx);
@@ -408,7 +408,7 @@ impl Recorder for EveRecorder {
             }
             RecorderEvent::Declared { occasion, flow, record } => self.write_declared(occasion, flow, record),
             RecorderEvent::Anomaly { occasion, flow, anomaly } => self.write_anomaly(occasion, flow, anomaly),
-            RecorderEvent::Refused { occasion, flow, fate, findings } => {
+            RecorderEvent::Refused { occasion, flow, verdict: fate, findings } => {
                 self.count_refusal(flow, fate);
                 self.write_drop(occasion, flow, fate, findings);
             }

@@ -75,7 +75,7 @@ fn files_of<'a>(direction: Direction, tx: Option<TxRecord<'a>>, stores: bool) ->
 fn drop_record<'a>(
     occasion: &EventContext<'_>,
     flow: Option<&Entry>,
-    fate: &PacketVerdict,
+    verdict: &PacketVerdict,
 ) -> DropRecord<'a> {
     // Bytes without a packet have no header to be shown.
     let packet = occasion.packet().map(PacketView::decoded);
@@ -110,8 +110,8 @@ fn drop_record<'a>(
             },
             _ => TransportHeader::None,
         },
-        reason: fate.decision.reason.map(drop_reason),
-        verdict: Some(verdict_of(occasion, flow, fate, true)),
+        reason: verdict.decision.reason.map(drop_reason),
+        verdict: Some(verdict_of(occasion, flow, verdict, true)),
         alert: None,
     }
 }
@@ -120,15 +120,15 @@ fn drop_record<'a>(
 fn verdict_of(
     occasion: &EventContext<'_>,
     flow: Option<&Entry>,
-    fate: &PacketVerdict,
+    verdict: &PacketVerdict,
     prevention: bool,
 ) -> VerdictInfo {
     let protocol = match occasion.decoded() {
         Some(packet) => packet.proto(),
         None => flow.map(|flow| flow.key().protocol()),
     };
-    let refused = !fate.decision.verdict.forwards();
-    let reject = fate.reject.map(|to| Reject {
+    let refused = !verdict.decision.verdict.forwards();
+    let reject = verdict.reject.map(|to| Reject {
         target: match to {
             RejectTo::Source => "to_client",
             RejectTo::Destination => "to_server",
@@ -142,7 +142,7 @@ fn verdict_of(
     });
     let word = if reject.is_some() || refused {
         if prevention { VerdictWord::Drop } else { VerdictWord::Alert }
-    } else if fate.decision.verdict == Verdict::Pass {
+    } else if verdict.decision.verdict == Verdict::Pass {
         VerdictWord::Pass
     } else {
         VerdictWord::Alert
@@ -358,7 +358,7 @@ impl EveRecorder {
         occasion: &EventContext<'_>,
         flow: Option<&Entry>,
         finding: &Finding,
-        fate: &PacketVerdict,
+        verdict: &PacketVerdict,
     ) {
         let Some(mut tap) = self.tap.take() else { return };
         let tuple = own_tuple(occasion, flow);
@@ -371,7 +371,7 @@ impl EveRecorder {
         tap.take(key, occasion.now, |header| {
             let texts = RuleTexts::of(&finding.rule);
             let heads = Heads::of(self, flow);
-            let refusal = Some(&fate.decision).filter(|d| !d.verdict.forwards());
+            let refusal = Some(&verdict.decision).filter(|d| !d.verdict.forwards());
             let common = heads.head(occasion, flow, Orientation::Packet, refusal);
             let record = AlertRecord {
                 alert: texts.info(finding, self.firewall),
@@ -412,7 +412,7 @@ impl EveRecorder {
         occasion: &EventContext<'_>,
         flow: Option<&Entry>,
         finding: &Finding,
-        fate: &PacketVerdict,
+        verdict: &PacketVerdict,
         tx: Option<TxRecord<'_>>,
     ) {
         if !self.wants(|types| types.alert.is_some()) {
@@ -425,7 +425,7 @@ impl EveRecorder {
             finding.variables.iter().map(|(n, v)| (n.as_str(), v.as_slice())).collect();
         let this = Heads::of(self, flow);
         // The refusal of the packet, if it was refused: not necessarily by this rule.
-        let refusal = Some(&fate.decision).filter(|d| !d.verdict.forwards());
+        let refusal = Some(&verdict.decision).filter(|d| !d.verdict.forwards());
         let mut common = this.head(occasion, flow, Orientation::Packet, refusal);
         common.variables = lists.get();
         common.variables.pktvars = &of_packet;
@@ -455,7 +455,7 @@ impl EveRecorder {
                 .and_then(|(a, inner)| tunnel_of(a, inner.recursion)),
             progress: tx.and_then(progress_of),
             packet: occasion.packet().map(packet_bytes),
-            verdict: Some(verdict_of(occasion, flow, fate, self.prevention)),
+            verdict: Some(verdict_of(occasion, flow, verdict, self.prevention)),
             frame,
             ..AlertRecord::default()
         };
@@ -614,10 +614,10 @@ impl EveRecorder {
         &mut self,
         occasion: &EventContext<'_>,
         flow: Option<&Entry>,
-        fate: &PacketVerdict,
+        verdict: &PacketVerdict,
         findings: &[Finding],
     ) {
-        let decision = &fate.decision;
+        let decision = &verdict.decision;
         // Remaining data of a flow that is processed without a packet was not going to be forwarded.
         if !self.prevention || occasion.arrived().is_none() || !self.wants(|types| types.drop.is_some()) {
             return;
@@ -638,7 +638,7 @@ impl EveRecorder {
         common.variables = lists.get();
         let record = DropRecord {
             alert: blocking.zip(texts.as_ref()).map(|(f, t)| t.info(f, self.firewall)),
-            ..drop_record(occasion, flow, fate)
+            ..drop_record(occasion, flow, verdict)
         };
         // As in Suricata, a flow that is dropped as a whole has one drop record per direction, for its first
         // refusal, unless the settings request all.

@@ -133,7 +133,7 @@ impl Watcher {
     pub fn frame(&mut self, frame: &Frame<'_>) {
         self.histories.frames += 1;
         self.worker.frame(frame, &mut self.notes);
-        self.settle(frame.now, frame.number);
+        self.record_notes(frame.now, frame.number);
     }
 
     /// Ends all flows.
@@ -141,17 +141,17 @@ impl Watcher {
     pub fn finish(mut self) -> Histories {
         let now = self.worker.clock();
         self.worker.shutdown(&mut self.notes);
-        self.settle(now, None);
+        self.record_notes(now, None);
         self.histories.flows.sort_by_key(|flow| flow.number & 0xffff_ffff_ffff);
         self.histories
     }
 
     /// Moves the notes of a frame into the histories.
-    fn settle(&mut self, now: Timestamp, number: Option<u64>) {
+    fn record_notes(&mut self, now: Timestamp, number: Option<u64>) {
         for call in take(&self.calls) {
             let Some(flow) = call.flow.clone() else { continue };
             if self.wanted.is_none_or(|wanted| wanted.fits(&flow))
-                && let Some((story, new)) = self.story(&flow, now, number)
+                && let Some((story, new)) = self.open_history(&flow, now, number)
             {
                 story.call(&call, &flow, new, now, number);
             }
@@ -161,7 +161,7 @@ impl Watcher {
             if !self.wanted.is_none_or(|wanted| wanted.fits(&note.flow)) {
                 continue;
             }
-            if let Some((story, _)) = self.story(&note.flow, now, number.or(note.number)) {
+            if let Some((story, _)) = self.open_history(&note.flow, now, number.or(note.number)) {
                 story.note(&note, &names, now);
             }
             if let NoteContent::Ended(end) = note.what {
@@ -171,7 +171,12 @@ impl Watcher {
     }
 
     /// The story of a flow, and whether it is new. `None`: no room for another one.
-    fn story(&mut self, flow: &FlowSeen, now: Timestamp, number: Option<u64>) -> Option<(&mut Story, bool)> {
+    fn open_history(
+        &mut self,
+        flow: &FlowSeen,
+        now: Timestamp,
+        number: Option<u64>,
+    ) -> Option<(&mut Story, bool)> {
         let known = self.open.contains_key(&flow.id);
         if !known && self.open.len() + self.histories.flows.len() >= FLOWS_MAX {
             return None;

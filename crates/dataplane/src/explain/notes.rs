@@ -73,7 +73,7 @@ impl Recorder for FlowNotes {
             RecorderEvent::Anomaly { occasion, flow, anomaly } => {
                 self.add(occasion, flow, NoteContent::Anomaly(text_of(anomaly)));
             }
-            RecorderEvent::Refused { occasion, flow, fate, .. } => {
+            RecorderEvent::Refused { occasion, flow, verdict: fate, .. } => {
                 self.add(occasion, flow, NoteContent::Refused(fate.decision));
             }
             RecorderEvent::Transaction { occasion, flow, tx } => {

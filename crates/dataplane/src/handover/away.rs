@@ -59,7 +59,7 @@ impl<P> Away<P> {
     }
 
     /// Notes that a flow was sent to a worker.
-    pub(super) fn goes(&mut self, key: FlowKey, at: WorkerId) {
+    pub(super) fn note_sent(&mut self, key: FlowKey, at: WorkerId) {
         self.flows.insert(key, Stay { at, state: MoveState::Going, sent: 0, held: VecDeque::new() });
     }
 

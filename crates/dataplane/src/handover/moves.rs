@@ -61,7 +61,7 @@ impl Station {
                 MoveState::There => {}
                 MoveState::Going | MoveState::Coming(_) => return Err(NotMoved::UnderWay),
             }
-            self.say(at, StationMessage::Recall(Box::new(*key))).map_err(|_| NotMoved::Ring)?;
+            self.send_message(at, StationMessage::Recall(Box::new(*key))).map_err(|_| NotMoved::Ring)?;
             if let Some(stay) = self.away.get_mut(key) {
                 stay.state = MoveState::Coming(Some(to).filter(|to| *to != self.me));
             }
@@ -76,13 +76,13 @@ impl Station {
             if !self.has_ring_room(to) {
                 return Err(NotMoved::Ring);
             }
-            let flow = self.worker.give(id, true)?;
-            if let Err(StationMessage::Flow(flow)) = self.say(to, StationMessage::Flow(flow)) {
+            let flow = self.worker.release_flow(id, true)?;
+            if let Err(StationMessage::Flow(flow)) = self.send_message(to, StationMessage::Flow(flow)) {
                 // Unreachable, as there was room; handled so that the flow is not lost.
                 self.is_home(flow);
                 return Err(NotMoved::Ring);
             }
-            self.away.goes(*key, to);
+            self.away.note_sent(*key, to);
         }
         self.ledger.move_begins(self.me);
         Ok(())
@@ -132,7 +132,7 @@ impl Station {
     }
 
     /// Handles a message of another station about a move.
-    pub(super) fn hears(
+    pub(super) fn handle_message(
         &mut self,
         from: WorkerId,
         sent: StationMessage,
@@ -161,7 +161,7 @@ impl Station {
                 self.counters.moves_refused += 1;
                 self.stays(&key, recorder, decided);
             }
-            StationMessage::Back(flow) => self.comes_back(flow, recorder, decided),
+            StationMessage::Back(flow) => self.accept_returned(flow, recorder, decided),
             StationMessage::Ended(what) => {
                 let (key, number) = *what;
                 self.has_ended(&key, number, recorder, decided);
@@ -174,7 +174,7 @@ impl Station {
         // The flow has ended, and `Ended` is on its way home, after the last packet: home takes it for the
         // answer.
         let Some(guest) = self.worker.guests_mut().remove(&key) else { return };
-        let answer = match self.worker.flow_of_key(&key).map(|id| self.give_back(id)) {
+        let answer = match self.worker.flow_of_key(&key).map(|id| self.release(id)) {
             None => StationMessage::Ended(Box::new((*key, guest.number))),
             Some(Ok(flow)) => StationMessage::Back(flow),
             Some(Err(_)) => {
@@ -185,8 +185,8 @@ impl Station {
         self.answers.push_back((home, answer));
     }
 
-    fn give_back(&mut self, id: FlowId) -> Result<Box<MovedFlow>, NotMoved> {
-        self.worker.give(id, false)
+    fn release(&mut self, id: FlowId) -> Result<Box<MovedFlow>, NotMoved> {
+        self.worker.release_flow(id, false)
     }
 
     /// The flow is with its new worker: hands on the packets held for it.
@@ -195,18 +195,23 @@ impl Station {
         stay.state = MoveState::There;
         let held = core::mem::take(&mut stay.held);
         self.ledger.move_ends(self.me);
-        self.go_on(held, recorder, decided);
+        self.resume_held(held, recorder, decided);
     }
 
     /// Takes in a flow that another worker gave back.
-    fn comes_back(&mut self, flow: Box<MovedFlow>, recorder: &mut dyn Recorder, decided: &mut Decided<'_>) {
+    fn accept_returned(
+        &mut self,
+        flow: Box<MovedFlow>,
+        recorder: &mut dyn Recorder,
+        decided: &mut Decided<'_>,
+    ) {
         let key = *flow.key();
         let state = self.away.get_mut(&key).map(|stay| stay.state);
         let mut home = Some(flow);
         if let Some(MoveState::Coming(Some(to))) = state
             && let Some(flow) = home.take()
         {
-            match self.say(to, StationMessage::Flow(flow)) {
+            match self.send_message(to, StationMessage::Flow(flow)) {
                 Ok(()) => {
                     if let Some(stay) = self.away.get_mut(&key) {
                         (stay.at, stay.state, stay.sent) = (to, MoveState::Going, 0);
@@ -227,13 +232,13 @@ impl Station {
         }
         let held = self.away.is_back(&key);
         self.ledger.move_ends(self.me);
-        self.go_on(held, recorder, decided);
+        self.resume_held(held, recorder, decided);
     }
 
     /// Takes in a flow whose room was kept.
     fn is_home(&mut self, flow: Box<MovedFlow>) {
         // No flow with the key can be in the table: its packets were handed on or held.
-        let not_taken = self.worker.take_home(flow).is_err();
+        let not_taken = self.worker.readmit(flow).is_err();
         self.worker.note_not_taken(not_taken);
     }
 
@@ -252,12 +257,17 @@ impl Station {
             self.ledger.move_ends(self.me);
         }
         let held = self.away.is_back(key);
-        self.worker.let_room_go();
-        self.go_on(held, recorder, decided);
+        self.worker.release_room();
+        self.resume_held(held, recorder, decided);
     }
 
     /// Continues held packets, in the order of their arrival.
-    fn go_on(&mut self, held: VecDeque<Box<Parcel>>, recorder: &mut dyn Recorder, decided: &mut Decided<'_>) {
+    fn resume_held(
+        &mut self,
+        held: VecDeque<Box<Parcel>>,
+        recorder: &mut dyn Recorder,
+        decided: &mut Decided<'_>,
+    ) {
         for parcel in held {
             self.resume(parcel, recorder, decided);
         }
@@ -272,7 +282,8 @@ impl Station {
         let mut full: smallvec::SmallVec<[WorkerId; 8]> = smallvec::SmallVec::new();
         for _ in 0..self.answers.len() {
             let Some((to, answer)) = self.answers.pop_front() else { break };
-            let not_said = if full.contains(&to) { Some(answer) } else { self.say(to, answer).err() };
+            let not_said =
+                if full.contains(&to) { Some(answer) } else { self.send_message(to, answer).err() };
             if let Some(answer) = not_said {
                 full.push(to);
                 self.answers.push_back((to, answer));

@@ -58,7 +58,7 @@ impl Visitor for Owner<'_> {
         Some(outermost.map_or(WorkerId(0), |packet| self.site.owners.of_fragments(frame.link, packet)))
     }
 
-    fn leads_to(&self, frame: &Frame<'_>, packet: &Decoded, kept: bool) -> Option<WalkStop> {
+    fn stop_before(&self, frame: &Frame<'_>, packet: &Decoded, kept: bool) -> Option<WalkStop> {
         // A packet sent on by its flow's home is handled by this worker.
         if self.directed.is_some() || kept {
             return None;
@@ -113,7 +113,7 @@ impl Journey {
         let (walk, directed) = (&mut self.walk, self.directed.take());
         let go = |worker: &mut Worker| {
             let handler = Handler { worker, recorder };
-            walk.go(site.me, &mut Owner { site, handler, directed }, frame)
+            walk.run(site.me, &mut Owner { site, handler, directed }, frame)
         };
         let stop = match self.chains.clone() {
             Some(chains) => worker.in_generation(&chains, go),

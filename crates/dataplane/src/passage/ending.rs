@@ -89,7 +89,7 @@ impl Passage<'_> {
             self.cx.position.wait_for(self.cx.position.place >> 8, began);
             self.end_flow(id, EndReason::Timeout);
         }
-        self.flows.give_back_due(due);
+        self.flows.recycle_due(due);
     }
 
     /// Ends at most `most` flows whose timeout has passed. Returns whether more may be due.

@@ -38,7 +38,7 @@ impl Passage<'_> {
     fn offer_to_level(&mut self, id: FlowId, course: PacketDisposition, packet: &Decoded) {
         let generation = self.runner.generation();
         let Some(entry) = self.flows.get(id) else { return };
-        if entry.generation != generation || !asks(entry) {
+        if entry.generation != generation || !is_offered(entry) {
             return;
         }
         if !entry.is_at_host() {
@@ -163,8 +163,8 @@ impl Passage<'_> {
         // Each side of a GTP-U tunnel numbers its own end, so the key does not contain a tunnel number.
         let is_numbered = settings.tunnel_in_key
             && self.flows.get(id).is_some_and(|entry| !DeviceKey::of(entry.key()).is_in(TunnelKind::Gtp));
-        (settings.vlan_in_key || !classifier.tells_tenants_by_vlan())
-            && (is_numbered || !classifier.tells_tenants_by_tunnel())
+        (settings.vlan_in_key || !classifier.selects_tenants_by_vlan())
+            && (is_numbered || !classifier.selects_tenants_by_tunnel())
     }
 
     /// The window state that a level needs, if a function of the flow's path checks segments against it.
@@ -273,7 +273,7 @@ impl Passage<'_> {
         }
         let Some(entry) = self.flows.get(id) else { return };
         if entry.ext.stays.is_none() {
-            let why = self.runner.why_not_offered(entry);
+            let why = self.runner.offer_denial(entry);
             self.note_stay(id, why);
         }
     }
@@ -372,7 +372,7 @@ impl Passage<'_> {
     /// When a segment reaches the host: updates the session of its connection to the state of the level below
     /// that handles or may handle it, or of a connection that continued while this worker was stalled.
     #[inline]
-    pub(super) fn take_up_session(
+    pub(super) fn sync_session(
         &mut self,
         id: FlowId,
         segment: &Segment<'_>,
@@ -382,7 +382,7 @@ impl Passage<'_> {
         if self.flows.manager.is_none() {
             return;
         }
-        self.take_up_by(id, segment, direction, now);
+        self.sync_with_segment(id, segment, direction, now);
         if segment.flags.contains(TcpFlags::FIN)
             && self.flows.table().was_below(id)
             && let Some(entry) = self.flows.get_mut(id)
@@ -391,27 +391,27 @@ impl Passage<'_> {
         }
     }
 
-    fn take_up_by(&mut self, id: FlowId, segment: &Segment<'_>, direction: Direction, now: Timestamp) {
+    fn sync_with_segment(&mut self, id: FlowId, segment: &Segment<'_>, direction: Direction, now: Timestamp) {
         let Some(entry) = self.flows.get(id) else { return };
         let last_seen = entry.last_seen;
         if entry.is_at_host() {
             // Packets that arrived before the stall were waiting at the host.
             if self.flows.missed.is_some_and(|until| now >= until && last_seen < until) {
-                self.take_up_missed(id, segment, direction);
+                self.sync_after_stall(id, segment, direction);
             }
             return;
         }
-        self.take_up(id);
+        self.sync_from_level(id);
         if self.compares(id) && self.flows.missed.is_some_and(|until| now >= until && last_seen < until) {
             // Segments checked below were forwarded during the stall, all others without tracking.
-            self.take_up_missed(id, segment, direction);
+            self.sync_after_stall(id, segment, direction);
         }
     }
 
     /// Updates the session of a connection that a level below handles, or may handle, to the progress that
     /// the level has seen.
     #[inline]
-    pub(super) fn take_up(&mut self, id: FlowId) {
+    pub(super) fn sync_from_level(&mut self, id: FlowId) {
         if self.flows.manager.is_none() || self.flows.get(id).is_none_or(|entry| entry.is_at_host()) {
             return;
         }
@@ -453,7 +453,7 @@ impl Passage<'_> {
     /// Updates a session after a stall of this worker, from the only source there is, the segment itself: its
     /// sender has sent everything before its sequence number, and the other side everything that it
     /// acknowledges.
-    fn take_up_missed(&mut self, id: FlowId, segment: &Segment<'_>, direction: Direction) {
+    fn sync_after_stall(&mut self, id: FlowId, segment: &Segment<'_>, direction: Direction) {
         let says = segment.flags.contains(TcpFlags::ACK) && !segment.flags.contains(TcpFlags::SYN);
         let Some(entry) = self.flows.get_mut(id).filter(|entry| entry.ext.session.exists()) else { return };
         if !says || !segment.checksum_ok {
@@ -541,7 +541,7 @@ fn by_endpoint(entry: &Entry, windows: &SharedWindows) -> Windows {
 
 /// Whether a flow is offered with the current packet: it has no answer yet, or the answer may have changed. A
 /// flow that found no place is offered with each sixteenth packet.
-fn asks(entry: &Entry) -> bool {
+fn is_offered(entry: &Entry) -> bool {
     match entry.ext.stays {
         Some(OffloadDenied::Full) => {
             entry.packets.to_server.wrapping_add(entry.packets.to_client).is_multiple_of(16)

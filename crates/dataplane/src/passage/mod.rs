@@ -41,7 +41,7 @@ pub(crate) struct Passage<'w> {
 impl Passage<'_> {
     /// Begins a frame: counts it, advances the clock, ends due flows.
     pub(crate) fn begin(&mut self, frame: &Frame<'_>, follows: bool) {
-        self.cx.account.counters.came(frame.bytes.len());
+        self.cx.account.counters.count_arrival(frame.bytes.len());
         self.cx.position.advance(frame.now);
         self.cx.position.place = next_frame(self.cx.position.place);
         self.cx.leaving.change = None;
@@ -54,14 +54,14 @@ impl Passage<'_> {
     }
 
     /// Settles a frame's fragments, once all its packets are handled.
-    pub(crate) fn settle(&mut self, frame: &Frame<'_>, decision: Decision) -> Settled {
-        self.intake.settle(&mut self.cx, self.runner.chains(), frame, decision)
+    pub(crate) fn finish_frame(&mut self, frame: &Frame<'_>, decision: Decision) -> Settled {
+        self.intake.finish_frame(&mut self.cx, self.runner.chains(), frame, decision)
     }
 
     /// Closes the train: payload functions inspect the queued segments now, unless this frame has already
     /// carried them.
     pub(crate) fn close_train(&mut self) {
-        let Some((id, direction)) = self.runner.train.unshown() else { return };
+        let Some((id, direction)) = self.runner.train.uninspected() else { return };
         // Segments that cannot be inspected are not forwarded.
         let mut decision = Decision::refuse(Verdict::Drop, Reason::StreamReassembly, FunctionId::ENGINE);
         if let Some(entry) = self.flows.get_mut(id) {
@@ -82,8 +82,8 @@ impl Passage<'_> {
             && let Some((id, direction)) = self.runner.train.flow()
         {
             let entry = self.flows.get_mut(id);
-            self.intake.occasion_of(chains, frame, |occasion| {
-                self.cx.refused(chains, &occasion.going(direction), entry, &decision.into(), &[]);
+            self.intake.redecode_outermost(chains, frame, |occasion| {
+                self.cx.refused(chains, &occasion.with_direction(direction), entry, &decision.into(), &[]);
             });
         }
         let decision = self.cx.enforced(chains, decision, length);
@@ -117,7 +117,7 @@ impl Passage<'_> {
         self.chains().classifier.tenant_of(packet, frame.link)
     }
 
-    fn whence(&self, frame: &Frame<'_>, packet: &Decoded) -> PacketOrigin {
+    fn packet_origin(&self, frame: &Frame<'_>, packet: &Decoded) -> PacketOrigin {
         PacketOrigin {
             tenant: self.tenant_of(frame, packet),
             link: frame.link,

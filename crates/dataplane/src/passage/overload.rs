@@ -199,7 +199,7 @@ impl Passage<'_> {
         if settled && !tcp {
             entry.ext.app = None;
         }
-        entry.ext.slots.iter_mut().for_each(FunctionSlot::let_go);
+        entry.ext.slots.iter_mut().for_each(FunctionSlot::release_state);
         if let Some(pair) = entry.ext.streams.as_deref_mut() {
             Direction::BOTH.into_iter().for_each(|direction| pair.stream_mut(direction).app_stop());
         }
@@ -209,7 +209,7 @@ impl Passage<'_> {
         self.apply(id, effects);
         self.cx.account.measure(self.flows, id);
         if let Some(tenant) = self.cx.account.memory.note_closed() {
-            self.runner.tell_exceeded(&mut self.cx, tenant, QuotaKind::State);
+            self.runner.report_exceeded(&mut self.cx, tenant, QuotaKind::State);
         }
         let counters = &mut self.cx.account.memory.counters;
         match pool {

@@ -36,8 +36,8 @@ pub(super) struct Arrival<'a> {
 
 impl<'a> Arrival<'a> {
     /// The arrival with a direction.
-    const fn going(self, direction: Direction) -> Self {
-        Arrival { occasion: self.occasion.going(direction), ..self }
+    const fn with_direction(self, direction: Direction) -> Self {
+        Arrival { occasion: self.occasion.with_direction(direction), ..self }
     }
 
     pub(super) fn decoded(&self) -> &'a Decoded {
@@ -116,7 +116,7 @@ impl Passage<'_> {
         self.cx.account.fid = UNKNOWN;
         self.cx.position.place = next_packet(self.cx.position.place);
         let mut decision = self.judge(frame, bytes, packet, place);
-        if !self.runner.train.took() {
+        if !self.runner.train.is_queued() {
             let chains = self.runner.chains();
             decision = match place.inside {
                 // The packet is not forwarded, whatever its own policy is.
@@ -284,7 +284,7 @@ impl Passage<'_> {
         if why == Flowless::NoRoom && self.cx.settings.prevention && policy.refuses() {
             // Without mixed policies the packet's class makes no difference.
             if self.runner.chains().policies().is_mixed() {
-                let whence = self.whence(frame, arrival.decoded());
+                let whence = self.packet_origin(frame, arrival.decoded());
                 self.cx.account.fid = self.runner.class_of(&whence, arrival.decoded(), frame.now);
             }
             return self.refuse_flowless(&arrival.occasion, verdict_of(policy), Reason::FlowMemory);
@@ -293,7 +293,7 @@ impl Passage<'_> {
             self.cx.account.fid = fid;
             return self.decide_shed(&arrival.occasion, None);
         }
-        let whence = self.whence(frame, arrival.decoded());
+        let whence = self.packet_origin(frame, arrival.decoded());
         let judged = self.runner.without_flow(&mut self.cx, &whence, arrival.packet, &arrival.occasion);
         self.flows.leave_below(judged.effects.left);
         judged.decision
@@ -302,7 +302,7 @@ impl Passage<'_> {
     /// Finds or makes the flow of a packet. `sheds`: overload; a packet of a shed class makes none.
     fn flow_of(&mut self, frame: &Frame<'_>, packet: &Decoded, sheds: bool) -> Result<FlowOf, Flowless> {
         // An ICMP error belongs to the flow that it quotes.
-        let whence = self.whence(frame, packet);
+        let whence = self.packet_origin(frame, packet);
         self.cx.position.tenant = whence.tenant;
         let about = whence.key_about(self.cx.settings, packet);
         if let Some(key) = about {
@@ -370,7 +370,7 @@ impl Passage<'_> {
                 FlowAdmission::Evict(id) => self.end_flow(id, EndReason::Forced),
                 FlowAdmission::OverQuota { gives_way } => {
                     self.runner.chains().quotas.note(key.tenant(), gives_way.is_some());
-                    self.runner.tell_exceeded(&mut self.cx, key.tenant(), QuotaKind::Flows);
+                    self.runner.report_exceeded(&mut self.cx, key.tenant(), QuotaKind::Flows);
                     let Some(id) = gives_way else { break };
                     self.end_flow(id, EndReason::Forced);
                 }
@@ -408,12 +408,12 @@ impl Passage<'_> {
         }
         let opened;
         let arrival = if anew && came != Direction::ToServer {
-            opened = arrival.going(Direction::ToServer);
+            opened = arrival.with_direction(Direction::ToServer);
             &opened
         } else {
             arrival
         };
-        if let Some(decision) = self.settled(arrival, id, length) {
+        if let Some(decision) = self.handle_decided(arrival, id, length) {
             return (Some(id), decision);
         }
         let wanting = self.wants_function(arrival, id, length);
@@ -428,7 +428,7 @@ impl Passage<'_> {
         let (id, mut direction) = (tracked.id, tracked.direction);
         if related == Some(true) {
             // The quoted packet may have been sent by the level below.
-            self.take_up(id);
+            self.sync_from_level(id);
         }
         let tcp = tracked.is_tcp.then_some(&outcome);
         let mut proves = related != Some(true);
@@ -451,7 +451,7 @@ impl Passage<'_> {
         let arrival = if direction == arrival.occasion.direction {
             arrival
         } else {
-            turned = arrival.going(direction);
+            turned = arrival.with_direction(direction);
             &turned
         };
         let of_flow = FlowPacket { id, related, wanting, established: accounted.established };
@@ -547,7 +547,7 @@ impl Passage<'_> {
         }
         let Some(entry) = self.flows.get_mut(id) else { return decision };
         if tcp.is_some_and(|o| o.state == TcpState::Closed && o.previous != o.state) {
-            effects |= self.runner.look_ahead_if_over(entry);
+            effects |= self.runner.drop_overlap_if_over(entry);
         }
         self.apply(id, effects);
         self.mark(id, &decision);
@@ -573,7 +573,7 @@ impl Passage<'_> {
         }
         self.make_session_room(id, &segment);
         self.raise_if_ending(id, &segment);
-        self.take_up_session(id, &segment, tracked.direction, frame.now);
+        self.sync_session(id, &segment, tracked.direction, frame.now);
         tracked.before = self.checkpoint(id, &segment, direction);
         self.track(id, &segment, tracked.direction, frame.now, outcome);
         self.publish(id, outcome);
@@ -657,7 +657,7 @@ impl Passage<'_> {
     }
 
     /// Handles a packet of a decided flow: it is counted and gets the flow's decision.
-    fn settled(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
+    fn handle_decided(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
         let occasion = &arrival.occasion;
         let entry = self.flows.get(id)?;
         let decision = match entry.ext.standing.course(entry.state()) {
@@ -708,7 +708,7 @@ impl Passage<'_> {
         }
         let entry = self.flows.get(id)?;
         self.cx.account.counters.note_bypassed(entry.is_at_host(), length);
-        let decision = entry.ext.standing.goes_on();
+        let decision = entry.ext.standing.unjudged_decision();
         self.mark(id, &decision);
         self.offer(id, PacketDisposition::Bypassed, arrival.decoded());
         Some(decision)
@@ -759,7 +759,7 @@ impl Passage<'_> {
         self.flows.get(id).filter(|e| e.key().protocol() == 6 && e.ext.session.exists())?;
         let segment = self.segment(arrival.packet)?;
         self.raise_if_ending(id, &segment);
-        self.take_up_session(id, &segment, arrival.occasion.direction, arrival.occasion.now);
+        self.sync_session(id, &segment, arrival.occasion.direction, arrival.occasion.now);
         let entry = self.flows.get_mut(id)?;
         Some(self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion))
     }
@@ -786,7 +786,7 @@ impl Passage<'_> {
             self.raise_if_refused(id);
             return decision;
         }
-        let mut decision = entry.ext.standing.goes_on();
+        let mut decision = entry.ext.standing.unjudged_decision();
         let mut effects = Effects::NONE;
         if policy == ExceptionPolicy::Bypass {
             effects |= self.runner.end_payload(entry);
@@ -827,7 +827,7 @@ impl Passage<'_> {
 
     /// Ends a flow, and begins the one that a packet opens with the same key.
     fn replace_flow(&mut self, id: FlowId, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowId, Flowless> {
-        let key = self.whence(frame, packet).key(self.cx.settings, packet).ok_or(Flowless::Apart)?;
+        let key = self.packet_origin(frame, packet).key(self.cx.settings, packet).ok_or(Flowless::Apart)?;
         self.replace_flow_by(id, &key, frame, packet)
     }
 
@@ -855,7 +855,7 @@ impl Passage<'_> {
         let Some(syn) = syn else {
             return Ok((self.replace_flow(id, frame, packet)?, Direction::ToServer));
         };
-        let key = self.whence(frame, packet).key(self.cx.settings, packet).ok_or(Flowless::Apart)?;
+        let key = self.packet_origin(frame, packet).key(self.cx.settings, packet).ok_or(Flowless::Apart)?;
         let new = self.replace_flow_by(id, &key.flipped(), frame, packet)?;
         self.make_session_room(new, segment);
         if let Some(entry) = self.flows.get_mut(new) {

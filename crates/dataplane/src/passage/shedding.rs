@@ -38,7 +38,7 @@ enum GivesWay {
 
 impl Passage<'_> {
     /// The part that is shed of a packet of this class. `None`: none.
-    fn gives_way(&self, fid: Fid, packet: &Decoded) -> Option<GivesWay> {
+    fn shed_part(&self, fid: Fid, packet: &Decoded) -> Option<GivesWay> {
         let chains = self.runner.chains();
         let overload = chains.overload(fid);
         let is_needed =
@@ -56,7 +56,7 @@ impl Passage<'_> {
     /// Decides a packet of a flow whose class is shed. `None`: the packet is handled.
     #[cold]
     pub(super) fn shed(&mut self, arrival: &Arrival<'_>, id: FlowId) -> Option<Decision> {
-        let gives_way = self.gives_way(self.cx.account.fid, arrival.decoded())?;
+        let gives_way = self.shed_part(self.cx.account.fid, arrival.decoded())?;
         let entry = self.flows.get(id)?;
         let course = entry.ext.standing.course(entry.state());
         match (gives_way, course) {
@@ -80,12 +80,12 @@ impl Passage<'_> {
     #[cold]
     pub(super) fn shed_opening(
         &self,
-        whence: &PacketOrigin,
+        origin: &PacketOrigin,
         packet: &Decoded,
         now: Timestamp,
     ) -> Option<Fid> {
-        let fid = self.runner.class_of(whence, packet, now);
-        (self.gives_way(fid, packet) == Some(GivesWay::Packet)).then_some(fid)
+        let fid = self.runner.class_of(origin, packet, now);
+        (self.shed_part(fid, packet) == Some(GivesWay::Packet)).then_some(fid)
     }
 
     /// Decides a shed packet, and counts it. The first of a flow is recorded; of packets that would have
@@ -98,7 +98,7 @@ impl Passage<'_> {
         counters.packets += 1;
         counters.uninspected += u64::from(!self.cx.settings.prevention || !enforces);
         if !self.cx.settings.prevention {
-            return entry.map_or(Decision::CONTINUE, |entry| entry.ext.standing.goes_on());
+            return entry.map_or(Decision::CONTINUE, |entry| entry.ext.standing.unjudged_decision());
         }
         let decision = Decision::refuse(Verdict::Drop, Reason::Overload, FunctionId::ENGINE);
         let is_told = match &mut entry {
@@ -108,7 +108,7 @@ impl Passage<'_> {
             }
             // Under a staged policy the refusal is kept, and reported once for each reason.
             Some(_) => false,
-            None => !self.cx.shedding.tell_opening(),
+            None => !self.cx.shedding.take_opening_record(),
         };
         if !is_told {
             self.cx.refused(chains, occasion, entry, &PacketVerdict::from(decision), &[]);

@@ -29,24 +29,24 @@ pub fn split(batch: &mut Batch, decoder: &mut Decoder, output: &mut DecodeOutput
 fn take_apart(
     frame: &[u8],
     output: &DecodeOutput,
-    told: Segmentation,
+    given: Segmentation,
     each: &mut dyn FnMut(&[u8]),
 ) -> Option<()> {
-    SegmentationPlan::of_udp(frame, output.packets(), told)?.carry_out(frame, each)
+    SegmentationPlan::of_udp(frame, output.packets(), given)?.carry_out(frame, each)
 }
 
 impl<'p> SegmentationPlan<'p> {
-    fn of_udp(frame: &[u8], packets: &'p [Decoded], told: Segmentation) -> Option<Self> {
+    fn of_udp(frame: &[u8], packets: &'p [Decoded], given: Segmentation) -> Option<Self> {
         // A datagram's payload may look like a tunnel, and a tunnel may carry datagrams: the kernel reports
         // the offset of the UDP header.
-        let is_meant = |packet: &Decoded| told.header == 0 || packet.l4 == u32::from(told.header);
+        let is_meant = |packet: &Decoded| given.header == 0 || packet.l4 == u32::from(given.header);
         let at = packets.iter().position(is_meant)?;
         let (outer, inner) = (packets.get(..at)?, packets.get(at)?);
         let TransportLayer::Udp(_) = &inner.transport else { return None };
         let header = inner.l4 as usize;
         let said = frame.get(header.checked_add(4)?..)?.first_chunk::<2>()?;
         let length = usize::from(u16::from_be_bytes(*said)).checked_sub(HEADER)?;
-        let size = usize::from(told.size);
+        let size = usize::from(given.size);
         let fits = size > 0 && length.div_ceil(size) <= MOST && length > 0;
         (fits && are_plain(frame, inner, outer)).then_some(SegmentationPlan {
             inner,

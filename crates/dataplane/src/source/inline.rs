@@ -75,7 +75,7 @@ impl InlineSource {
         fill_in_checksums(batch, arrivals.counters);
         let link = arrivals.link();
         for index in 0..frames {
-            look_ahead(arrivals, batch, index, side);
+            prefetch_flows(arrivals, batch, index, side);
             let Some((frame, info)) = frame_of(batch, index, link) else { continue };
             match passage(level.as_ref(), &frame, info, side) {
                 FramePassage::Up => {}
@@ -185,8 +185,8 @@ impl Source for InlineSource {
         self.pair.backlog()
     }
 
-    fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
-        self.pair.look(else_ready, spin)
+    fn busy_poll(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+        self.pair.busy_poll(else_ready, spin)
     }
 
     fn wait(&mut self, waker: Option<&Waker>, timeout: Duration) -> Result<Woke, PortError> {
@@ -210,7 +210,7 @@ fn passage(level: Option<&LevelWay>, frame: &Frame<'_>, info: &FrameInfo, side: 
 }
 
 /// Prefetches the flows of the next frames of a batch, some at a time. A single frame is not worth it.
-fn look_ahead(arrivals: &Arrivals<'_>, batch: &Batch, index: usize, side: PairSide) {
+fn prefetch_flows(arrivals: &Arrivals<'_>, batch: &Batch, index: usize, side: PairSide) {
     if index.is_multiple_of(AHEAD) && index + 1 < batch.len() {
         let next = index..batch.len().min(index + AHEAD);
         arrivals.expect(next.filter_map(|index| batch.bytes(index)), side as u32);

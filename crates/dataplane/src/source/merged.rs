@@ -40,7 +40,7 @@ impl Source for MergedSource {
         let MergedSource { tap, reader, .. } = self;
         let (link, all) = (arrivals.link(), arrivals.is_stopping());
         let mut seen = Taken::default();
-        tap.look_again();
+        tap.begin_turn();
         while seen.frames < self.batch {
             let taken = tap.next(all, &mut |batch| {
                 reader.split(batch, arrivals.counters);
@@ -71,7 +71,7 @@ impl Source for MergedSource {
                     tap.leave(at);
                 }
             } else if let Some(port) = slot.take() {
-                tap.take_up(at, port);
+                tap.attach(at, port);
             }
         }
     }
@@ -92,8 +92,8 @@ impl Source for MergedSource {
         self.tap.shows()
     }
 
-    fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
-        self.tap.look(else_ready, spin)
+    fn busy_poll(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+        self.tap.busy_poll(else_ready, spin)
     }
 
     fn wait(&mut self, waker: Option<&Waker>, timeout: Duration) -> Result<Woke, PortError> {

@@ -5,7 +5,7 @@ use super::prepare::{FrameReader, checksums_of, frame_of, newest_of};
 use super::{Arrivals, Source, Taken};
 use crate::worker::Worker;
 use bartizan_base::{PacketDuration, Timestamp};
-use bartizan_ports::{Batch, FrameFlags, Port, PortError, PortStats, Waker, Woke, look_any, wait_any};
+use bartizan_ports::{Batch, FrameFlags, Port, PortError, PortStats, Waker, Woke, busy_poll_any, wait_any};
 use std::time::Duration;
 
 /// The source; see the module.
@@ -65,8 +65,8 @@ impl Source for TapSource {
         (self.port.now(), self.port.delay())
     }
 
-    fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
-        look_any(&[&mut *self.port], else_ready, spin)
+    fn busy_poll(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+        busy_poll_any(&[&mut *self.port], else_ready, spin)
     }
 
     fn wait(&mut self, waker: Option<&Waker>, timeout: Duration) -> Result<Woke, PortError> {

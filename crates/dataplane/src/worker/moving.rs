@@ -16,11 +16,11 @@ use bartizan_stages::record::Recorder;
 
 impl Worker {
     /// Gives a flow away; called between batches. This worker has no part in the flow afterwards.
-    /// `keeps_room`: room is kept for its return ([`Worker::take_home`]).
+    /// `keeps_room`: room is kept for its return ([`Worker::readmit`]).
     ///
     /// # Errors
     /// The flow cannot be moved (now).
-    pub(crate) fn give(&mut self, id: FlowId, keeps_room: bool) -> Result<Box<MovedFlow>, NotMoved> {
+    pub(crate) fn release_flow(&mut self, id: FlowId, keeps_room: bool) -> Result<Box<MovedFlow>, NotMoved> {
         if self.runner.train.is_waiting() {
             return Err(NotMoved::Waits);
         }
@@ -28,7 +28,7 @@ impl Worker {
         let mut flow = self.flows.table_mut().take(id, keeps_room)?;
         let of = flow.entry().tenant();
         let ext = &mut flow.entry_mut().ext;
-        self.runner.let_flow_go(ext);
+        self.runner.prepare_move(ext);
         ext.session.leave(self.runner.stream_counters_mut());
         if let Some(pair) = ext.streams.as_deref() {
             pair.leave(self.runner.budget_mut());
@@ -58,7 +58,7 @@ impl Worker {
     ///
     /// # Errors
     /// The table has a flow with the same key.
-    pub(crate) fn take_home(&mut self, moved: Box<MovedFlow>) -> Result<FlowId, Box<MovedFlow>> {
+    pub(crate) fn readmit(&mut self, moved: Box<MovedFlow>) -> Result<FlowId, Box<MovedFlow>> {
         self.join(moved, FlowTable::take_back)
     }
 
@@ -81,7 +81,7 @@ impl Worker {
         put: impl FnOnce(&mut FlowTable<FlowExt>, Moved<FlowExt>) -> Result<FlowId, Moved<FlowExt>>,
     ) -> Result<FlowId, Box<MovedFlow>> {
         let MovedFlow { mut flow, held } = *moved;
-        self.runner.let_flow_in(&mut flow.entry_mut().ext);
+        self.runner.accept_flow(&mut flow.entry_mut().ext);
         let id = put(self.flows.table_mut(), flow).map_err(|flow| Box::new(MovedFlow { flow, held }))?;
         if let Some(entry) = self.flows.get(id) {
             entry.ext.session.join(self.runner.stream_counters_mut());
@@ -126,13 +126,13 @@ impl Worker {
     }
 
     /// Frees the room that was kept for a flow which has ended at another worker.
-    pub(crate) fn let_room_go(&mut self) {
-        self.flows.table_mut().let_room_go();
+    pub(crate) fn release_room(&mut self) {
+        self.flows.table_mut().release_room();
     }
 
     /// The key of a packet's flow; for an ICMP error, that of the quoted packet's flow.
     pub(crate) fn moved_key(&self, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
-        let whence = self.whence(frame, packet);
+        let whence = self.packet_origin(frame, packet);
         match packet.about() {
             // An error's own flow is never moved.
             Some(_) => whence.key_about(&self.settings, packet),
@@ -142,10 +142,10 @@ impl Worker {
 
     /// The key of a packet's own flow.
     pub(crate) fn own_key(&self, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
-        self.whence(frame, packet).key(&self.settings, packet)
+        self.packet_origin(frame, packet).key(&self.settings, packet)
     }
 
-    fn whence(&self, frame: &Frame<'_>, packet: &Decoded) -> PacketOrigin {
+    fn packet_origin(&self, frame: &Frame<'_>, packet: &Decoded) -> PacketOrigin {
         let chains = self.runner.chains();
         let tenant = chains.classifier.tenant_of(packet, frame.link);
         let (arrived_by, esp_flows) = (self.intake.arrived_by(), chains.esp_flows());

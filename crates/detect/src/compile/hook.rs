@@ -69,7 +69,7 @@ struct AtState {
 impl TxCondition for AtState {
     fn matches(&self, tx: &dyn Transaction, _direction: Direction, _scene: &ConditionContext<'_>) -> Answer {
         let Hook { direction, state, .. } = self.hook;
-        let left = tx.common().looked[direction] > state;
+        let left = tx.common().inspected[direction] > state;
         if progress(tx, direction) < state { Answer::NotYet } else { Answer::from(!(self.alone && left)) }
     }
 }

@@ -30,7 +30,7 @@ impl<'t> Guards<'t> {
     }
 
     /// Whether a rule that needs the guards `wanted` (a bit each) can match now.
-    pub(crate) fn let_pass(&mut self, wanted: u64) -> bool {
+    pub(crate) fn can_match(&mut self, wanted: u64) -> bool {
         let mut open = wanted & !self.known;
         while open != 0 && wanted & self.missing == 0 {
             let place = open.trailing_zeros();

@@ -130,7 +130,7 @@ pub struct DetectWorker {
     /// matches.
     pub edits: Vec<(u32, Vec<u8>)>,
     /// Requests that are carried out with their transaction.
-    asked: Vec<PendingRequest>,
+    requests: Vec<PendingRequest>,
     /// Number of expressions that reached their match limit.
     pub limits_hit: u64,
     /// Number of matches that do not count yet, since a threshold is not reached.
@@ -167,7 +167,7 @@ impl DetectWorker {
         self.gate_hits.clear();
         self.left.clear();
         self.edits.clear();
-        self.asked.clear();
+        self.requests.clear();
         self.asking.clear();
         if !again {
             self.acted = false;
@@ -349,7 +349,7 @@ impl<'p, 'a> InspectionRun<'p, 'a> {
                     }
                 }
                 _ if self.again && !decided || exempt.stray || exempt.error => app.later(),
-                Gate::Packet => self.let_transactions_go(app),
+                Gate::Packet => self.accept_transactions(app),
                 Gate::Open | Gate::Refused(_) => {
                     let before = self.worker.hits.len();
                     if detects {
@@ -357,7 +357,7 @@ impl<'p, 'a> InspectionRun<'p, 'a> {
                     }
                     self.transactions(app, detects);
                     if self.has_set_bits(before) {
-                        self.ask_again(stream, self.stored);
+                        self.reevaluate_payload_rules(stream, self.stored);
                     }
                 }
             }
@@ -501,7 +501,7 @@ impl InspectionRun<'_, '_> {
             return;
         }
         if !self.header_holds(signature) {
-            if signature.asks_for_bits() && payload_programs(signature).next().is_some() {
+            if signature.reads_flowbits() && payload_programs(signature).next().is_some() {
                 self.worker.asking.push(index);
             }
             return;
@@ -540,7 +540,7 @@ impl InspectionRun<'_, '_> {
 
     /// Evaluates rules on payloads that read flowbits once more, since a rule on a transaction may have set
     /// one after them. Suricata evaluates such rules together with the transactions.
-    fn ask_again(&mut self, stream: Option<StreamWindow<'_>>, payload_in_stream: bool) {
+    fn reevaluate_payload_rules(&mut self, stream: Option<StreamWindow<'_>>, payload_in_stream: bool) {
         let payload = self.scene.payload;
         for rule in core::mem::take(&mut self.worker.asking) {
             self.packet_rule(rule, payload, stream, payload_in_stream);
@@ -656,13 +656,13 @@ impl InspectionRun<'_, '_> {
     /// Carries out the requests of matches on a transaction and its files.
     fn carry_out(&mut self, app: &mut AppView<'_>, tx: &dyn Transaction, id: TxId) {
         let rules = self.rules;
-        let asked = core::mem::take(&mut self.worker.asked);
+        let asked = core::mem::take(&mut self.worker.requests);
         for one in asked.iter().filter(|a| a.tx == id) {
             let checks = rules.signatures.get(one.rule as usize).map_or(&[][..], |s| &s.tx);
             let matched = |file: &_| checks.iter().all(|c| c.condition.holds_for(file) != Some(false));
             carry_out(one, tx, &mut self.flow.state, app, matched);
         }
-        self.worker.asked = asked;
+        self.worker.requests = asked;
         mark_files(tx, id, &self.flow.state, app);
     }
 
@@ -678,7 +678,7 @@ impl InspectionRun<'_, '_> {
                 return;
             }
         }
-        self.ask(index, signature, tx);
+        self.record_requests(index, signature, tx);
         self.worker.matched.push(index);
         let action = signature.action;
         let alert = signature.reports();
@@ -697,7 +697,7 @@ impl InspectionRun<'_, '_> {
     }
 
     /// Records a match's requests about the records and files of its transaction.
-    fn ask(&mut self, index: u32, signature: &Signature, tx: Option<TxId>) {
+    fn record_requests(&mut self, index: u32, signature: &Signature, tx: Option<TxId>) {
         let direction = self.scene.facts.direction;
         if signature.requests.contains(&Request::StoreCertificates) {
             self.flow.state.certificates[direction] = true;
@@ -710,7 +710,7 @@ impl InspectionRun<'_, '_> {
             direction,
             request: *request,
         };
-        self.worker.asked.extend(signature.requests.iter().map(asked));
+        self.worker.requests.extend(signature.requests.iter().map(asked));
     }
 
     /// The transaction that an alert of a packet or stream shows: always for rules on datagrams of a

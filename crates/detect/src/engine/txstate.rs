@@ -240,10 +240,11 @@ impl FlowDetect {
             self.windows = None;
             let FlowRuleState { passed, dropped, accepted, .. } = &mut self.state;
             *accepted = accepted.filter(|rule| rules.accepts(rule));
-            *passed = passed.filter(|rule| rules.says(rule, Says::Pass, visible));
-            *dropped = dropped.filter(|rule| !forward || rules.says(rule, Says::Refuse, visible));
+            *passed = passed.filter(|rule| rules.has_decision(rule, Says::Pass, visible));
+            *dropped = dropped.filter(|rule| !forward || rules.has_decision(rule, Says::Refuse, visible));
             for side in self.refused.iter_mut().flat_map(|both| [&mut both.to_server, &mut both.to_client]) {
-                *side = side.filter(|bytes| !forward || rules.says(&bytes.rule, Says::Refuse, visible));
+                *side =
+                    side.filter(|bytes| !forward || rules.has_decision(&bytes.rule, Says::Refuse, visible));
             }
         }
     }
@@ -254,7 +255,7 @@ impl FlowDetect {
     }
 
     /// Records that the transactions of a direction are judged.
-    pub(crate) fn hand_out(&mut self, direction: Direction) {
+    pub(crate) fn clear_withheld(&mut self, direction: Direction) {
         self.withheld[direction] = false;
     }
 
@@ -288,22 +289,22 @@ impl FlowDetect {
     }
 
     /// Records that the stream of a direction was inspected after its session became encrypted.
-    pub(crate) fn veil(&mut self, direction: Direction) {
+    pub(crate) fn mark_encrypted(&mut self, direction: Direction) {
         self.veiled[direction] = true;
     }
 
-    /// Whether [`FlowDetect::veil`] was called for the direction.
+    /// Whether [`FlowDetect::mark_encrypted`] was called for the direction.
     pub(crate) fn is_veiled(&self, direction: Direction) -> bool {
         self.veiled[direction]
     }
 
     /// Notes the outcome of a look at a direction's transactions, for the next packets.
-    pub(crate) fn settle(&mut self, direction: Direction, settled: Settled) {
+    pub(crate) fn set_outcome(&mut self, direction: Direction, settled: Settled) {
         self.settled[direction] = settled;
     }
 
     /// The outcome of the last look at a direction's transactions.
-    pub(crate) fn settled(&self, direction: Direction) -> Settled {
+    pub(crate) fn outcome(&self, direction: Direction) -> Settled {
         self.settled[direction]
     }
 
@@ -429,7 +430,7 @@ impl FlowDetect {
             !tx.over
         });
         self.tx_held = self.tx_held.saturating_sub(held);
-        self.let_room_go();
+        self.shrink();
     }
 
     /// Forgets a transaction.
@@ -438,12 +439,12 @@ impl FlowDetect {
             && let Some(tx) = self.tx.remove(at)
         {
             self.tx_held = self.tx_held.saturating_sub(tx.held());
-            self.let_room_go();
+            self.shrink();
         }
     }
 
     /// Releases the memory of a long list that is empty.
-    fn let_room_go(&mut self) {
+    fn shrink(&mut self) {
         if self.tx.is_empty() && self.tx.capacity() > ROOM_KEPT {
             self.forget_all_tx();
         }
@@ -567,7 +568,7 @@ impl SlotState for FlowDetect {
         transactions.saturating_add(windows).saturating_add(self.state.held()).saturating_add(refused)
     }
 
-    fn let_go(&mut self) {
+    fn release_state(&mut self) {
         self.forget_all_tx();
         self.windows = None;
     }
@@ -650,7 +651,7 @@ mod tests {
         flow.set_entry(1, RuleProgress::default());
         flow.state.set_variable(1, &[0; 1000]);
         flow.state.set_bit(1);
-        flow.let_go();
+        flow.release_state();
         assert!(!flow.has_transactions() && flow.state.bit(1) && flow.state.variable(1).is_some());
         let variable = flow.held();
         assert!((1000..1400).contains(&variable), "{variable}");
@@ -660,7 +661,7 @@ mod tests {
         let without = flow.held();
         flow.window(Direction::ToClient);
         assert_eq!(flow.held() - without, 2 * size_of::<WindowScan>(), "a stream's windows, both directions");
-        flow.let_go();
+        flow.release_state();
         assert_eq!(flow.held(), without);
     }
 }

@@ -106,7 +106,7 @@ impl BufferCondition for Entropy {
 }
 
 /// The name under which Suricata shows a buffer's value.
-fn shown_name(buffer: &str) -> String {
+fn output_name(buffer: &str) -> String {
     match buffer {
         "payload" => "content".to_owned(),
         "file.data" | "http.response_body" => "file_data".to_owned(),
@@ -176,7 +176,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     }
     let test = wanted.ok_or_else(|| KeywordError::argument("`entropy` needs a `value`"))?;
     let buffers = builder.environment.buffers;
-    let name = builder.environment.names().intern(&shown_name(buffers.name(builder.current_buffer())));
+    let name = builder.environment.names().intern(&output_name(buffers.name(builder.current_buffer())));
     let (bytes, offset) = (bytes.unwrap_or(0), offset.unwrap_or(0));
     builder.push_item(Item::Custom(Arc::new(Entropy { name, bytes, offset, test })))
 }
@@ -228,7 +228,7 @@ mod tests {
             ("tls.sni", "tls.sni"),
             ("http.server", "http.server"),
         ] {
-            assert_eq!(shown_name(buffer), shown);
+            assert_eq!(output_name(buffer), shown);
         }
     }
 }

@@ -82,7 +82,7 @@ enum FlowintTest {
 
 struct FlowintCondition {
     name: u32,
-    asked: FlowintTest,
+    test: FlowintTest,
 }
 
 impl PacketCondition for FlowintCondition {
@@ -92,7 +92,7 @@ impl PacketCondition for FlowintCondition {
         }
         let Some(state) = scene.state else { return false };
         let value = state.integer(self.name);
-        match self.asked {
+        match self.test {
             FlowintTest::Set(wanted) => value.is_some() == wanted,
             FlowintTest::Compared(holds, operand) => {
                 value.zip(operand.value(state)).is_some_and(|(a, b)| holds(&a, &b))
@@ -147,7 +147,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
                 .help("operators are = + - == != < <= > >= isset notset"));
         }
     };
-    builder.packet.push(Box::new(FlowintCondition { name, asked }));
+    builder.packet.push(Box::new(FlowintCondition { name, test: asked }));
     builder.ordering.flowints = builder.ordering.flowints.and(Use::Read);
     Ok(())
 }

@@ -107,19 +107,19 @@ pub const KEYWORDS: &[Keyword] = simple![
     }),
     ("compress_whitespace", "Replaces each run of white space by its first byte.", compress_whitespace),
     ("to_md5", "The MD5 hash (16 bytes); an empty value stays empty.", |input, out| {
-        out.extend(something(input).map(Md5::digest).into_iter().flatten());
+        out.extend(non_empty(input).map(Md5::digest).into_iter().flatten());
     }),
     ("to_sha1", "The SHA-1 hash (20 bytes); an empty value stays empty.", |input, out| {
-        out.extend(something(input).map(Sha1::digest).into_iter().flatten());
+        out.extend(non_empty(input).map(Sha1::digest).into_iter().flatten());
     }),
     ("to_sha256", "The SHA-256 hash (32 bytes); an empty value stays empty.", |input, out| {
-        out.extend(something(input).map(Sha256::digest).into_iter().flatten());
+        out.extend(non_empty(input).map(Sha256::digest).into_iter().flatten());
     }),
     (
         "dotprefix",
         "Adds a dot at the beginning, so that `.example.com` matches whole labels; an empty value stays empty.",
         |input, out| {
-            out.extend(something(input).map(|_| b'.'));
+            out.extend(non_empty(input).map(|_| b'.'));
             out.extend_from_slice(input);
         }
     ),
@@ -160,7 +160,7 @@ impl Transform for Simple {
 }
 
 /// A value that is not empty. As in Suricata, an empty value stays empty.
-fn something(input: &[u8]) -> Option<&[u8]> {
+fn non_empty(input: &[u8]) -> Option<&[u8]> {
     (!input.is_empty()).then_some(input)
 }
 
@@ -262,7 +262,7 @@ impl Transform for PcreTransform {
             let found = self.regex.find_at(&mut scratch, input, 0, MatchOptions::empty());
             found.ok().flatten().and_then(|m| m.group(1))
         });
-        let part = group.and_then(|(from, to)| input.get(from..to)).and_then(something).unwrap_or(input);
+        let part = group.and_then(|(from, to)| input.get(from..to)).and_then(non_empty).unwrap_or(input);
         output.extend_from_slice(part);
     }
 

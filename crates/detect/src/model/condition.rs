@@ -20,7 +20,7 @@ pub struct ConditionContext<'a> {
     /// The inspected packet, its flow, and the piece of the stream that is inspected with it. Without a
     /// packet the remaining stream of a flow is inspected, or held-back data.
     pub facts: &'a PacketFacts<'a>,
-    /// The part of the packet's payload that rules inspect (see [`shown_payload`]).
+    /// The part of the packet's payload that rules inspect (see [`inspected_payload`]).
     pub payload: &'a [u8],
     /// Current flow variables.
     pub state: Option<&'a FlowRuleState>,
@@ -61,7 +61,7 @@ impl ConditionContext<'_> {
 /// another one in a tunnel, since the inner packet is inspected by itself (as in Suricata). In prevention it
 /// is the whole payload, since a receiver may not decode the tunnel and read the payload as it is.
 #[must_use]
-pub fn shown_payload<'a>(facts: &PacketFacts<'a>) -> &'a [u8] {
+pub fn inspected_payload<'a>(facts: &PacketFacts<'a>) -> &'a [u8] {
     let hidden = facts.headers_only || facts.payload_hidden;
     let Some(packet) = facts.packet.or(facts.bytes).filter(|_| !hidden) else { return &[] };
     if !facts.prevention && packet.decoded().flags.contains(PacketFlags::HAS_INNER) {

@@ -193,11 +193,11 @@ impl Prefilters {
     /// Whether a rule must be evaluated on each TCP segment, not only on the stream: also on segments that
     /// are in order and raise no events.
     #[must_use]
-    pub fn looks_at_segments(&self) -> bool {
+    pub fn inspects_segments(&self) -> bool {
         let always = self.packet_always.get(ProtocolClass::Tcp);
         let payloads = self.payloads.get(ProtocolClass::Tcp);
         !self.packet_buffers.is_empty()
-            || Direction::BOTH.into_iter().any(|d| !always[d].is_empty() || payloads[d].looks_at_each())
+            || Direction::BOTH.into_iter().any(|d| !always[d].is_empty() || payloads[d].inspects_each())
     }
 }
 
@@ -338,7 +338,7 @@ pub struct PayloadSets {
 impl PayloadSets {
     /// Whether a rule inspects each packet.
     #[must_use]
-    pub const fn looks_at_each(&self) -> bool {
+    pub const fn inspects_each(&self) -> bool {
         !self.short.is_empty()
     }
 }

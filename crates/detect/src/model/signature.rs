@@ -318,7 +318,7 @@ impl Signature {
 
     /// Whether the rule reads flowbits.
     #[must_use]
-    pub fn asks_for_bits(&self) -> bool {
+    pub fn reads_flowbits(&self) -> bool {
         matches!(self.ordering.flowbits, Use::Read | Use::ReadWrite)
     }
 

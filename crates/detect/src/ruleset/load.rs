@@ -150,7 +150,7 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
         head_of: signatures.iter().map(|s| s.head).collect(),
         deciding: deciding(&signatures),
         accepting: accepting(&signatures),
-        looked: OnceLock::new(),
+        summary: OnceLock::new(),
         firewall: policies.map(|policies| Firewall::new(&signatures, &policies)),
         signatures,
         heads,
@@ -219,7 +219,7 @@ impl RuleLoadState {
                 // The place stays empty: a rule that is refused as the firewall's or not may have it.
                 self.built.push(None);
                 self.report.refuse(RefusalCode::Duplicate.name());
-                let (code, finding) = stands_earlier(rule);
+                let (code, finding) = duplicate_refusal(rule);
                 return self.refuse(rule, code, finding, of_firewall);
             }
         }
@@ -299,7 +299,7 @@ const fn firewall_action(act: Act) -> RuleAction {
 }
 
 /// The refusal of a rule whose gid and sid an earlier rule has.
-fn stands_earlier(rule: &Rule) -> (RefusalCode, Diagnostic) {
+fn duplicate_refusal(rule: &Rule) -> (RefusalCode, Diagnostic) {
     let code = RefusalCode::Duplicate;
     let message = format!("an earlier rule has the same gid {} and sid {}", rule.id().gid, rule.id().sid);
     (code, rule.diagnostic(rule.span, Severity::Error, code.code(), message))

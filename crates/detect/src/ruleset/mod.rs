@@ -61,7 +61,7 @@ pub struct RuleSet {
     /// set.
     accepting: HashSet<(u32, u32)>,
     /// Cached properties of all rules.
-    looked: OnceLock<Looked>,
+    summary: OnceLock<Looked>,
 }
 
 /// The rules that a policy sees.
@@ -135,7 +135,7 @@ impl RuleSet {
     /// Whether the set has the rule, in any revision, with this decision. `visible`: the visible rules;
     /// `None`: all.
     #[must_use]
-    pub fn says(&self, rule: &RuleId, what: Says, visible: Option<&Visibility>) -> bool {
+    pub fn has_decision(&self, rule: &RuleId, what: Says, visible: Option<&Visibility>) -> bool {
         self.deciding
             .get(&(rule.gid, rule.sid))
             .is_some_and(|(says, index)| *says == what && visible.is_none_or(|visible| visible.has(*index)))
@@ -158,7 +158,7 @@ impl RuleSet {
     /// Whether some rule refuses traffic by its detected protocol (`app-layer-protocol:!tls`).
     #[must_use]
     pub fn waits_for_protocol(&self) -> bool {
-        self.looked().waits_for_protocol
+        self.summary().waits_for_protocol
     }
 
     /// Whether there are no rules at all, so that flows are only recorded.
@@ -170,10 +170,10 @@ impl RuleSet {
     /// The way in which segments of a stream that came in one batch may be inspected together.
     #[must_use]
     pub fn together(&self) -> Together {
-        if self.tags || self.firewall.is_some() || self.looked().replaces {
+        if self.tags || self.firewall.is_some() || self.summary().replaces {
             // Tags and replacements concern single packets, and the firewall judges each packet.
             Together::Apart
-        } else if self.prefilters.looks_at_segments() {
+        } else if self.prefilters.inspects_segments() {
             Together::StreamJoined
         } else {
             Together::Joined
@@ -191,13 +191,13 @@ impl RuleSet {
         self.signatures.iter().filter(move |s| on_tcp(s) && of_packet(s)).map(|s| s.id)
     }
 
-    fn looked(&self) -> Looked {
+    fn summary(&self) -> Looked {
         let refuses = |s: &Member| matches!(s.action, RuleAction::Drop | RuleAction::Reject(_));
         let waits = |s: &Member| refuses(s) && s.packet.iter().any(|c| c.is_detection());
         let replaces = |s: &Member| {
             s.values.iter().any(|v| v.program.literals().any(|(_, literal)| literal.replace.is_some()))
         };
-        *self.looked.get_or_init(|| Looked {
+        *self.summary.get_or_init(|| Looked {
             waits_for_protocol: self.signatures.iter().any(waits),
             replaces: self.signatures.iter().any(replaces),
         })

@@ -229,11 +229,11 @@ impl Writers {
                 skipped.push(why);
             }
         }
-        (skipped, self.asked_in_vain())
+        (skipped, self.unwritten_variables())
     }
 
     /// Findings about variables that rules read and that no rule writes, or not all rules that should.
-    fn asked_in_vain(self) -> Vec<Diagnostic> {
+    fn unwritten_variables(self) -> Vec<Diagnostic> {
         let written: HashSet<&Variable> = self.readers.iter().flat_map(|reader| &reader.writes).collect();
         let mut asked: HashMap<&Variable, usize> = HashMap::new();
         for reader in &self.readers {

@@ -26,7 +26,7 @@ impl EveOutputs {
                 continue;
             }
             let reader = OutputConfigReader { settings, prefix };
-            if let Some(refused) = reader.goes_elsewhere() {
+            if let Some(refused) = reader.unsupported_kind() {
                 settings.mark_read(&reader.prefix);
                 elsewhere.push(refused);
                 continue;
@@ -120,7 +120,7 @@ impl OutputConfigReader<'_> {
     }
 
     /// The error for an output that Suricata has and this program does not support.
-    fn goes_elsewhere(&self) -> Option<SettingError> {
+    fn unsupported_kind(&self) -> Option<SettingError> {
         let (key, kind) = self.kind();
         matches!(kind, "redis" | "syslog").then(|| self.unknown_kind(key, kind))
     }

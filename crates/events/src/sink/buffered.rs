@@ -106,7 +106,7 @@ impl<M: Medium> Buffered<M> {
     }
 
     /// Reports losses at the end, without an event after them, if the medium takes a line.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.report_losses(b"");
     }
 
@@ -120,7 +120,7 @@ impl<M: Medium> Buffered<M> {
         match self.medium.reopen() {
             Ok(()) => {
                 self.torn = false;
-                self.ledger.put_aside();
+                self.ledger.report_rotated();
             }
             Err(error) => self.ledger.fail_to_put_aside(&error),
         }
@@ -144,7 +144,7 @@ impl<M: Medium> Buffered<M> {
             Ok(()) => {
                 self.torn = false;
                 self.ledger.counters.rotations += 1;
-                self.ledger.put_aside();
+                self.ledger.report_rotated();
             }
             // The old file is continued: a file above its limit is better than lost events.
             Err(error) => self.ledger.fail_to_put_aside(&error),
@@ -180,7 +180,7 @@ impl<M: Medium> Buffered<M> {
         self.ledger.note_time(&events);
         if self.report_losses(&events) {
             let (whole, result) = self.write_lines(&events);
-            self.ledger.took(whole);
+            self.ledger.count_written(whole);
             match result {
                 Ok(()) => self.ledger.works(),
                 Err(error) => {

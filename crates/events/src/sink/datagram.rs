@@ -44,7 +44,7 @@ impl DatagramSocket {
         line.push(b'\n');
         match self.deliver(event, &line) {
             Ok(()) => {
-                self.ledger.took(1);
+                self.ledger.count_written(1);
                 self.ledger.works();
             }
             Err(error) => {
@@ -63,7 +63,7 @@ impl DatagramSocket {
                 None => Err(ErrorKind::NotConnected.into()),
             };
             let Err(error) = sent else {
-                self.ledger.wait.took();
+                self.ledger.wait.note_progress();
                 return Ok(());
             };
             let absent = is_absence(&error);
@@ -110,7 +110,7 @@ impl DatagramSocket {
     }
 
     /// Reports losses at the end, without an event after them, if the reader takes a datagram now.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn finish(&mut self) {
         // If the reader does not, the losses stay counted.
         let _ = self.report_losses(b"");
     }

@@ -99,7 +99,7 @@ impl FileMedium {
     }
 
     /// Gives the file and earlier rotated ones the next higher numbers.
-    fn put_aside(&self) -> io::Result<()> {
+    fn shift_rotated(&self) -> io::Result<()> {
         let keep = self.destination.rotate_keep;
         // If no rotated files are kept, the file itself is emptied; a file that another program removed need
         // not be rotated.
@@ -252,7 +252,7 @@ impl Medium for FileMedium {
         if core::mem::take(&mut self.renames) {
             return self.open_anew(true);
         }
-        self.put_aside()?;
+        self.shift_rotated()?;
         self.open_anew(self.destination.rotate_keep > 0)
     }
 

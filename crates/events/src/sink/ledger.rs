@@ -143,7 +143,7 @@ impl SinkWatch {
 
     /// Requests that the file be opened again under its name (logrotate's way): earlier events go into the
     /// old one. The writer does so with the next event, or when it is idle. No effect on other outputs.
-    pub fn ask_reopen(&self) {
+    pub fn request_reopen(&self) {
         self.reopen.store(true, Ordering::Relaxed);
     }
 
@@ -151,7 +151,7 @@ impl SinkWatch {
         self.reopen.load(Ordering::Relaxed) && self.reopen.swap(false, Ordering::Relaxed)
     }
 
-    fn tell(&self, what: Incident) {
+    fn report(&self, what: Incident) {
         if let Ok(mut problems) = self.problems.lock() {
             if problems.len() >= TOLD_MAX {
                 problems.pop_front();
@@ -239,7 +239,7 @@ impl Ledger {
     }
 
     /// Counts events that the system took.
-    pub(super) fn took(&mut self, events: u64) {
+    pub(super) fn count_written(&mut self, events: u64) {
         self.counters.written += events;
         self.watch.written.store(self.counters.written, Ordering::Relaxed);
     }
@@ -253,7 +253,7 @@ impl Ledger {
         self.lost_before = self.counters.lost;
         self.counters.problems += 1;
         let advice = advice(error, self.file);
-        self.watch.tell(Incident::Lost { error: error.to_string(), advice });
+        self.watch.report(Incident::Lost { error: error.to_string(), advice });
     }
 
     /// Records that the output took something, and reports it if events were lost before.
@@ -264,7 +264,7 @@ impl Ledger {
         self.failing = false;
         let lost = self.counters.lost.saturating_sub(self.lost_before);
         if lost > 0 {
-            self.watch.tell(Incident::Works { lost });
+            self.watch.report(Incident::Works { lost });
         }
     }
 
@@ -273,13 +273,13 @@ impl Ledger {
         if !core::mem::replace(&mut self.not_put_aside, true) {
             self.counters.problems += 1;
             let advice = advice(error, self.file);
-            self.watch.tell(Incident::NotPutAside { error: error.to_string(), advice });
+            self.watch.report(Incident::NotPutAside { error: error.to_string(), advice });
         }
     }
 
-    pub(super) fn put_aside(&mut self) {
+    pub(super) fn report_rotated(&mut self) {
         if core::mem::take(&mut self.not_put_aside) {
-            self.watch.tell(Incident::PutAside);
+            self.watch.report(Incident::PutAside);
         }
     }
 

@@ -181,20 +181,20 @@ impl Sink {
 
     /// Writes as many events as possible and counts the rest as lost: afterwards `written + lost` is the
     /// number of all events.
-    pub fn settle(&mut self) {
+    pub fn finish(&mut self) {
         self.flush();
         match &mut self.kind {
-            SinkKind::File(file) => file.settle(),
-            SinkKind::Stdout(stdout) => stdout.settle(),
-            SinkKind::Stream(stream) => stream.settle(),
-            SinkKind::Datagram(socket) => socket.settle(),
+            SinkKind::File(file) => file.finish(),
+            SinkKind::Stdout(stdout) => stdout.finish(),
+            SinkKind::Stream(stream) => stream.finish(),
+            SinkKind::Datagram(socket) => socket.finish(),
         }
     }
 
     /// Settles and closes the output.
     #[must_use]
     pub fn close(mut self) -> (SinkCounters, Vec<SinkProblem>) {
-        self.settle();
+        self.finish();
         (self.counters(), std::iter::from_fn(|| self.take_problem()).collect())
     }
 

@@ -71,7 +71,7 @@ impl Wait {
     }
 
     /// Records that the output took something.
-    pub(super) const fn took(&mut self) {
+    pub(super) const fn note_progress(&mut self) {
         self.stalled = None;
     }
 

@@ -224,7 +224,7 @@ impl Stream {
         self.bytes.drain(..taken);
         self.ledger.counters.bytes += taken as u64;
         if taken > 0 {
-            self.ledger.wait.took();
+            self.ledger.wait.note_progress();
         }
         // Only when the reader has caught up, so that a reader that is always nearly too slow is reported
         // once.
@@ -237,7 +237,7 @@ impl Stream {
         {
             self.sent -= first.length;
             self.lines.pop_front();
-            self.ledger.took(u64::from(first.losses.is_none()));
+            self.ledger.count_written(u64::from(first.losses.is_none()));
         }
     }
 
@@ -328,20 +328,20 @@ impl Stream {
     }
 
     /// Counts the held-back events as lost, and reports this to the reader if it takes a line now.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn finish(&mut self) {
         if !self.bytes.is_empty() {
             self.fail();
-            self.give_up();
+            self.drop_held();
         }
         if matches!(self.link, StreamConnection::Up(_)) {
             self.report_losses(b"");
             self.write_out();
-            self.give_up();
+            self.drop_held();
         }
     }
 
     /// Counts the held-back events as lost.
-    fn give_up(&mut self) {
+    fn drop_held(&mut self) {
         if self.sent > 0 {
             self.lose_torn();
             // The rest of that line never comes, so no other line may follow it on this connection.

@@ -162,13 +162,13 @@ fn others_ask_for_a_file_to_be_opened_again() {
     let watch = sink.watch();
     sink.write_event(&event(1));
     std::fs::rename(folder.0.join("eve.json"), folder.0.join("moved")).unwrap();
-    watch.ask_reopen();
+    watch.request_reopen();
     // With the next event, which goes into the new file, or when the writer is idle.
     sink.write_event(&event(2));
     sink.flush();
     assert_eq!((folder.text("moved").lines().count(), folder.text("eve.json").lines().count()), (1, 1));
     std::fs::remove_file(folder.0.join("eve.json")).unwrap();
-    watch.ask_reopen();
+    watch.request_reopen();
     sink.flush();
     assert_eq!(folder.text("eve.json"), "");
     assert!(folder.0.join("eve.json").exists() && sink.close().0.written == 2);

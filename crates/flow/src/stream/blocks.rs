@@ -401,7 +401,7 @@ impl Blocks {
         block.buffer.extend_from_slice(old_buffer.get(block.head..).unwrap_or_default());
         block.head = 0;
         self.held = self.held.saturating_add(block.buffer.capacity()).saturating_sub(old);
-        budget.give(old_buffer);
+        budget.release_buffer(old_buffer);
         Ok(())
     }
 
@@ -471,7 +471,7 @@ impl Blocks {
     fn discard(&mut self, block: StreamBlock, budget: &mut MemoryBudget) {
         self.held = self.held.saturating_sub(block.buffer.capacity()).saturating_sub(BLOCK_COST);
         budget.discharge(BLOCK_COST);
-        budget.give(block.buffer);
+        budget.release_buffer(block.buffer);
     }
 
     /// Frees all bytes before `left`.
@@ -506,7 +506,7 @@ impl Blocks {
         block.head = 0;
         self.held = self.held.saturating_add(block.buffer.capacity()).saturating_sub(old);
         self.burst = old.min(FULL);
-        budget.give(large);
+        budget.release_buffer(large);
     }
 
     /// Moves all bytes after `from` one position back: a byte before them turned out to be urgent.

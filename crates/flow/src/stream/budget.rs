@@ -85,7 +85,7 @@ impl MemoryBudget {
     }
 
     /// Returns a buffer.
-    pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
+    pub(crate) fn release_buffer(&mut self, mut buffer: Vec<u8>) {
         let size = buffer.capacity();
         self.used = self.used.saturating_sub(size as u64);
         if let Some(kept) = Self::class(size).and_then(|class| self.kept.get_mut(class))
@@ -128,13 +128,13 @@ mod tests {
         assert_eq!(budget.used(), 2048 + 4096);
         assert!(budget.take(4096).is_none());
         let held = a.capacity();
-        budget.give(a);
+        budget.release_buffer(a);
         assert_eq!(budget.used(), 4096);
         // A kept buffer is used again and holds nothing of its former owner.
         let again = budget.take(5).unwrap();
         assert_eq!((again.capacity(), again.len()), (held, 0));
-        budget.give(again);
-        budget.give(b);
+        budget.release_buffer(again);
+        budget.release_buffer(b);
         assert_eq!((budget.used(), budget.peak()), (0, 6144));
     }
 
@@ -143,7 +143,7 @@ mod tests {
         let mut budget = MemoryBudget::new(0);
         let taken: Vec<_> = (0..1000).filter_map(|_| budget.take(2048)).collect();
         for buffer in taken {
-            budget.give(buffer);
+            budget.release_buffer(buffer);
         }
         assert!(budget.kept[0].len() * 2048 <= KEPT_PER_CLASS);
         assert_eq!(budget.used(), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Serialised streams, for warm restart and migration: a version, then every field, big endian. Called
-//! between packets, after [`StreamPair::settle`]. Imported data is untrusted: it is validated, and charged to
-//! the budget.
+//! between packets, after [`StreamPair::end_packet`]. Imported data is untrusted: it is validated, and
+//! charged to the budget.
 
 use super::overlap::SegmentSpan;
 use super::{MemoryBudget, Stream, StreamFlags, StreamPair};
@@ -43,7 +43,7 @@ impl Stream {
         out.extend(self.flags.bits().to_be_bytes());
         out.push(self.regions);
         out.extend(self.anchor.0.0.to_be_bytes());
-        for offset in [self.anchor.1, self.left, self.right, self.acked, self.app, self.raw, self.told] {
+        for offset in [self.anchor.1, self.left, self.right, self.acked, self.app, self.raw, self.gaps_to] {
             out.extend(offset.to_be_bytes());
         }
         for number in [self.window, self.need, self.raw_overlap, self.raw_chunk] {
@@ -67,9 +67,14 @@ impl Stream {
         self.flags = StreamFlags::from_bits(from.u32()?)?;
         self.regions = from.u8()?;
         self.anchor = (Seq(from.u32()?), from.u64()?);
-        for offset in
-            [&mut self.left, &mut self.right, &mut self.acked, &mut self.app, &mut self.raw, &mut self.told]
-        {
+        for offset in [
+            &mut self.left,
+            &mut self.right,
+            &mut self.acked,
+            &mut self.app,
+            &mut self.raw,
+            &mut self.gaps_to,
+        ] {
             *offset = from.u64()?;
         }
         for number in [&mut self.window, &mut self.need, &mut self.raw_overlap, &mut self.raw_chunk] {

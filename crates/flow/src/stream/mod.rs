@@ -14,8 +14,8 @@
 //! may leave at once: its receiver cannot read it yet.
 //!
 //! Data that arrives in order while nothing is held is read from the packet itself. After the readers have
-//! run, [`StreamPair::settle`] keeps the bytes that are still needed and copies nothing else. Every reading
-//! call therefore takes the packet's payload.
+//! run, [`StreamPair::end_packet`] keeps the bytes that are still needed and copies nothing else. Every
+//! reading call therefore takes the packet's payload.
 //!
 //! Offsets are absolute: the first byte after the SYN is 0, and they never wrap.
 
@@ -118,7 +118,7 @@ pub struct Stream {
     raw_overlap: u32,
     raw_chunk: u32,
     /// Offset up to which gaps are reported.
-    told: u64,
+    gaps_to: u64,
     blocks: Blocks,
     spans: Spans,
     urgent: UrgentBytes,
@@ -235,7 +235,7 @@ impl Stream {
         for place in [&mut self.left, &mut self.right, &mut self.acked, &mut self.app, &mut self.raw] {
             *place = offset;
         }
-        self.told = offset;
+        self.gaps_to = offset;
     }
 
     /// Keeps the fields for records of a stream that is begun anew.
@@ -349,7 +349,7 @@ impl Stream {
     }
 
     /// Resumes a direction: the segment that ended it does not reach its receiver.
-    pub(crate) fn go_on(&mut self) {
+    pub(crate) fn resume(&mut self) {
         self.flags.remove(StreamFlags::ENDED);
     }
 
@@ -405,7 +405,7 @@ impl Stream {
 
     /// Restores the inspected bytes in a retransmission, for the normaliser. `payload` is the packet's
     /// payload, `seq` its first sequence number. Returns whether anything changed. Called before
-    /// [`StreamPair::settle`].
+    /// [`StreamPair::end_packet`].
     pub fn restore(&self, seq: Seq, payload: &mut [u8]) -> bool {
         // No receiver takes bytes before the beginning of the stream.
         let (anchor, at) = self.anchor;
@@ -426,7 +426,7 @@ impl Stream {
     }
 
     /// Writes the first bytes of the stream. `false`: they are not held, and nothing is written. Called
-    /// before [`StreamPair::settle`].
+    /// before [`StreamPair::end_packet`].
     #[must_use]
     pub fn beginning(&self, out: &mut [u8]) -> bool {
         let held = self.holds_beginning(out.len());
@@ -450,7 +450,7 @@ impl Stream {
     }
 
     /// Keeps the bytes of the current packet that are still needed and frees the rest.
-    pub(crate) fn settle(&mut self, payload: &[u8], budget: &mut MemoryBudget) {
+    pub(crate) fn end_packet(&mut self, payload: &[u8], budget: &mut MemoryBudget) {
         self.flags.remove(StreamFlags::RAW_OPEN);
         // Bytes that the raw reader has not had are left for the next packet of their own direction.
         if self.is(StreamFlags::RAW_LAST) && (self.is_raw_at_end() || !payload.is_empty()) {
@@ -475,7 +475,7 @@ impl Stream {
     }
 
     /// Drops the overlap of bytes that were read so far.
-    pub(crate) fn look_ahead(&mut self, budget: &mut MemoryBudget) {
+    pub(crate) fn drop_overlap(&mut self, budget: &mut MemoryBudget) {
         if self.direct.is_none() {
             let overlap = core::mem::take(&mut self.raw_overlap);
             self.trim(budget);

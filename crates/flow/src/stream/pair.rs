@@ -67,9 +67,9 @@ impl StreamPair {
 
     /// Ends the handling of a packet after the readers have run: keeps the bytes of its payload that are
     /// still needed and frees everything else. Called once per packet that was handled with this pair.
-    pub fn settle(&mut self, direction: Direction, payload: &[u8], budget: &mut MemoryBudget) {
-        self.stream_mut(direction).settle(payload, budget);
-        self.stream_mut(direction.flip()).settle(&[], budget);
+    pub fn end_packet(&mut self, direction: Direction, payload: &[u8], budget: &mut MemoryBudget) {
+        self.stream_mut(direction).end_packet(payload, budget);
+        self.stream_mut(direction.flip()).end_packet(&[], budget);
     }
 
     /// Streams for an established session whose path gets a payload function late: they begin at the
@@ -96,9 +96,9 @@ impl StreamPair {
     }
 
     /// Drops the overlap of inspected bytes, when no more data will arrive. Unread bytes stay.
-    pub fn look_ahead(&mut self, budget: &mut MemoryBudget) {
-        self.to_server.look_ahead(budget);
-        self.to_client.look_ahead(budget);
+    pub fn drop_overlap(&mut self, budget: &mut MemoryBudget) {
+        self.to_server.drop_overlap(budget);
+        self.to_client.drop_overlap(budget);
     }
 
     /// Starts reading again after [`StreamPair::stop`], or for the first time in an established session, as
@@ -208,7 +208,7 @@ impl StreamPair {
     /// Marks a direction for its readers if they have data.
     fn refresh(&mut self, direction: Direction, context: &mut StreamContext<'_>, out: &mut Outcome) {
         let stream = self.stream_mut(direction);
-        let gaps = stream.tell_gaps();
+        let gaps = stream.find_gaps();
         if gaps > 0 {
             out.events.push(StreamEvent::ReassemblySeqGap);
             context.counters.reassembly_gap = context.counters.reassembly_gap.wrapping_add(gaps);

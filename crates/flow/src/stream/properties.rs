@@ -137,7 +137,7 @@ proptest! {
                 prop_assert_eq!(out.advice, Advice::Rewrite, "{}..{} of {}..{}", from, to, acked, at);
                 prop_assert!(rig.pair.stream(ToServer).restore(first, &mut other));
                 prop_assert_eq!(&other, &data[from..to]);
-                rig.pair.settle(ToServer, &other, &mut rig.budget);
+                rig.pair.end_packet(ToServer, &other, &mut rig.budget);
                 let same = data[from..to].to_vec();
                 let out = rig.client(9, from as u32, &same);
                 prop_assert_eq!(out.advice, Advice::Forward);
@@ -221,7 +221,7 @@ proptest! {
                 // Only a session that handles segments strictly gives these.
                 Advice::Complete(_) | Advice::Trim(_) | Advice::Drop(_) => {}
             }
-            rig.pair.settle(ToServer, &original, &mut rig.budget);
+            rig.pair.end_packet(ToServer, &original, &mut rig.budget);
             if !matches!(out.advice, Advice::Drop(_)) {
                 for receiver in &mut receivers {
                     receiver.receive(start, &payload);
@@ -306,7 +306,7 @@ proptest! {
             if reads {
                 rig.drain(if to_server { packet.payload } else { &[] });
             }
-            rig.pair.settle(direction, packet.payload, &mut rig.budget);
+            rig.pair.end_packet(direction, packet.payload, &mut rig.budget);
             let records = (2 * 2048 * 16 + 2 * 1024 * 48) as u64;
             prop_assert!(rig.budget.used() <= 50_000 + 2 * 65_536 + records);
             for direction in Direction::BOTH {

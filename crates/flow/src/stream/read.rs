@@ -97,9 +97,9 @@ impl Stream {
     }
 
     /// Finds the gaps that the app reader will meet; returns the number of new ones.
-    pub(crate) fn tell_gaps(&mut self) -> u64 {
+    pub(crate) fn find_gaps(&mut self) -> u64 {
         // The acknowledged bytes are all before the reader: no gap is ahead of it.
-        let from = self.app.max(self.told);
+        let from = self.app.max(self.gaps_to);
         if self.is(StreamFlags::APP_OFF | StreamFlags::DEAD) || self.blocks.is_empty() || self.acked <= from {
             return 0;
         }
@@ -112,7 +112,7 @@ impl Stream {
             }
             gaps = gaps.saturating_add(1);
             self.flags |= StreamFlags::GAP;
-            self.told = until;
+            self.gaps_to = until;
             if until < data {
                 break;
             }
@@ -124,7 +124,7 @@ impl Stream {
     /// Whether the readers may have unseen data or an unseen end.
     pub(crate) fn has_news(&self) -> bool {
         let app = !self.is(StreamFlags::APP_OFF)
-            && (self.told > self.app || self.next_data(self.app).is_some_and(|data| data < self.limit()));
+            && (self.gaps_to > self.app || self.next_data(self.app).is_some_and(|data| data < self.limit()));
         let raw = !self.is(StreamFlags::RAW_OFF) && self.raw < self.right.min(self.limit());
         app || raw || self.ended()
     }
@@ -141,7 +141,7 @@ impl Stream {
             first(run, self.limit().saturating_sub(at)).len()
         };
         if available == 0 {
-            let until = self.told.min(self.next_data(at)?);
+            let until = self.gaps_to.min(self.next_data(at)?);
             let len = until.checked_sub(at).filter(|len| *len > 0)?;
             return Some(AppChunk::Gap { offset: at, len });
         }
@@ -174,12 +174,12 @@ impl Stream {
     /// Whether bytes that were given up directly follow `end`.
     #[must_use]
     pub fn gap_follows(&self, end: u64) -> bool {
-        self.told > end && self.next_data(end).is_some_and(|data| data > end)
+        self.gaps_to > end && self.next_data(end).is_some_and(|data| data > end)
     }
 
     /// Advances the app reader by `len` consumed bytes, or by a gap of that length.
     pub fn app_consume(&mut self, len: u64) {
-        self.app = self.app.saturating_add(len).min(self.right.max(self.told));
+        self.app = self.app.saturating_add(len).min(self.right.max(self.gaps_to));
         self.need = 0;
     }
 

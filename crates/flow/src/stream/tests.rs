@@ -72,7 +72,7 @@ impl Rig {
     pub(super) fn handle(&mut self, direction: Direction, segment: &Segment<'_>) -> Outcome {
         let out = self.feed(direction, segment);
         self.drain(if direction == ToServer { segment.payload } else { &[] });
-        self.pair.settle(direction, segment.payload, &mut self.budget);
+        self.pair.end_packet(direction, segment.payload, &mut self.budget);
         out
     }
 
@@ -114,7 +114,7 @@ impl Rig {
         let (session, pair, mut context) = self.context();
         session.end(pair, &mut context);
         self.drain(&[]);
-        self.pair.settle(ToServer, &[], &mut self.budget);
+        self.pair.end_packet(ToServer, &[], &mut self.budget);
     }
 
     pub(super) fn raw_bytes(&self) -> Vec<u8> {
@@ -268,7 +268,7 @@ fn differing_retransmissions_are_told_and_inline_undone() {
     assert!(rig.pair.stream(ToServer).restore(Seq(10), &mut packet));
     assert_eq!((&packet, rig.app.as_slice()), (b"GET /good!", &b"GET /good!"[..]));
     assert_eq!((rig.counters.overlap_diff_data, rig.counters.rewritten), (1, 1));
-    rig.pair.settle(ToServer, evil.payload, &mut rig.budget);
+    rig.pair.end_packet(ToServer, evil.payload, &mut rig.budget);
     rig.config.reassembly.overlap_action = OverlapAction::Drop;
     let out = rig.client(9, 0, b"GET /evil!");
     assert_eq!(out.advice, Advice::Drop(bartizan_base::Reason::StreamOverlap));
@@ -407,13 +407,13 @@ fn what_came_with_a_syn_stays_or_the_session_is_another() {
         syn
     };
     rig.feed(ToServer, &syn(first, b"one"));
-    rig.pair.settle(ToServer, b"one", &mut rig.budget);
+    rig.pair.end_packet(ToServer, b"one", &mut rig.budget);
     let out = rig.handle(ToServer, &syn(second, b"other"));
     assert_eq!(out.advice, Advice::Drop(Reason::StreamError));
     assert!(rig.handle(ToServer, &syn(second, b"")).reuse);
     rig.feed(ToServer, &syn(first, b""));
     rig.feed(ToClient, &segment(TcpFlags::SYN | ACK, Seq(5), first.plus(1), b""));
-    rig.pair.settle(ToClient, b"", &mut rig.budget);
+    rig.pair.end_packet(ToClient, b"", &mut rig.budget);
     let out = rig.handle(ToServer, &segment(ACK, first.plus(1), Seq(6), b"fresh"));
     assert_eq!(out.advice, Advice::Rewrite);
     assert_eq!(rig.raw_bytes(), b"onesh");

@@ -262,7 +262,7 @@ impl World {
                     if command == Command::Mark && self.device(sunk.level()).in_flight().any(|s| s == sunk) {
                         self.crossed.insert((self.moves, sunk));
                     }
-                    self.device(sunk.level()).tell(now, sunk, key, command);
+                    self.device(sunk.level()).send_command(now, sunk, key, command);
                 }
                 Task::End { id, reason } => {
                     self.ends_of_sunk[reason as usize] += 1;

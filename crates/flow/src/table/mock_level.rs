@@ -87,7 +87,7 @@ impl MockLevel {
         self.later(now, self.habits.work, sunk, key, MockTask::Install);
     }
 
-    pub(super) fn tell(&mut self, now: u64, sunk: SunkId, key: FlowKey, command: Command) {
+    pub(super) fn send_command(&mut self, now: u64, sunk: SunkId, key: FlowKey, command: Command) {
         if !self.random.percent(self.habits.forgets) {
             let late = if self.random.percent(self.habits.lags) { 2_500 } else { 0 };
             self.later(now + late, self.habits.work, sunk, key, MockTask::Tell(command));
@@ -104,7 +104,7 @@ impl MockLevel {
     }
 
     /// Does the work that is due, and returns the messages to the host.
-    pub(super) fn run(&mut self, now: u64, say: &mut Vec<MockReply>) {
+    pub(super) fn run(&mut self, now: u64, replies: &mut Vec<MockReply>) {
         while let Some(((when, number), (sunk, key, work))) =
             self.work.first_key_value().map(|(k, v)| (*k, *v))
             && when <= now
@@ -136,20 +136,20 @@ impl MockLevel {
                     _ => self.lost = (self.lost.0 + 1, self.lost.1 + bytes),
                 },
                 MockTask::Tell(command) => {
-                    let answer = self.obey(sunk, &key, command, say);
+                    let answer = self.execute(sunk, &key, command, replies);
                     self.later(when, self.habits.work, sunk, key, MockTask::Answer(answer));
                 }
-                MockTask::Answer(answer) => say.push(MockReply::Answer(sunk, answer)),
+                MockTask::Answer(answer) => replies.push(MockReply::Answer(sunk, answer)),
             }
         }
     }
 
-    fn obey(
+    fn execute(
         &mut self,
         sunk: SunkId,
         key: &FlowKey,
         command: Command,
-        say: &mut Vec<MockReply>,
+        replies: &mut Vec<MockReply>,
     ) -> LevelReply {
         let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.sunk == sunk) else {
             return LevelReply::Deleted;
@@ -160,11 +160,11 @@ impl MockLevel {
                 LevelReply::Marked
             }
             Command::Read => {
-                entry.read(say);
+                entry.read(replies);
                 LevelReply::Read
             }
             Command::Delete => {
-                entry.read(say);
+                entry.read(replies);
                 self.entries.remove(key);
                 LevelReply::Deleted
             }
@@ -172,13 +172,13 @@ impl MockLevel {
     }
 
     /// Reports the counters of a random share of the entries.
-    pub(super) fn report(&mut self, percent: usize, say: &mut Vec<MockReply>) {
+    pub(super) fn report(&mut self, percent: usize, replies: &mut Vec<MockReply>) {
         let mut entries: Vec<&mut MockEntry> = self.entries.values_mut().collect();
         // The order of the map is random; the test must be deterministic.
         entries.sort_unstable_by_key(|entry| (entry.sunk.serial, entry.sunk.turn));
         for entry in entries {
             if self.random.percent(percent) {
-                entry.read(say);
+                entry.read(replies);
             }
         }
     }
@@ -219,11 +219,11 @@ impl MockLevel {
 }
 
 impl MockEntry {
-    fn read(&mut self, say: &mut Vec<MockReply>) {
+    fn read(&mut self, replies: &mut Vec<MockReply>) {
         for direction in Direction::BOTH {
             let (packets, bytes, last) = core::mem::take(&mut self.counted[direction]);
             if packets > 0 {
-                say.push(MockReply::Counted(self.sunk, direction, packets, bytes, last));
+                replies.push(MockReply::Counted(self.sunk, direction, packets, bytes, last));
             }
         }
     }

@@ -62,7 +62,7 @@ pub enum TakeError {
 
 impl<E: Default> FlowTable<E> {
     /// Removes a flow, for another table. `keeps_room`: the flow may return ([`FlowTable::take_back`]), and
-    /// until [`FlowTable::let_room_go`] newcomers do not get its room.
+    /// until [`FlowTable::release_room`] newcomers do not get its room.
     ///
     /// # Errors The flow does not exist, or may not be moved.
     pub fn take(&mut self, id: FlowId, keeps_room: bool) -> Result<Moved<E>, TakeError> {
@@ -96,7 +96,7 @@ impl<E: Default> FlowTable<E> {
         if self.is_full() || self.index.find(entry.hash, is_it).is_some() {
             return Err(Moved { entry, tick });
         }
-        let id = self.settle(entry, true).map_err(|entry| Moved { entry, tick })?;
+        let id = self.allocate(entry, true).map_err(|entry| Moved { entry, tick })?;
         if let Some(tick) = tick {
             self.arm_at(id.0, tick);
         }
@@ -109,12 +109,12 @@ impl<E: Default> FlowTable<E> {
     /// key was made since.
     #[allow(clippy::result_large_err)] // As above.
     pub fn take_back(&mut self, moved: Moved<E>) -> Result<FlowId, Moved<E>> {
-        self.let_room_go();
+        self.release_room();
         self.take_in(moved)
     }
 
     /// Releases the room kept for a flow that does not return: it ended elsewhere.
-    pub const fn let_room_go(&mut self) {
+    pub const fn release_room(&mut self) {
         self.kept_room = self.kept_room.saturating_sub(1);
     }
 

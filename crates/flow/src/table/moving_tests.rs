@@ -64,7 +64,7 @@ impl MoveTestTables {
             self.ended[1] += known.packets;
             self.ended[2] += known.bytes;
             if table != home(flow) {
-                self.tables[home(flow)].let_room_go();
+                self.tables[home(flow)].release_room();
             }
         }
     }
@@ -331,7 +331,7 @@ fn room_that_is_kept_is_nobodys_and_a_full_table_gives_a_flow_back() {
     let moved = from.take(back, true).unwrap();
     to.remove(guest, EndReason::Forced).unwrap();
     to.take_in(moved).unwrap();
-    from.let_room_go();
+    from.release_room();
     assert!(matches!(from.insert(&key(8, false), at(1)), Insert::Created { .. }));
 }
 

@@ -84,7 +84,7 @@ impl<E: Default> FlowTable<E> {
         }
         levels.turn = levels.turn.wrapping_add(1);
         (levels.level, levels.turned, levels.generation, levels.since) = (level, turned, generation, now);
-        self.go(id, Step::Installing, None);
+        self.enter_step(id, Step::Installing, None);
         self.level_counters.sunk += 1;
         self.level_counters.begun += 1;
         self.stay(id).map(|stay| stay.sunk).ok_or(SinkError::NoFlow)
@@ -284,9 +284,9 @@ impl<E: Default> FlowTable<E> {
     fn leave(&mut self, id: FlowId, now: Timestamp) {
         match self.get(id).map(|entry| entry.step) {
             Some(Step::Installing) => {
-                self.go(id, Step::Withdrawing, Some((now, self.waits.answer)));
+                self.enter_step(id, Step::Withdrawing, Some((now, self.waits.answer)));
             }
-            Some(Step::Active) => self.go_and_tell(id, Step::Marking, now),
+            Some(Step::Active) => self.enter_ordered_step(id, Step::Marking, now),
             _ => {}
         }
     }
@@ -295,24 +295,26 @@ impl<E: Default> FlowTable<E> {
     pub fn answered(&mut self, sunk: SunkId, answer: LevelReply, now: Timestamp) -> bool {
         let id = sunk.id;
         let stay = self.stay(id).filter(|stay| stay.sunk == sunk && stay.step != Step::Left);
-        let told = self.with_levels(id).is_some_and(|(_, levels)| levels.told);
+        let told = self.with_levels(id).is_some_and(|(_, levels)| levels.ordered);
         match (stay.map(|stay| stay.step), answer) {
             (Some(Step::Installing), LevelReply::Installed) => {
                 self.set_level(id, sunk.level);
-                self.go(id, Step::Active, None);
+                self.enter_step(id, Step::Active, None);
             }
             (Some(Step::Withdrawing), LevelReply::Installed) => {
                 self.set_level(id, sunk.level);
-                self.go_and_tell(id, Step::Marking, now);
+                self.enter_ordered_step(id, Step::Marking, now);
             }
             (Some(Step::Installing | Step::Withdrawing), LevelReply::Refused) => {
                 self.level_counters.refused += 1;
                 self.left(id, now);
             }
             (Some(Step::Marking), LevelReply::Marked) if told => {
-                self.go(id, Step::Grace, Some((now, self.waits.grace)));
+                self.enter_step(id, Step::Grace, Some((now, self.waits.grace)));
             }
-            (Some(Step::Reading), LevelReply::Read) if told => self.go_and_tell(id, Step::Deleting, now),
+            (Some(Step::Reading), LevelReply::Read) if told => {
+                self.enter_ordered_step(id, Step::Deleting, now)
+            }
             (Some(_), LevelReply::Deleted) => self.left(id, now),
             _ => {
                 self.level_counters.strays += 1;
@@ -334,8 +336,8 @@ impl<E: Default> FlowTable<E> {
             let command = match entry.step {
                 // A packet was passed up at the last moment.
                 Step::Back => continue,
-                Step::Marking if !levels.told => Some(Command::Mark),
-                Step::Deleting if !levels.told => Some(Command::Delete),
+                Step::Marking if !levels.ordered => Some(Command::Mark),
+                Step::Deleting if !levels.ordered => Some(Command::Delete),
                 Step::Grace => Some(Command::Read),
                 _ => None,
             };
@@ -346,8 +348,8 @@ impl<E: Default> FlowTable<E> {
                 continue;
             };
             let step = if command == Command::Read { Step::Reading } else { entry.step };
-            levels.told = true;
-            self.go(id, step, Some((now, self.waits.answer)));
+            levels.ordered = true;
+            self.enter_step(id, step, Some((now, self.waits.answer)));
             if let Some(Stay { sunk, .. }) = self.stay(id) {
                 return Some(Task::Tell { sunk, command });
             }
@@ -356,17 +358,17 @@ impl<E: Default> FlowTable<E> {
 
     /// Ends a stay: the level has no entry any more, or its time limit has passed.
     fn left(&mut self, id: FlowId, now: Timestamp) {
-        if self.goes_on(id, now) {
+        if self.continues_at_host(id, now) {
             self.back(id, now);
         } else {
-            self.go(id, Step::Left, Some((now, PacketDuration::ZERO)));
+            self.enter_step(id, Step::Left, Some((now, PacketDuration::ZERO)));
         }
     }
 
     /// The end reason of a flow that has left its level for good. `None`: it has not, or continues after all.
     fn end_of(&mut self, id: FlowId, now: Timestamp) -> Option<EndReason> {
         self.get(id).filter(|entry| entry.step == Step::Left)?;
-        if self.goes_on(id, now) {
+        if self.continues_at_host(id, now) {
             self.back(id, now);
             return None;
         }
@@ -378,7 +380,7 @@ impl<E: Default> FlowTable<E> {
 
     /// Whether a flow that leaves its level continues at the host: it is not to end, or only for a silence
     /// that was interrupted.
-    fn goes_on(&self, id: FlowId, now: Timestamp) -> bool {
+    fn continues_at_host(&self, id: FlowId, now: Timestamp) -> bool {
         self.with_levels(id).is_none_or(|(entry, levels)| match levels.ending {
             None => true,
             Some(EndReason::Timeout) => !self.is_due(entry, now),
@@ -392,7 +394,7 @@ impl<E: Default> FlowTable<E> {
         levels.since = if refused { Timestamp::ZERO } else { now };
         entry.level = Level::Host;
         let revived = levels.ending.take().is_some();
-        self.go(id, Step::Back, None);
+        self.enter_step(id, Step::Back, None);
         self.level_counters.sunk = self.level_counters.sunk.saturating_sub(1);
         self.level_counters.back += 1;
         self.level_counters.revived += u64::from(revived);
@@ -445,13 +447,13 @@ impl<E: Default> FlowTable<E> {
         self.level_counters.sunk += u64::from(!step.at_host());
         self.level_counters.begun += u64::from(!step.at_host());
         match step {
-            Step::Host | Step::Back | Step::Active => self.go(id, step, None),
-            Step::Left => self.go(id, step, Some((now, PacketDuration::ZERO))),
+            Step::Host | Step::Back | Step::Active => self.enter_step(id, step, None),
+            Step::Left => self.enter_step(id, step, Some((now, PacketDuration::ZERO))),
             Step::Installing | Step::Withdrawing => {
-                self.go(id, Step::Withdrawing, Some((now, self.waits.answer)));
+                self.enter_step(id, Step::Withdrawing, Some((now, self.waits.answer)));
             }
             Step::Marking | Step::Grace | Step::Reading | Step::Deleting => {
-                self.go_and_tell(id, Step::Marking, now);
+                self.enter_ordered_step(id, Step::Marking, now);
             }
         }
         Some(id)
@@ -492,15 +494,15 @@ impl<E: Default> FlowTable<E> {
     }
 
     /// Enters a step that begins with an order to the level.
-    fn go_and_tell(&mut self, id: FlowId, step: Step, now: Timestamp) {
+    fn enter_ordered_step(&mut self, id: FlowId, step: Step, now: Timestamp) {
         if let Some((_, levels)) = self.with_levels_mut(id) {
-            levels.told = false;
+            levels.ordered = false;
         }
-        self.go(id, step, Some((now, PacketDuration::ZERO)));
+        self.enter_step(id, step, Some((now, PacketDuration::ZERO)));
     }
 
     /// Enters a step and arms its timer: that of a removal fires after `wait`, others at the flow's timeout.
-    fn go(&mut self, id: FlowId, step: Step, wait: Option<(Timestamp, PacketDuration)>) {
+    fn enter_step(&mut self, id: FlowId, step: Step, wait: Option<(Timestamp, PacketDuration)>) {
         let Some(entry) = self.entries.get_mut(id.0 as usize) else { return };
         let from = wheel_of(entry);
         entry.step = step;

@@ -47,7 +47,7 @@ impl TcpSession {
         *self = session.clone();
         if let Some(pair) = streams {
             for direction in Direction::BOTH.into_iter().filter(|direction| !ended[*direction]) {
-                pair.stream_mut(direction).go_on();
+                pair.stream_mut(direction).resume();
             }
         }
     }

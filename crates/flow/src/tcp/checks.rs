@@ -17,7 +17,7 @@ const SHRINK_MARGIN: u32 = 32;
 
 impl SegmentStep<'_, '_> {
     /// Whether the packet needs no state handler.
-    pub(crate) fn settled_early(&mut self) -> bool {
+    pub(crate) fn handle_early(&mut self) -> bool {
         if self.is_keep_alive() {
             self.snd_mut().flags |= PeerFlags::KEEP_ALIVE;
             self.out.kind |= PacketKind::KEEP_ALIVE;

@@ -67,7 +67,7 @@ impl SegmentStep<'_, '_> {
     }
 
     /// Forwards, without effect, a packet beside the last steps of a close, if its receiver may accept it.
-    fn let_on(&mut self, event: StreamEvent) -> HandlerResult {
+    fn forward_unchanged(&mut self, event: StreamEvent) -> HandlerResult {
         if self.session.sees_all(self.config) { self.validate_ack_or(event) } else { Ok(()) }
     }
 
@@ -342,7 +342,7 @@ impl SegmentStep<'_, '_> {
             return self.closing_rst();
         }
         if self.has(TcpFlags::FIN) {
-            return self.let_on(StreamEvent::LastackInvalidAck);
+            return self.forward_unchanged(StreamEvent::LastackInvalidAck);
         }
         if self.has(TcpFlags::SYN) {
             return self.refuse_syn(StreamEvent::ShutdownSynResend);
@@ -352,7 +352,7 @@ impl SegmentStep<'_, '_> {
         }
         self.closing_timestamp()?;
         if !self.to_server() {
-            return self.let_on(StreamEvent::LastackInvalidAck);
+            return self.forward_unchanged(StreamEvent::LastackInvalidAck);
         }
         let again = self.is_retransmission();
         self.validate_ack_or(StreamEvent::LastackInvalidAck)?;
@@ -375,7 +375,7 @@ impl SegmentStep<'_, '_> {
             return self.closing_rst();
         }
         if self.has(TcpFlags::FIN) {
-            return self.let_on(StreamEvent::TimewaitInvalidAck);
+            return self.forward_unchanged(StreamEvent::TimewaitInvalidAck);
         }
         if self.has(TcpFlags::SYN) {
             return self.refuse_syn(StreamEvent::ShutdownSynResend);
@@ -390,7 +390,7 @@ impl SegmentStep<'_, '_> {
         let fin = if self.to_server() { next.plus(1) } else { next.minus(1) };
         if !again && seq != next && seq != fin {
             if !self.to_server() && !self.segment.is_empty() && seq == self.snd().last_ack {
-                return self.let_on(StreamEvent::TimewaitInvalidAck);
+                return self.forward_unchanged(StreamEvent::TimewaitInvalidAck);
             }
             return self.refuse(StreamEvent::TimewaitAckWrongSeq);
         }

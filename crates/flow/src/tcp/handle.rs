@@ -40,7 +40,8 @@ impl TcpSession {
     /// Handles one segment. `streams` is the flow's reassembly, absent while no function needs payloads.
     ///
     /// Afterwards the caller runs the readers of the directions in [`Outcome::readable`] and then
-    /// [`StreamPair::settle`]. A packet with [`Outcome::reuse`] was not handled: it belongs to a new flow.
+    /// [`StreamPair::end_packet`]. A packet with [`Outcome::reuse`] was not handled: it belongs to a new
+    /// flow.
     pub fn handle(
         &mut self,
         segment: &Segment<'_>,
@@ -138,7 +139,7 @@ impl TcpSession {
             let (expected, data) = reached;
             self.note_ends(segment, arrival.direction, expected, data, out.previous, context.config);
         }
-        self.tell_state(out);
+        self.write_state(out);
         if let (Some(direction), Some(pair)) = (reassemble, streams) {
             let overlap = context.counters.overlap;
             self.reassemble(pair, segment, direction, arrival, context, out);
@@ -220,7 +221,7 @@ impl TcpSession {
     }
 
     /// Writes the session's state to the outcome.
-    fn tell_state(&self, out: &mut Outcome) {
+    fn write_state(&self, out: &mut Outcome) {
         out.state = self.state;
         let phase = self.state.flow_state();
         if phase == SessionPhase::Closed && out.previous.flow_state() != phase {
@@ -377,8 +378,8 @@ impl TcpSession {
     }
 
     /// Handles the end of the flow (timeout, shutdown, eviction): held data becomes readable in both
-    /// directions, acknowledged or not. Afterwards the caller runs the readers, then [`StreamPair::settle`]
-    /// and `release`.
+    /// directions, acknowledged or not. Afterwards the caller runs the readers, then
+    /// [`StreamPair::end_packet`] and `release`.
     pub fn end(&mut self, streams: &mut StreamPair, context: &mut StreamContext<'_>) -> Outcome {
         context.counters.ended = context.counters.ended.wrapping_add(1);
         let mut out = Outcome { previous: self.state, state: self.state, ..Outcome::default() };

@@ -75,7 +75,7 @@ impl SegmentStep<'_, '_> {
         // Inline, data at a doubtful beginning is not inspected.
         let in_doubt = self.config.inline() && self.is(SessionFlags::FOUR_WAY);
         let syn_ack = Queued::syn_ack(self.segment, self.now);
-        self.take_up_syn_ack(&syn_ack);
+        self.apply_syn_ack(&syn_ack);
         if !self.segment.is_empty() && !in_doubt {
             // The data of a SYN/ACK is the beginning of the server's stream, if the client accepts it (RFC
             // 9293 section 3.10.7.3).
@@ -111,14 +111,14 @@ impl SegmentStep<'_, '_> {
         {
             self.session.apply_syn(&syn);
         }
-        self.take_up_syn_ack(&syn_ack);
+        self.apply_syn_ack(&syn_ack);
         self.out.previous = TcpState::SynRecv;
         true
     }
 
     /// Applies the reply to the SYN: the amount of the SYN's data that the server has accepted, and the
     /// reply's fields.
-    fn take_up_syn_ack(&mut self, syn_ack: &Queued) {
+    fn apply_syn_ack(&mut self, syn_ack: &Queued) {
         let client = self.session.client();
         let (base, next) = (client.base(), client.next_seq);
         if self.is(SessionFlags::FAST_OPEN) {

@@ -9,7 +9,7 @@
 //!
 //! State that numbers do not show (that the client has answered the SYN/ACK, that a side has ended, and that
 //! the other one knows) is replayed by the segments as they passed below, without their data
-//! ([`TcpSession::next_untold`]).
+//! ([`TcpSession::next_unreplayed`]).
 
 use super::session::{FLIGHT_MAX, SEQUENCE_BACK, SessionFlags};
 use super::{Segment, SegmentOptions, Seq, TcpFlags, TcpSession, TcpState, WSCALE_MAX};
@@ -101,12 +101,12 @@ impl TcpSession {
     /// side's acknowledgement of it (after). The caller repeats this after handling the segment, until there
     /// is none, or the same one again, which was refused.
     #[must_use]
-    pub fn next_untold(
+    pub fn next_unreplayed(
         &self,
         below: &PerDirection<Option<TcpProgress>>,
     ) -> Option<(Direction, Segment<'static>)> {
         if self.state == TcpState::SynRecv {
-            return self.untold_opening(below);
+            return self.unreplayed_opening(below);
         }
         if !self.is_under_way() {
             return None;
@@ -116,10 +116,10 @@ impl TcpSession {
             None => true,
         };
         let first = if server_first { Direction::ToClient } else { Direction::ToServer };
-        [first, first.flip()].into_iter().find_map(|direction| self.untold_end(direction, below))
+        [first, first.flip()].into_iter().find_map(|direction| self.unreplayed_end(direction, below))
     }
 
-    fn untold_opening(
+    fn unreplayed_opening(
         &self,
         below: &PerDirection<Option<TcpProgress>>,
     ) -> Option<(Direction, Segment<'static>)> {
@@ -129,7 +129,7 @@ impl TcpSession {
         answers.then(|| (Direction::ToServer, self.bare(Direction::ToServer, TcpFlags::ACK, seq, ack)))
     }
 
-    fn untold_end(
+    fn unreplayed_end(
         &self,
         direction: Direction,
         below: &PerDirection<Option<TcpProgress>>,
@@ -211,7 +211,7 @@ mod tests {
         let tell = |rig: &mut Rig, most| {
             let mut last = None;
             for _ in 0..most {
-                let Some((direction, segment)) = rig.session.next_untold(below) else { return };
+                let Some((direction, segment)) = rig.session.next_unreplayed(below) else { return };
                 let said = Some((direction, segment.seq, segment.ack, segment.flags));
                 assert_ne!(said, last, "it was refused");
                 last = said;
@@ -221,7 +221,7 @@ mod tests {
         tell(rig, usize::from(rig.session.state() == TcpState::SynRecv));
         rig.session.resume(below);
         tell(rig, 5);
-        assert!(rig.session.next_untold(below).is_none());
+        assert!(rig.session.next_unreplayed(below).is_none());
     }
 
     #[test]

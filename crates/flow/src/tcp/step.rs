@@ -70,7 +70,7 @@ impl<'s, 'p> SegmentStep<'s, 'p> {
         if self.is_taken_by_nobody() {
             return Err(Rejected);
         }
-        if !self.settled_early() && !self.is_behind()? {
+        if !self.handle_early() && !self.is_behind()? {
             self.dispatch(self.session.state)?;
         }
         self.check_traffic_after_rst();

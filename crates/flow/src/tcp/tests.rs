@@ -105,7 +105,7 @@ impl Rig {
                 stream.raw_consume(end);
             }
         }
-        self.pair.settle(direction, payload, &mut self.budget);
+        self.pair.end_packet(direction, payload, &mut self.budget);
     }
 
     pub(crate) fn end(&mut self) -> Outcome {

@@ -146,7 +146,7 @@ fn what_goes_on_elsewhere_goes_on_here_whatever_came_before() {
             }
             let Some(words) = line_of(&watched.rig.session) else { break };
             let line = Line::new(&words);
-            let goes = line.goes_on(direction == ToClient, &compared(&segment));
+            let goes = line.advance(direction == ToClient, &compared(&segment));
             let out = watched.handle(direction, &segment);
             let case = format!("seed {seed} step {step}: {direction:?} {seq} {ack} {out:?}");
             if !goes {

@@ -3,7 +3,7 @@
 //! chooses the flows for it.
 
 use super::counters::LevelFacts;
-use super::credit::{CreditLedger, OfferRefusal, credit, news};
+use super::credit::{CreditLedger, OfferRefusal, credit, new_progress};
 use super::{GAIN, IDLE_KEPT, LOOKS, Offer, RAISES_PER_TURN, READ_EVERY, READS_PER_TURN, RENEW_FOR};
 use crate::device::{Answered, Counts, Device, DeviceReply, DeviceRequest, Install, Sides, Wish};
 use crate::key::{DeviceKey, directions};
@@ -49,7 +49,7 @@ pub(super) struct Backend {
     pub(super) device: Box<dyn Device>,
     pub(super) places: DeviceEntries,
     requests: Vec<DeviceRequest>,
-    said: Vec<(u32, SunkId, DeviceReply)>,
+    replies: Vec<(u32, SunkId, DeviceReply)>,
     generation: Generation,
     /// The place where the next reads begin, the time that the reads so far cover, and whether a turn left
     /// some undone.
@@ -78,7 +78,7 @@ impl Backend {
             places: DeviceEntries::new(device.capabilities().entries),
             device,
             requests: Vec::new(),
-            said: Vec::new(),
+            replies: Vec::new(),
             generation,
             next_read: 0,
             read_until: None,
@@ -110,11 +110,11 @@ impl Backend {
     /// The bytes of requests and reports that wait for a turn.
     pub(super) fn waiting(&self) -> usize {
         self.requests.capacity() * size_of::<DeviceRequest>()
-            + self.said.capacity() * size_of::<(u32, SunkId, DeviceReply)>()
+            + self.replies.capacity() * size_of::<(u32, SunkId, DeviceReply)>()
             + self.idle.capacity() * size_of::<(u32, SunkId, Timestamp)>()
     }
 
-    pub(super) const fn owes(&self) -> bool {
+    pub(super) const fn has_due_work(&self) -> bool {
         self.reads_owed || self.outdated.owed > 0 && !self.held || self.leaving.owed > 0
     }
 
@@ -167,7 +167,7 @@ impl Backend {
         let sunk = match table.sink(id, self.level(), generation, now) {
             Ok(sunk) => sunk,
             Err(error) => {
-                self.places.give_back(at);
+                self.places.release(at);
                 return Err(match error {
                     SinkError::Unanswered => OffloadDenied::Unanswered,
                     SinkError::There | SinkError::NoFlow | SinkError::Host => OffloadDenied::Taken,
@@ -267,7 +267,7 @@ impl Backend {
         let at = self.places.of(sunk)?;
         let sides = self.device.sides(at, sunk)?;
         let told = &mut self.places.get_mut(at)?.credited.sides;
-        Some(news(core::mem::replace(told, sides), sides))
+        Some(new_progress(core::mem::replace(told, sides), sides))
     }
 
     /// The numbers of a connection whose segments are compared, if they were not reported before.
@@ -303,7 +303,7 @@ impl Backend {
     }
 
     /// Adds a request for an entry, if it exists.
-    pub(super) fn ask(&mut self, sunk: SunkId, wish: Wish) {
+    pub(super) fn queue_request(&mut self, sunk: SunkId, wish: Wish) {
         if let Some(place) = self.places.of(sunk) {
             self.requests.push(DeviceRequest { place, sunk, wish });
         }
@@ -402,13 +402,13 @@ impl Backend {
         self.requests.clear();
     }
 
-    pub(super) fn hear<E: Default>(
+    pub(super) fn poll_replies<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
         now: Timestamp,
         ledger: &mut CreditLedger,
     ) {
-        let mut said = core::mem::take(&mut self.said);
+        let mut said = core::mem::take(&mut self.replies);
         self.device.poll(now, &mut said);
         for (at, sunk, what) in said.drain(..) {
             let Some(place) = self.places.get_mut(at).filter(|place| place.sunk == sunk) else {
@@ -430,7 +430,7 @@ impl Backend {
                 }
             }
         }
-        self.said = said;
+        self.replies = said;
     }
 
     fn note_answer<E: Default>(

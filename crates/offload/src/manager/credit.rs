@@ -31,7 +31,7 @@ pub(super) struct OfferRefusal {
 
 /// The progress of each side that was not reported before. The end of a connection is reported for both sides
 /// together.
-pub(super) fn news(told: Sides, now: Sides) -> Sides {
+pub(super) fn new_progress(told: Sides, now: Sides) -> Sides {
     let ([told_low, told_high], [low, high]) = (told, now);
     if told != now && now.iter().flatten().any(|side| side.fin.is_some()) {
         return now;
@@ -106,7 +106,7 @@ pub(super) fn credit<E: Default>(
     ledger.counters.handled(action, packets - refused_inside.0, bytes - refused_inside.1);
     ledger.counters.around.add(refused_inside.0, refused_inside.1);
     if known {
-        let sides = news(told, place.credited.sides);
+        let sides = new_progress(told, place.credited.sides);
         let windows = place.credited.windows.filter(|windows| told_windows != Some(*windows));
         ledger.done.push_back(Done::Counted {
             id: sunk.flow(),

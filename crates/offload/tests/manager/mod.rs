@@ -120,10 +120,10 @@ fn a_sweep_comes_to_its_end_however_fast_generations_follow_each_other() {
     for generation in 2..12 {
         rig.manager.enter_generation(Generation(generation));
         rig.pass(100);
-        assert!(rig.manager.owes());
+        assert!(rig.manager.has_due_work());
     }
     rig.pass(2_000);
-    assert!(!rig.manager.owes());
+    assert!(!rig.manager.has_due_work());
     assert_eq!((rig.wire.entries(), rig.manager.counters().outdated), (0, 6 * u64::from(RAISES_PER_TURN)));
 }
 
@@ -148,7 +148,7 @@ fn all_counts_are_read_once_a_second_also_by_an_idle_worker() {
     }
     let (begun, mut told, mut turns) = (rig.now, 0, 0);
     while told < flows {
-        let sleep = if rig.manager.owes() { 1 } else { 100 };
+        let sleep = if rig.manager.has_due_work() { 1 } else { 100 };
         rig.now = rig.now + PacketDuration::from_millis(sleep);
         rig.manager.turn(&mut rig.table, rig.now);
         told += std::iter::from_fn(|| rig.manager.next_done()).count() as u16;

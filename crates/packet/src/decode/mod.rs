@@ -271,7 +271,7 @@ impl DecodeOutput {
 
     /// Takes over the knowledge of the port about the frame's checksums. The pending checksum may be an
     /// inner packet's; only the outer one's is verified.
-    pub fn vouch(&mut self, checksums: Checksums) {
+    pub fn trust_checksums(&mut self, checksums: Checksums) {
         let (flag, packets) = match checksums {
             Checksums::Unknown => return,
             Checksums::Pending => (PacketFlags::CHECKSUM_PENDING, usize::MAX),

@@ -158,7 +158,7 @@ impl Datagram {
         let mut at = if start >= self.reach { NIL } else { self.first_to_compare(store, start) };
         while let Some(node) = store.node(at).copied() {
             if node.offset >= end {
-                if self.policy.settles_at_disjoint() && node.live >= node.end() {
+                if self.policy.decides_at_disjoint() && node.live >= node.end() {
                     self.remove(store, at);
                 }
                 break;

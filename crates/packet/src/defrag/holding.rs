@@ -36,11 +36,11 @@ impl Defragmenter {
         match self.state(id) {
             Some(DatagramState::Open | DatagramState::Judged) => {}
             Some(DatagramState::Passed) => {
-                self.settle(id);
+                self.finish_frame(id);
                 return Ok(Attached::Passed);
             }
             Some(DatagramState::Refused) | None => {
-                self.settle(id);
+                self.finish_frame(id);
                 self.counters.drop(DropReason::Refused);
                 return Err(DropReason::Refused);
             }
@@ -65,7 +65,7 @@ impl Defragmenter {
     /// Settles the frame of a fragment that [`Defragmenter::insert`] has accepted and that leaves at once,
     /// because frames are not held at present.
     pub fn leave_at_once(&mut self, id: DatagramId) {
-        self.settle(id);
+        self.finish_frame(id);
     }
 
     /// Passes a whole datagram and the frame that completed it: [`Defragmenter::pop_outgoing`] returns the
@@ -76,11 +76,11 @@ impl Defragmenter {
             Some(DatagramState::Judged) => {}
             // Another frame has settled it.
             Some(DatagramState::Passed) => {
-                self.settle(id);
+                self.finish_frame(id);
                 return true;
             }
             _ => {
-                self.settle(id);
+                self.finish_frame(id);
                 return false;
             }
         }
@@ -92,7 +92,7 @@ impl Defragmenter {
         self.outgoing.append(&mut self.store, frames);
         self.remembered.insert(hash, expires);
         self.budget.weigh(&mut self.datagrams, id.index);
-        self.settle(id);
+        self.finish_frame(id);
         true
     }
 
@@ -103,7 +103,7 @@ impl Defragmenter {
         if matches!(self.state(id), Some(DatagramState::Open | DatagramState::Judged)) {
             self.stop(id.index);
         }
-        self.settle(id);
+        self.finish_frame(id);
     }
 
     /// Lets the frames of `from`, which is whole and allowed, wait with `into`, a fragment of which it
@@ -125,7 +125,7 @@ impl Defragmenter {
             }
             self.budget.weigh(&mut self.datagrams, from.index);
             self.budget.weigh(&mut self.datagrams, into.index);
-            self.settle(from);
+            self.finish_frame(from);
         } else {
             self.refuse(from);
         }
@@ -171,7 +171,7 @@ impl Defragmenter {
     }
 
     /// Settles one frame of a datagram.
-    fn settle(&mut self, id: DatagramId) {
+    fn finish_frame(&mut self, id: DatagramId) {
         if self.state(id).is_none() {
             return;
         }

@@ -54,7 +54,7 @@ impl OverlapPolicy {
     }
 
     /// Whether this policy has decided at a held fragment that starts after the new one's end.
-    pub(super) const fn settles_at_disjoint(self) -> bool {
+    pub(super) const fn decides_at_disjoint(self) -> bool {
         matches!(
             self,
             OverlapPolicy::First | OverlapPolicy::Last | OverlapPolicy::Bsd | OverlapPolicy::Solaris

@@ -5,7 +5,7 @@
 //! Documents of the controller that the files lack are not removed. Not done: all changes as one.
 
 use super::document::{self, LocalDocument};
-use super::request::{self, ClientRequest, JSON, ask};
+use super::request::{self, ClientRequest, JSON, send_request};
 use crate::error::Failure;
 use bartizan_controller::client::Client;
 use bartizan_controller::rest::Method;
@@ -240,7 +240,10 @@ impl PlannedDocument {
             let body = Some((bytes, "text/plain"));
             let name = file_name(path).map(|name| format!("?file-name={name}")).unwrap_or_default();
             let path = format!("/v1/rule-files/{hash}{name}");
-            ask(client, ClientRequest { method: Method::Put, path, body, fields: Vec::new(), of: None })?;
+            send_request(
+                client,
+                ClientRequest { method: Method::Put, path, body, fields: Vec::new(), of: None },
+            )?;
         }
         let query = if dry { "?dry-run=true" } else { "" };
         let request = ClientRequest {
@@ -250,7 +253,7 @@ impl PlannedDocument {
             fields: Vec::new(),
             of: Some((&self.wanted.document, "/spec")),
         };
-        let answer = ask(client, request)?;
+        let answer = send_request(client, request)?;
         for note in answer.body.get("notes").and_then(Value::as_array).into_iter().flatten() {
             let note = note.as_str().unwrap_or_default();
             info!("note: {}: {}", self.wanted.title(), harmless_line(note));

@@ -3,7 +3,7 @@
 //! documents which are not put yet. The controller's own code renders it.
 
 use super::apply;
-use super::request::{self, ClientRequest, ask};
+use super::request::{self, ClientRequest, send_request};
 use crate::error::Failure;
 use bartizan_controller::client::Client;
 use bartizan_controller::device::DeviceSpec;
@@ -33,7 +33,7 @@ impl DeviceCandidate {
     /// The controller refuses, or does not answer.
     pub fn new(mut client: Client, device: &str) -> Result<Self, Failure> {
         let path = format!("/v1/devices/{}", request::path_part(device));
-        let answer = ask(&mut client, ClientRequest::get(path))?;
+        let answer = send_request(&mut client, ClientRequest::get(path))?;
         let spec = DeviceSpec::deserialize(answer.body.get("spec").unwrap_or(&Value::Null))
             .map_err(Failure::stopped)?;
         let running = answer.body.pointer("/status/running").and_then(Value::as_u64).unwrap_or(0);
@@ -51,7 +51,7 @@ impl DeviceCandidate {
     /// The controller refuses, or does not answer.
     pub fn of_generation(&mut self, generation: u64) -> Result<Value, Failure> {
         let path = format!("/v1/devices/{}/policy?generation={generation}", request::path_part(&self.device));
-        let mut answer = ask(&mut self.client, ClientRequest::get(path))?;
+        let mut answer = send_request(&mut self.client, ClientRequest::get(path))?;
         Ok(answer.body.get_mut("policy").map(Value::take).unwrap_or_default())
     }
 
@@ -60,7 +60,7 @@ impl DeviceCandidate {
     /// # Errors
     /// The controller refuses, or does not answer.
     pub fn newest(&mut self) -> Result<Value, Failure> {
-        let answer = ask(&mut self.client, ClientRequest::get("/v1/generations".to_owned()))?;
+        let answer = send_request(&mut self.client, ClientRequest::get("/v1/generations".to_owned()))?;
         self.of_generation(answer.body.get("generation").and_then(Value::as_u64).unwrap_or(0))
     }
 
@@ -124,7 +124,7 @@ impl DeviceCandidate {
             )));
         }
         let path = format!("/v1/libraries/{}/text", request::path_part(library));
-        let answer = ask(&mut self.client, ClientRequest::get(path))?;
+        let answer = send_request(&mut self.client, ClientRequest::get(path))?;
         Ok(answer.body.as_str().unwrap_or_default().to_owned())
     }
 }

@@ -36,8 +36,8 @@ pub const JSON: &str = "application/json";
 ///
 /// # Errors
 /// The controller refuses, or does not answer.
-pub fn ask(client: &mut Client, request: ClientRequest<'_>) -> Result<ClientResponse, Failure> {
-    let answer = try_ask(client, &request)?;
+pub fn send_request(client: &mut Client, request: ClientRequest<'_>) -> Result<ClientResponse, Failure> {
+    let answer = try_send_request(client, &request)?;
     if answer.done() { Ok(answer) } else { Err(refused(&answer, request.of)) }
 }
 
@@ -46,7 +46,7 @@ pub fn ask(client: &mut Client, request: ClientRequest<'_>) -> Result<ClientResp
 /// # Errors
 /// The controller refuses for another reason, or does not answer.
 pub fn find(client: &mut Client, path: String) -> Result<Option<ClientResponse>, Failure> {
-    let answer = try_ask(client, &ClientRequest::get(path))?;
+    let answer = try_send_request(client, &ClientRequest::get(path))?;
     match answer.status {
         404 => Ok(None),
         _ if answer.done() => Ok(Some(answer)),
@@ -54,13 +54,13 @@ pub fn find(client: &mut Client, path: String) -> Result<Option<ClientResponse>,
     }
 }
 
-fn try_ask(client: &mut Client, request: &ClientRequest<'_>) -> Result<ClientResponse, Failure> {
+fn try_send_request(client: &mut Client, request: &ClientRequest<'_>) -> Result<ClientResponse, Failure> {
     let mut fields: Vec<(&str, &str)> = request.fields.iter().map(|(n, v)| (*n, v.as_str())).collect();
     if let Some((_, kind)) = request.body {
         fields.push(("content-type", kind));
     }
     let body = request.body.as_ref().map(|(bytes, _)| bytes.clone().into());
-    client.ask_bytes(request.method, &request.path, body, &fields).map_err(Failure::stopped)
+    client.request_bytes(request.method, &request.path, body, &fields).map_err(Failure::stopped)
 }
 
 /// Converts a refusal to a failure.
@@ -102,7 +102,7 @@ pub fn items(client: &mut Client, path: &str, most: Option<usize>) -> Result<Vec
     loop {
         let left = most.map_or(usize::MAX, |most| most.saturating_sub(all.len()));
         let page = left.min(PAGE_MAX);
-        let mut answer = ask(client, ClientRequest::get(format!("{path}?limit={page}{cursor}")))?;
+        let mut answer = send_request(client, ClientRequest::get(format!("{path}?limit={page}{cursor}")))?;
         if let Some(Value::Array(items)) = answer.body.get_mut("items").map(Value::take) {
             all.extend(items);
         }

@@ -63,8 +63,8 @@ pub fn begin(plan: RunPlan) -> Result<(RunPlan, Option<Confinement>), Failure> {
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn settle(confinement: Option<&Confinement>) -> Result<(), Failure> {
-    confinement.map_or(Ok(()), Confinement::settle)
+pub fn drop_capabilities(confinement: Option<&Confinement>) -> Result<(), Failure> {
+    confinement.map_or(Ok(()), Confinement::drop_capabilities)
 }
 
 /// The user that the host file or the settings name: name, group, place for messages.
@@ -138,11 +138,11 @@ impl Confinement {
         let enforced = files::restrict(self.own.iter().chain(&self.writable))
             .map_err(|error| refused("Landlock", &error))?;
         calls::restrict(self.bpf).map_err(|error| refused("seccomp", &error))?;
-        self.tell(missing, enforced);
+        self.log_state(missing, enforced);
         Ok(())
     }
 
-    fn settle(&self) -> Result<(), Failure> {
+    fn drop_capabilities(&self) -> Result<(), Failure> {
         capabilities::keep(self.running).map(drop).map_err(|error| {
             Failure::stopped(format!("cannot give up capabilities: {error}; run without a user"))
         })
@@ -178,7 +178,7 @@ impl Confinement {
         Ok(())
     }
 
-    fn tell(&self, missing: CapabilitySet, enforced: files::FileRestriction) {
+    fn log_state(&self, missing: CapabilitySet, enforced: files::FileRestriction) {
         let who = self.user.as_ref().map_or_else(String::new, |user| format!("user `{}`, ", user.name));
         info!("confined: {who}{}; {enforced}", capabilities::text(self.running));
         if !missing.is_empty() {

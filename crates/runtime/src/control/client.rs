@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// The program cannot be reached, or does not answer in time.
-pub fn ask(
+pub fn send_request(
     socket: Option<&Path>,
     patience: Duration,
     request: &ControlRequest,

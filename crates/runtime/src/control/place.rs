@@ -177,7 +177,7 @@ pub fn take(path: &Path, group: Option<u32>) -> Result<Place, String> {
     let unnamed = folder.join(format!(".{}", std::process::id()));
     let _ = std::fs::remove_file(&unnamed);
     let listener = UnixListener::bind(&unnamed).map_err(|error| format!("cannot create {shown}: {error}"))?;
-    let named = give(&unnamed, group).and_then(|()| {
+    let named = set_rights(&unnamed, group).and_then(|()| {
         std::fs::rename(&unnamed, path).map_err(|error| {
             format!(
                 "cannot rename the new socket to {shown}: \
@@ -194,7 +194,7 @@ pub fn take(path: &Path, group: Option<u32>) -> Result<Place, String> {
 }
 
 /// Sets rights and group, before the socket has its name.
-fn give(socket: &Path, group: Option<u32>) -> Result<(), String> {
+fn set_rights(socket: &Path, group: Option<u32>) -> Result<(), String> {
     std::fs::set_permissions(socket, Permissions::from_mode(MODE))
         .map_err(|error| format!("cannot set the permissions of the command socket: {error}"))?;
     let Some(group) = group else { return Ok(()) };

@@ -146,7 +146,7 @@ impl Shared {
 
     /// Takes a place; if all are taken, that of the client that has been silent longest. `false`: all are
     /// busy.
-    fn take_seat(&self, number: u64, stream: UnixStream) -> bool {
+    fn admit(&self, number: u64, stream: UnixStream) -> bool {
         let mut seats = self.seats();
         if seats.len() >= CLIENTS_MAX {
             let silent = seats.iter().enumerate().filter_map(|(at, seat)| Some((seat.idle?, at)));
@@ -193,7 +193,7 @@ fn accept(place: &Place, shared: &Arc<Shared>) {
         number += 1;
         count(&shared.counters.clients);
         let Ok(second) = stream.try_clone() else { continue };
-        if !shared.take_seat(number, second) {
+        if !shared.admit(number, second) {
             count(&shared.counters.no_place);
             refuse(stream);
             continue;
@@ -230,14 +230,14 @@ fn serve(mut stream: UnixStream, number: u64, shared: &Shared) {
     let mut messages = Messages::new(MESSAGE_MAX);
     let mut version = Version::V2;
     if let Err(ControlDisconnect::Told(why)) =
-        converse(&mut stream, &mut messages, &peer, number, shared, &mut version)
+        serve_requests(&mut stream, &mut messages, &peer, number, shared, &mut version)
     {
         info!("control: {peer} is disconnected: {why}");
         let _ = send(&mut stream, &ControlReply::refused(why).to_message(version));
     }
 }
 
-fn converse(
+fn serve_requests(
     stream: &mut UnixStream,
     messages: &mut Messages,
     peer: &PeerProcess,

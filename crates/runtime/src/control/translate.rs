@@ -65,23 +65,23 @@ impl Desk {
             "version" => ControlReply::ok(version()),
             "running-mode" => ControlReply::ok("workers"),
             "capture-mode" => ControlReply::ok("AF_PACKET_DEV"),
-            _ => match asked(request) {
-                Ok(RequestDispatch::Question(question)) => self.reply(name, self.view.tell(&question)),
+            _ => match dispatch_of(request) {
+                Ok(RequestDispatch::Question(question)) => self.reply(name, self.view.answer(&question)),
                 Ok(RequestDispatch::List) => {
                     self.functions.list().map_or_else(ControlReply::refused, ControlReply::ok)
                 }
                 Ok(RequestDispatch::Order(order, function, settings)) => {
                     let reply = state(&self.functions.carry_out(order, &function, &settings));
                     match order {
-                        FunctionOrder::Configure => reply.with(self.view.in_force.newest().told()),
+                        FunctionOrder::Configure => reply.with(self.view.in_force.newest().to_json()),
                         _ => reply,
                     }
                 }
                 Ok(RequestDispatch::Command(command)) => {
                     let reloads = command == ControlCommand::Reload;
-                    let reply = self.reply(name, self.channel.ask(command));
+                    let reply = self.reply(name, self.channel.execute(command));
                     // The answer to a refused reload shows the generation that continues.
-                    if reloads { reply.with(self.view.in_force.newest().told()) } else { reply }
+                    if reloads { reply.with(self.view.in_force.newest().to_json()) } else { reply }
                 }
                 Ok(RequestDispatch::Trace(wanted)) => self.trace(&wanted, client),
                 Err(why) => ControlReply::refused(format!("{why}; write `{}`", spec.usage())),
@@ -104,7 +104,8 @@ impl Desk {
 
     /// The reason why a rule is not in force, if it was left out when rules were loaded.
     fn left_out(&self, wanted: &TraceRequest, why: String) -> String {
-        let CommandOutcome::FailedRules(failed, more) = self.channel.ask(ControlCommand::FailedRules) else {
+        let CommandOutcome::FailedRules(failed, more) = self.channel.execute(ControlCommand::FailedRules)
+        else {
             return why;
         };
         let rule = wanted.rule;
@@ -149,7 +150,7 @@ impl Desk {
             })),
             CommandOutcome::Names(names) => ControlReply::ok(json!({"count": names.len(), "ifaces": names})),
             CommandOutcome::Rules(rules) => {
-                ControlReply::ok(self::rules(name, &rules)).with(self.view.in_force.newest().told())
+                ControlReply::ok(self::rules(name, &rules)).with(self.view.in_force.newest().to_json())
             }
             CommandOutcome::FailedRules(rules, more) => failed(&rules, more),
             CommandOutcome::Text(text) => ControlReply::ok(text),
@@ -212,7 +213,7 @@ enum RequestDispatch {
 }
 
 /// The recipient and content of a request.
-fn asked(request: &ControlRequest) -> Result<RequestDispatch, String> {
+fn dispatch_of(request: &ControlRequest) -> Result<RequestDispatch, String> {
     let text = |name: &str| request.text(name).map(str::to_owned);
     let value = |what| {
         Ok::<_, String>(SetCommand::Value(what, text("setname")?, text("settype")?, text("datavalue")?))
@@ -376,10 +377,10 @@ mod tests {
                 spec.name,
                 "command-list" | "help" | "version" | "running-mode" | "capture-mode" | "control-stats"
             );
-            assert_eq!(asked(&request).is_err(), here, "{}", spec.name);
+            assert_eq!(dispatch_of(&request).is_err(), here, "{}", spec.name);
             if !spec.arguments.is_empty() {
                 let request = ControlRequest { command: spec.name.to_owned(), arguments: Map::new() };
-                assert!(asked(&request).unwrap_err().contains("is missing"), "{}", spec.name);
+                assert!(dispatch_of(&request).unwrap_err().contains("is missing"), "{}", spec.name);
             }
         }
     }

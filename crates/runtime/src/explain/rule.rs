@@ -149,7 +149,7 @@ fn uses_variables(rule: &Rule) -> bool {
 
 /// Whether a rule tests that a variable is not set: such a rule is skipped when a rule that sets the variable
 /// is left out.
-fn asks_unset(rule: &Rule) -> bool {
+fn tests_unset(rule: &Rule) -> bool {
     let asks = |value: &[u8]| value.windows(6).any(|six| six.eq_ignore_ascii_case(b"notset"));
     uses_variables(rule) && rule.iter().any(|option| option.value().is_some_and(asks))
 }
@@ -158,7 +158,7 @@ fn asks_unset(rule: &Rule) -> bool {
 /// match without them; and where it may be skipped because another rule is left out.
 fn related(rule: &Rule, file: &RuleFile, files: &[RuleFile], captures: &[PathBuf]) -> Vec<RuleFile> {
     let is_it = |other: &Rule| other.id() == rule.id() && other.span == rule.span;
-    if captures.is_empty() && !asks_unset(rule) || !uses_variables(rule) {
+    if captures.is_empty() && !tests_unset(rule) || !uses_variables(rule) {
         return vec![beside(file, is_it)];
     }
     let others = |r: &Rule| uses_variables(r) && (r.id().gid, r.id().sid) != (rule.id().gid, rule.id().sid);

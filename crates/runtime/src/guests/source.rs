@@ -111,7 +111,7 @@ impl Source for GuestSource {
         packet_clock()
     }
 
-    fn look(&mut self, else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
+    fn busy_poll(&mut self, else_ready: &dyn Fn() -> bool, _spin: Duration) -> bool {
         // No polling: the engine's programs mostly need this processor to have something to say.
         self.engine.has_work() || else_ready()
     }

@@ -41,7 +41,7 @@ impl Headers {
     }
 
     /// Looks all headers up. `found` receives the indices of a batch, and the matches.
-    fn look_up(&self, classifier: &dyn Classifier, mut found: impl FnMut(&[usize], &[Option<Match>])) {
+    fn lookup(&self, classifier: &dyn Classifier, mut found: impl FnMut(&[usize], &[Option<Match>])) {
         let mut results = vec![None; BATCH];
         for (headers, places) in self.v4.0.chunks(BATCH).zip(self.v4.1.chunks(BATCH)) {
             let results = results.get_mut(..headers.len()).unwrap_or_default();
@@ -64,7 +64,7 @@ impl Headers {
 /// The number of the rule that each header matches, -1 for none.
 pub fn answers(classifier: &dyn Classifier, headers: &[Header]) -> Vec<i64> {
     let mut out = vec![-1; headers.len()];
-    Headers::new(headers).look_up(classifier, |places, results| {
+    Headers::new(headers).lookup(classifier, |places, results| {
         for (place, result) in places.iter().zip(results) {
             if let Some(answer) = out.get_mut(*place) {
                 *answer = result.map_or(-1, |m| i64::from(m.priority));
@@ -80,7 +80,7 @@ pub fn speed(classifier: &dyn Classifier, headers: &[Header]) -> f64 {
     let mut best = f64::MAX;
     for _ in 0..PASSES {
         let start = Instant::now();
-        all.look_up(classifier, |_, _| {});
+        all.lookup(classifier, |_, _| {});
         best = best.min(start.elapsed().as_secs_f64());
     }
     if headers.is_empty() { 0.0 } else { headers.len() as f64 / best }

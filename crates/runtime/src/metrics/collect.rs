@@ -113,13 +113,13 @@ impl MetricsSource {
     }
 
     /// Requests that the outputs reopen their files.
-    pub fn ask_reopen(&self) {
-        self.outputs.iter().for_each(|output| output.ask_reopen());
+    pub fn request_reopen(&self) {
+        self.outputs.iter().for_each(|output| output.request_reopen());
     }
 
     /// Requests the workers' counters.
-    pub fn ask_workers(&self) {
-        self.board.ask();
+    pub fn request_worker_counters(&self) {
+        self.board.request_counters();
     }
 
     /// Whether all workers have answered since.
@@ -135,7 +135,7 @@ impl MetricsSource {
 
     /// The page.
     pub fn page(&self) -> String {
-        self.board.ask();
+        self.board.request_counters();
         let asked = Instant::now();
         while !self.board.is_answered() && asked.elapsed() < ANSWER {
             std::thread::sleep(Duration::from_millis(1));

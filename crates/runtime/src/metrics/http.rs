@@ -118,7 +118,7 @@ async fn serve(stream: TcpStream, page: Arc<MetricsPage>) {
         async move {
             let reply = respond(&request, page).await;
             let length = reply.body().size_hint().exact().unwrap_or_default();
-            exchange.owe(if request.method() == Method::HEAD { 0 } else { length as usize });
+            exchange.announce_reply(if request.method() == Method::HEAD { 0 } else { length as usize });
             Ok::<_, Infallible>(reply)
         }
     });

@@ -18,13 +18,13 @@ pub(super) struct LinkLevel {
     /// Whether the state of a killed run is on some of the ports, until it is taken over.
     pub waits: bool,
     /// Why it could not be attached again, as it was said last.
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 impl LinkLevel {
     /// One that is on no port yet.
     pub fn new(link: &str, title: &'static str, setups: [PortSetup; 2]) -> Self {
-        LinkLevel { name: link.to_owned(), title, setups, attached: false, waits: false, told: None }
+        LinkLevel { name: link.to_owned(), title, setups, attached: false, waits: false, reported: None }
     }
 
     /// Attaches the program to both interfaces of a link, or to none. Returns messages for the log.
@@ -68,7 +68,7 @@ impl LinkLevel {
                     .to_owned(),
             ),
             (false, _) => {
-                Some(self.told.clone().unwrap_or_else(|| "the link has lost its interfaces".to_owned()))
+                Some(self.reported.clone().unwrap_or_else(|| "the link has lost its interfaces".to_owned()))
             }
         }
     }
@@ -90,14 +90,14 @@ impl LinkLevel {
         &mut self,
         level: &mut dyn OpenLevel,
         interfaces: Option<&[Interface]>,
-        said: &mut Vec<String>,
+        messages: &mut Vec<String>,
     ) {
         if let Some(interfaces) = interfaces.filter(|interfaces| self.is_on(interfaces)) {
             let taken = self.taken_from(level, interfaces);
             if taken.is_empty() {
                 return;
             }
-            said.push(format!(
+            messages.push(format!(
                 "warning: link `{}`: another program detached the {} program from `{}`; it is attached again (`bpftool net` lists attached programs)",
                 self.name,
                 self.title,
@@ -110,21 +110,21 @@ impl LinkLevel {
         let Some(interfaces) = interfaces else { return };
         match self.attach(level, interfaces) {
             Ok(notes) => {
-                said.push(format!("note: link `{}` uses its {} level again", self.name, self.title));
-                said.extend(notes.into_iter().map(|note| format!("warning: {note}")));
-                self.told = None;
+                messages.push(format!("note: link `{}` uses its {} level again", self.name, self.title));
+                messages.extend(notes.into_iter().map(|note| format!("warning: {note}")));
+                self.reported = None;
             }
             Err(error) => {
                 // Said once, whoever opens and closes the program meanwhile.
                 let why = error.to_string();
-                if self.told.as_ref() != Some(&why) {
-                    said.push(format!(
+                if self.reported.as_ref() != Some(&why) {
+                    messages.push(format!(
                         "warning: link `{}` runs without its {} level until the level can be used again: {}",
                         self.name,
                         self.title,
                         error.explain()
                     ));
-                    self.told = Some(why);
+                    self.reported = Some(why);
                 }
             }
         }

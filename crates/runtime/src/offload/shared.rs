@@ -118,7 +118,7 @@ pub(super) struct SharedLevel {
     /// State of a killed run that was found on the interfaces.
     pub left: StalePrograms,
     /// Why that could not be taken over, as it was said last.
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 /// The attach mode of a level.
@@ -210,7 +210,7 @@ impl SharedLevel {
             early,
             early_in_tunnels,
             left: StalePrograms::default(),
-            told: None,
+            reported: None,
         };
         // Before a link can be left open it is known what is refused.
         let (reach, said) = opened.prepare(inputs.chains);
@@ -311,7 +311,7 @@ impl SharedLevel {
                     ))
                 };
                 let interface =
-                    Interface::look_up(&port.interface).map_err(|error| failed(error.to_string()))?;
+                    Interface::lookup(&port.interface).map_err(|error| failed(error.to_string()))?;
                 self.level.set_exit(index, interface.index).map_err(|error| failed(error.to_string()))?;
             }
             self.exits.push((port.interface.clone(), index));
@@ -356,7 +356,7 @@ impl SharedLevel {
 
     /// Pins the attachments of links that fail open and takes over programs of a killed run, once all
     /// workers of their links serve their frames.
-    pub fn take_over(&mut self, said: &mut Vec<String>) {
+    pub fn take_over(&mut self, messages: &mut Vec<String>) {
         if !self.level.waits() {
             return;
         }
@@ -368,25 +368,25 @@ impl SharedLevel {
         }
         let now = self.level.take_over();
         let why = now.as_ref().err().map(ToString::to_string);
-        if let Some(why) = why.as_ref().filter(|why| Some(*why) != self.told.as_ref()) {
-            said.push(format!("error: {why}; retrying"));
+        if let Some(why) = why.as_ref().filter(|why| Some(*why) != self.reported.as_ref()) {
+            messages.push(format!("error: {why}; retrying"));
         }
         if why.is_none() {
             self.links.iter_mut().for_each(|link| link.waits = false);
         }
-        self.told = why;
+        self.reported = why;
         if let Some(left) = now.ok().filter(|left| left.programs > 0) {
-            said.push(note(self.driver.title(), &left));
+            messages.push(note(self.driver.title(), &left));
             self.left.add(&left);
         }
     }
 
     /// Follows changed MTUs (frames that are longer than what may leave go up from then on), and links that
     /// are gone or have come back.
-    pub fn follow(&mut self, links: &Links, stand: &LevelsStand, said: &mut Vec<String>) {
+    pub fn follow(&mut self, links: &Links, stand: &LevelsStand, messages: &mut Vec<String>) {
         let name = self.driver.name();
         for link in &mut self.links {
-            link.follow(&mut *self.level, links.inline_interfaces(&link.name), said);
+            link.follow(&mut *self.level, links.inline_interfaces(&link.name), messages);
             stand.note_off(&link.name, name, link.off());
         }
         for news in self.level.follow_losses() {
@@ -396,13 +396,13 @@ impl SharedLevel {
             };
             let port = self.ports.iter().find(|port| port.interface == *interface);
             port.into_iter().for_each(|port| stand.note_port(&port.link, name, interface, why.clone()));
-            said.push(told(self.driver.title(), &news));
+            messages.push(describe_port(self.driver.title(), &news));
         }
         for port in &self.ports {
             self.level.refresh_mtu(port.index);
         }
         for (interface, index) in self.exits.iter().filter_map(|(name, index)| Some((name, (*index)?))) {
-            let now = Interface::look_up(interface).ok().map(|interface| interface.index);
+            let now = Interface::lookup(interface).ok().map(|interface| interface.index);
             // What cannot leave by it goes up, and is refused by the host's own port.
             if now.is_none_or(|now| self.level.set_exit(index, now).is_err()) {
                 self.level.clear_exit(index);
@@ -459,7 +459,7 @@ fn early_options(level: &str, inputs: LevelInputs<'_>) -> Option<EarlyOptions> {
 }
 
 /// The message that a port takes no frames, or takes them again.
-fn told(title: &str, news: &PortNews) -> String {
+fn describe_port(title: &str, news: &PortNews) -> String {
     match news {
         PortNews::Closed { name, lost, why } => format!(
             "warning: the {title} level cannot send on `{name}`, and {lost} frames were lost: {why}. The host handles the packets of offloaded flows until the interface accepts frames again"

@@ -210,7 +210,7 @@ impl EarlyRuleList<'_> {
                 continue;
             };
             let function = self.name(function);
-            match why_not(origin, unknown, rule < self.reach.rules) {
+            match reason_not_evaluated(origin, unknown, rule < self.reach.rules) {
                 None => *rules.evaluates.entry(function.to_owned()).or_default() += 1,
                 Some(why) => rules.left_out.add(|| {
                     let policy = policies.class_name(origin.fid).map(|name| name.policy);
@@ -231,7 +231,11 @@ impl EarlyRuleList<'_> {
 
 /// The reason why a level does not evaluate a rule itself, if it does not. Packets that a rule lets pass go
 /// up to become a flow: such a rule counts as evaluated.
-fn why_not(origin: &EarlyOrigin, unknown: Option<Unknown>, is_held: bool) -> Option<&'static str> {
+fn reason_not_evaluated(
+    origin: &EarlyOrigin,
+    unknown: Option<Unknown>,
+    is_held: bool,
+) -> Option<&'static str> {
     Some(match (origin.up, unknown) {
         _ if !is_held => "the level has no room for it and the rules after it",
         (Some(NotBelow::GoesOnWithout), _) => {
@@ -264,9 +268,9 @@ mod tests {
     fn what_a_rule_asks_for_beyond_its_level_is_the_reason() {
         let origin = |up| EarlyOrigin { fid: Fid(1), function: Some(FunctionId(0)), rule: None, up };
         let of = |hands_up| Some(NotBelow::Function(hands_up));
-        let why = |up, unknown, held| why_not(&origin(up), unknown, held).unwrap_or_default();
-        assert_eq!(why_not(&origin(None), None, true), None);
-        assert_eq!(why_not(&origin(of(HandsUp::LetsGo)), None, true), None);
+        let why = |up, unknown, held| reason_not_evaluated(&origin(up), unknown, held).unwrap_or_default();
+        assert_eq!(reason_not_evaluated(&origin(None), None, true), None);
+        assert_eq!(reason_not_evaluated(&origin(of(HandsUp::LetsGo)), None, true), None);
         assert!(why(None, None, false).contains("no room"));
         assert!(why(None, Some(Unknown::Tenant), true).contains("no room for the selectors of tenants"));
         assert!(why(None, Some(Unknown::Tunnel), true).contains("`vni`"));

@@ -90,7 +90,7 @@ impl Workers {
     }
 
     /// The present states of each link's levels, and the rules that are not evaluated.
-    pub fn stands(&self) -> LevelStatus {
+    pub fn level_status(&self) -> LevelStatus {
         let mut levels = Vec::new();
         for (link, _) in &self.links {
             levels.push(self.host(link));
@@ -181,7 +181,7 @@ pub fn refused(joined: &JoinedPolicy, error: GenerationError) -> GenerationRefus
 }
 
 /// A refusal as readable lines.
-pub fn told(refusal: &GenerationRefusal) -> String {
+pub fn describe_refusal(refusal: &GenerationRefusal) -> String {
     const SHOWN: usize = 10;
     let said = |d: &PolicyDiagnostic| match d.line {
         0 => format!("\n  {} {}: {}", d.object.as_str(), d.pointer, d.message),
@@ -217,7 +217,7 @@ impl AgentDevice for SteeredDevice {
             info!(
                 "generation {number} of the controller is refused; the running generation continues \
                  ({content}):{}",
-                told(refusal)
+                describe_refusal(refusal)
             );
         }
         built
@@ -227,15 +227,15 @@ impl AgentDevice for SteeredDevice {
         if std::mem::take(&mut self.unstored) {
             info!("controller: generations can be stored again");
         }
-        if let CommandOutcome::Reloaded(now) = self.channel.ask(ControlCommand::Swap) {
+        if let CommandOutcome::Reloaded(now) = self.channel.execute(ControlCommand::Swap) {
             // Workers that are late are reported with their present generation.
             let _ = self.workers.control.wait_running(now.generation, WORKERS);
         }
         self.workers.runs()
     }
 
-    fn stands(&mut self) -> Option<LevelStatus> {
-        Some(self.workers.stands())
+    fn level_status(&mut self) -> Option<LevelStatus> {
+        Some(self.workers.level_status())
     }
 
     fn abandon(&mut self, why: &std::io::Error) {
@@ -245,7 +245,7 @@ impl AgentDevice for SteeredDevice {
                 "a generation of the controller cannot be stored, and the running one continues: {why}; free disk space; storing is retried"
             );
         }
-        let _ = self.channel.ask(ControlCommand::Abandon);
+        let _ = self.channel.execute(ControlCommand::Abandon);
     }
 
     fn order(

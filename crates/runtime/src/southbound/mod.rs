@@ -139,7 +139,7 @@ impl SouthboundSetup {
             _lock: lock,
         };
         if opened.held.generation > 0 {
-            opened.look_through();
+            opened.join_stored();
         }
         if let (Err(error), true) = (&opened.device, opened.joined.is_none()) {
             return Err(Failure::input(format!("controller: {error}")));
@@ -148,7 +148,7 @@ impl SouthboundSetup {
     }
 
     /// Joins the stored parts, unless an earlier start ended during this.
-    fn look_through(&mut self) {
+    fn join_stored(&mut self) {
         // If the attempt cannot be noted, it is made all the same.
         if matches!(self.store.may_build(), Ok(false)) {
             let generation = self.held.generation;
@@ -202,7 +202,10 @@ impl SouthboundSetup {
         }
         self.warn();
         let built = reported(builder, |builder| builder.build(Generation(1)))?;
-        info!("controller: none of its generations is running yet; until then {}", builder.meanwhile());
+        info!(
+            "controller: none of its generations is running yet; until then {}",
+            builder.describe_interim()
+        );
         Ok(built)
     }
 
@@ -264,7 +267,7 @@ impl SouthboundSetup {
 }
 
 fn unusable(held: &ControllerGeneration, refusal: &GenerationRefusal) -> String {
-    format!("the stored generation {} cannot be used:{}", held.generation, device::told(refusal))
+    format!("the stored generation {} cannot be used:{}", held.generation, device::describe_refusal(refusal))
 }
 
 /// The client of a run. Dropping it ends it.

@@ -46,7 +46,7 @@ pub struct Reporter {
     sent: CounterSample,
     /// Generations of workers and states of levels, as last reported.
     runs: (Vec<WorkerRuns>, LevelStatus),
-    said: ControllerLogState,
+    log: ControllerLogState,
 }
 
 /// A reporter's thread; dropping it ends it.
@@ -73,7 +73,7 @@ impl Reporter {
             every,
             sent,
             runs: Default::default(),
-            said: ControllerLogState::default(),
+            log: ControllerLogState::default(),
         }
     }
 
@@ -104,39 +104,39 @@ impl Reporter {
                 self.handle.count_lost(lost);
             }
             let status = self.handle.status();
-            if let Some(line) = self.said.news(status.in_step, status.last_end.as_deref()) {
+            if let Some(line) = self.log.transition_line(status.in_step, status.last_end.as_deref()) {
                 info!("controller: {line}");
             }
             let now = Instant::now();
             if now >= runs_at {
                 runs_at = now + RUNS;
-                self.tell_runs();
+                self.report_runs();
             }
             if now >= counters_at {
                 counters_at = now + self.every;
-                self.tell_counters();
+                self.report_counters();
             }
         }
     }
 
     /// Reports the generations of workers if they differ from the last report.
-    fn tell_runs(&mut self) {
+    fn report_runs(&mut self) {
         if self.workers.control.running() == Generation(0) {
             return;
         }
-        let runs = (self.workers.runs(), self.workers.stands());
+        let runs = (self.workers.runs(), self.workers.level_status());
         if runs != self.runs && self.handle.workers(runs.0.clone(), Some(runs.1.clone())) {
             self.runs = runs;
         }
     }
 
     /// Reports the increments of counters. Without a connection they wait.
-    fn tell_counters(&mut self) {
+    fn report_counters(&mut self) {
         if !self.handle.status().in_step {
             return;
         }
         let Sources { source, statistics, .. } = &self.sources;
-        source.ask_workers();
+        source.request_worker_counters();
         let asked = Instant::now();
         while !source.have_workers_shown() && asked.elapsed() < ANSWER {
             std::thread::sleep(Duration::from_millis(2));
@@ -159,7 +159,7 @@ struct ControllerLogState {
 
 impl ControllerLogState {
     /// The line to be logged now, if any.
-    fn news(&mut self, in_step: bool, last_end: Option<&str>) -> Option<String> {
+    fn transition_line(&mut self, in_step: bool, last_end: Option<&str>) -> Option<String> {
         let before = std::mem::replace(&mut self.in_step, in_step);
         let known = self.why.as_deref() == last_end;
         self.why = last_end.map(str::to_owned);
@@ -321,18 +321,19 @@ mod tests {
     #[test]
     fn turns_of_the_way_are_said_and_attempts_are_not() {
         let mut said = ControllerLogState::default();
-        assert_eq!(said.news(false, None), None, "nothing was tried yet");
+        assert_eq!(said.transition_line(false, None), None, "nothing was tried yet");
         assert!(
-            said.news(false, Some("refused")).is_some_and(|line| line.starts_with("no session: refused;"))
+            said.transition_line(false, Some("refused"))
+                .is_some_and(|line| line.starts_with("no session: refused;"))
         );
-        assert_eq!(said.news(false, Some("refused")), None);
-        assert!(said.news(false, Some("expired")).is_some(), "another reason");
-        assert_eq!(said.news(true, Some("expired")).as_deref(), Some("session established"));
-        assert_eq!(said.news(true, Some("expired")), None);
-        assert_eq!(said.news(true, Some("disk full")).as_deref(), Some("disk full"));
-        assert_eq!(said.news(true, Some("disk full")), None);
-        assert!(said.news(false, Some("disk full")).is_some(), "lost for the same reason");
-        assert_eq!(said.news(false, Some("disk full")), None);
+        assert_eq!(said.transition_line(false, Some("refused")), None);
+        assert!(said.transition_line(false, Some("expired")).is_some(), "another reason");
+        assert_eq!(said.transition_line(true, Some("expired")).as_deref(), Some("session established"));
+        assert_eq!(said.transition_line(true, Some("expired")), None);
+        assert_eq!(said.transition_line(true, Some("disk full")).as_deref(), Some("disk full"));
+        assert_eq!(said.transition_line(true, Some("disk full")), None);
+        assert!(said.transition_line(false, Some("disk full")).is_some(), "lost for the same reason");
+        assert_eq!(said.transition_line(false, Some("disk full")), None);
     }
 
     #[test]

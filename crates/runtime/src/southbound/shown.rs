@@ -45,7 +45,7 @@ impl Shown {
     }
 
     /// State of the connection, in readable form.
-    pub fn told(&self) -> Map<String, Value> {
+    pub fn to_json(&self) -> Map<String, Value> {
         let status = self.handle.status();
         let mut told = Map::new();
         told.insert("address".to_owned(), self.address.as_str().into());

@@ -197,7 +197,7 @@ impl TraceSession for WorkerSession {
         self.trace.kept
     }
 
-    fn take(&self, context: &PacketContext<'_>, asked: &AppliedRule<'_>, outcome: PacketTrace) {
+    fn take(&self, context: &PacketContext<'_>, rule: &AppliedRule<'_>, outcome: PacketTrace) {
         let counts = &self.trace.counts;
         if outcome.head_held && !context.facts.again {
             // Several workers may count at once: packets beyond the last one are not reported.
@@ -226,7 +226,7 @@ impl TraceSession for WorkerSession {
                 worker: self.worker.0,
                 generation: self.plan.generation.0,
                 flow_id: context.facts.flow.map(|flow| flow.id),
-                rule: asked.rule.signature().map(|s| s.id.to_string()).unwrap_or_default(),
+                rule: rule.rule.signature().map(|s| s.id.to_string()).unwrap_or_default(),
             });
             self.trace.reports.send(TraceReport::Attempt(Attempt { packet, live, ..attempt }));
         }

@@ -158,7 +158,8 @@ impl Traces {
             let Some(rule) = trace.all_plans().last().map(|plan| plan.wanted) else { continue };
             match TracePlan::new(chains, rule, &self.keywords) {
                 Ok(plan) => trace.enter(plan),
-                Err(why) => trace.end(Some(TraceEndReason::RuleGone(chains.generation, why_not(rule, &why)))),
+                Err(why) => trace
+                    .end(Some(TraceEndReason::RuleGone(chains.generation, reason_not_traced(rule, &why)))),
             }
         }
     }
@@ -215,7 +216,7 @@ impl Traces {
         let tenant = wanted.tenant.as_deref().map(|name| tenant(&state.tenants, name));
         let scope = TraceScope { flows: wanted.flows, tenant: tenant.transpose().map_err(other)? };
         let plan = TracePlan::new(&state.chains, wanted.rule, &self.keywords).map_err(|why| {
-            let said = why_not(wanted.rule, &why);
+            let said = reason_not_traced(wanted.rule, &why);
             match why {
                 NoRule::Unknown(..) => TraceError::Unknown(said),
                 NoRule::NoDetection | NoRule::Ambiguous(_) => TraceError::Other(said),
@@ -238,7 +239,7 @@ impl Traces {
         let observer =
             |trace: &Arc<LiveTrace>| Arc::new(TraceObserver(Arc::clone(trace))) as Arc<dyn FunctionObserver>;
         let observers = Observers::new(state.active.iter().map(observer).collect());
-        self.control.ask(Question::Observe(observers))
+        self.control.query(Question::Observe(observers))
     }
 }
 
@@ -338,7 +339,7 @@ fn late(mut begun: Collector) -> Vec<u16> {
 }
 
 /// The reason why a rule cannot be traced, as a sentence.
-fn why_not(rule: RuleNumber, why: &NoRule) -> String {
+fn reason_not_traced(rule: RuleNumber, why: &NoRule) -> String {
     match why {
         NoRule::NoDetection => "no chain of the running generation has detection (`ids`)".to_owned(),
         NoRule::Unknown(0, _) => format!("no rule with sid {rule} is in force: no rules are loaded"),

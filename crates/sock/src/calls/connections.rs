@@ -2,7 +2,7 @@
 //! socket, connect, bind, listen, accept, shutdown, names.
 
 use crate::answer::{done, fail};
-use crate::pointers::{address, give_address};
+use crate::pointers::{address, write_address};
 use crate::process::{ProgramStream, process, stream};
 use crate::real;
 use crate::table::{forget, remember};
@@ -40,7 +40,7 @@ pub(super) unsafe fn address_for(
 }
 
 /// Gives a new stream to the program, with the flags of `socket` or `accept4`.
-fn give(opened: OpenedStream, flags: c_int) -> Result<c_int, Errno> {
+fn return_stream(opened: OpenedStream, flags: c_int) -> Result<c_int, Errno> {
     let process = process().ok_or(Errno::NETDOWN)?;
     let slot = process.slot(opened.handle).ok_or(Errno::CONNABORTED)?;
     if flags & libc::SOCK_NONBLOCK != 0 {
@@ -68,7 +68,7 @@ unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_in
         && let Some(process) = process()
     {
         match process.open(domain == libc::AF_INET6, transport) {
-            Ok(opened) => return give(opened, kind).unwrap_or_else(fail),
+            Ok(opened) => return return_stream(opened, kind).unwrap_or_else(fail),
             // The engine is gone: the namespace decides what a plain socket may.
             Err(PLAIN_SOCKET | Errno::NETDOWN) => {}
             Err(error) => return fail(error),
@@ -199,11 +199,11 @@ unsafe extern "C" fn accept4(fd: c_int, from: *mut sockaddr, length: *mut sockle
         && let Some(peer) = process().and_then(|process| process.slot(opened.handle)?.peer.load())
     {
         // SAFETY: the caller's pointers, not null.
-        if let Err(error) = unsafe { give_address(peer, from, length) } {
+        if let Err(error) = unsafe { write_address(peer, from, length) } {
             return fail(error);
         }
     }
-    give(opened, flags).unwrap_or_else(fail)
+    return_stream(opened, flags).unwrap_or_else(fail)
 }
 
 #[unsafe(no_mangle)]
@@ -231,9 +231,9 @@ unsafe extern "C" fn getsockname(fd: c_int, at: *mut sockaddr, length: *mut sock
     } else {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED)
     };
-    let local = stream.shown().local.load().unwrap_or(SocketAddr::new(any, 0));
+    let local = stream.slot_state().local.load().unwrap_or(SocketAddr::new(any, 0));
     // SAFETY: the caller's pointers.
-    done(unsafe { give_address(local, at, length) })
+    done(unsafe { write_address(local, at, length) })
 }
 
 #[unsafe(no_mangle)]
@@ -244,9 +244,9 @@ unsafe extern "C" fn getpeername(fd: c_int, at: *mut sockaddr, length: *mut sock
     };
     let bits = stream.state();
     let is_open = bits & state::CONNECTED != 0 && bits & (state::DEAD | state::CONNECTING) == 0;
-    match stream.shown().peer.load().filter(|_| is_open) {
+    match stream.slot_state().peer.load().filter(|_| is_open) {
         // SAFETY: the caller's pointers.
-        Some(peer) => done(unsafe { give_address(peer, at, length) }),
+        Some(peer) => done(unsafe { write_address(peer, at, length) }),
         None => fail(Errno::NOTCONN),
     }
 }

@@ -100,7 +100,7 @@ unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int 
         libc::F_SETFL if result == 0 => {
             if let Some(stream) = stream(fd) {
                 let nonblocking = u32::from(argument & libc::O_NONBLOCK as usize != 0);
-                stream.shown().guest.nonblocking.store(nonblocking, SeqCst);
+                stream.slot_state().guest.nonblocking.store(nonblocking, SeqCst);
             }
         }
         _ => {}
@@ -129,7 +129,7 @@ unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_in
         libc::FIONBIO => {
             // SAFETY: the caller's number, not null.
             let wanted = unsafe { number.read_unaligned() };
-            stream.shown().guest.nonblocking.store(u32::from(wanted != 0), SeqCst);
+            stream.slot_state().guest.nonblocking.store(u32::from(wanted != 0), SeqCst);
             // SAFETY: the caller's call.
             return unsafe { real::ioctl(fd, request, argument) };
         }

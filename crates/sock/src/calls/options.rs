@@ -2,7 +2,7 @@
 //! Socket options: those of the program's side here, the others by the engine's socket.
 
 use crate::answer::done;
-use crate::pointers::{give, value};
+use crate::pointers::{value, write_value};
 use crate::process::{ProgramStream, stream};
 use crate::real;
 use bartizan_toe::layout::state;
@@ -36,7 +36,7 @@ fn set_own(
     at: *const c_void,
     length: usize,
 ) -> Option<Result<(), Errno>> {
-    let guest = &stream.shown().guest;
+    let guest = &stream.slot_state().guest;
     let time = |word: &std::sync::atomic::AtomicU32| {
         // SAFETY: the caller's pointer and length.
         let time = unsafe { value::<timeval>(at, length) }?;
@@ -64,7 +64,7 @@ fn set_own(
 
 /// The value of an option of the program's side; `None`: it is the engine's.
 fn own(stream: &ProgramStream, name: c_int) -> Option<Vec<u8>> {
-    let guest = &stream.shown().guest;
+    let guest = &stream.slot_state().guest;
     let number = |value: i32| Some(value.to_ne_bytes().to_vec());
     let time = |milliseconds: u32| {
         let (seconds, micros) = (i64::from(milliseconds / 1000), i64::from(milliseconds % 1000) * 1000);
@@ -135,7 +135,7 @@ unsafe extern "C" fn getsockopt(
         && let Some(value) = own(&stream, name)
     {
         // SAFETY: the caller's pointers.
-        return done(unsafe { give(&value, at, length) });
+        return done(unsafe { write_value(&value, at, length) });
     }
     if length.is_null() {
         return crate::answer::fail(Errno::FAULT);
@@ -146,7 +146,7 @@ unsafe extern "C" fn getsockopt(
     let Some(part) = value.get_mut(..room) else { return crate::answer::fail(Errno::INVAL) };
     match stream.option(level.unsigned_abs(), name.unsigned_abs(), part) {
         // SAFETY: the caller's pointers.
-        Ok(count) => done(unsafe { give(value.get(..count).unwrap_or_default(), at, length) }),
+        Ok(count) => done(unsafe { write_value(value.get(..count).unwrap_or_default(), at, length) }),
         Err(error) => crate::answer::fail(error),
     }
 }

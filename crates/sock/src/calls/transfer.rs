@@ -3,7 +3,7 @@
 
 use super::connections::address_for;
 use crate::answer::{answer, fail};
-use crate::pointers::{bytes, give_address, room, rooms, slices};
+use crate::pointers::{bytes, room, rooms, slices, write_address};
 use crate::process::{ProgramStream, borrow, stream};
 use crate::real;
 use crate::table::forget;
@@ -183,7 +183,7 @@ unsafe extern "C" fn recvfrom(
             && !from.is_null()
         {
             // SAFETY: the caller's pointers, the first not null.
-            if let Err(error) = unsafe { give_address(*sender, from, size) } {
+            if let Err(error) = unsafe { write_address(*sender, from, size) } {
                 return fail(error);
             }
         }
@@ -243,7 +243,7 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
         message.msg_namelen = room;
         let length = &raw mut message.msg_namelen;
         // SAFETY: the room for an address in the caller's message, and its length.
-        let given = unsafe { give_address(from, message.msg_name.cast(), length) };
+        let given = unsafe { write_address(from, message.msg_name.cast(), length) };
         if let Err(error) = given {
             return fail(error);
         }

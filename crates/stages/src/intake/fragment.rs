@@ -7,8 +7,8 @@
 //! refused besides.
 //!
 //! Several datagrams can depend on one frame: a fragment may complete a datagram that carries a fragment of
-//! another datagram. [`Joined`] lists them while the frame's packets are handled; [`Intake::settle`] then
-//! applies the decision to all of them.
+//! another datagram. [`Joined`] lists them while the frame's packets are handled; [`Intake::finish_frame`]
+//! then applies the decision to all of them.
 
 use super::Intake;
 use super::joined::Joined;
@@ -112,7 +112,7 @@ impl Intake {
 
     /// Applies `decision`, that of all packets of the frame: completed datagrams are forwarded or refused
     /// with the frame; an incomplete one holds the frame.
-    pub fn settle(
+    pub fn finish_frame(
         &mut self,
         cx: &mut FrameContext<'_>,
         chains: &Chains,
@@ -200,7 +200,7 @@ impl Intake {
     }
 
     /// Refuses the datagrams of a frame that cannot be handed over.
-    pub fn unsettle(&mut self, cx: &mut FrameContext<'_>, chains: &Chains, joined: Joined) {
+    pub fn discard_datagrams(&mut self, cx: &mut FrameContext<'_>, chains: &Chains, joined: Joined) {
         joined.whole.into_iter().flatten().chain(joined.waiting).for_each(|id| self.defrag.refuse(id));
         self.discard(cx, chains, Reason::HandOverRing.into_decision());
     }
@@ -268,13 +268,13 @@ impl Intake {
         frame: &Frame<'_>,
         decision: Decision,
     ) {
-        self.occasion_of(chains, frame, |occasion| {
+        self.redecode_outermost(chains, frame, |occasion| {
             cx.recorder.refused(occasion, None, &PacketVerdict { decision, reject: None }, &[]);
         });
     }
 
     /// Decodes the outermost packet of a held frame again, to record the decision on it.
-    pub fn occasion_of(
+    pub fn redecode_outermost(
         &mut self,
         chains: &Chains,
         frame: &Frame<'_>,
@@ -385,7 +385,7 @@ fn path_of(arrived_by: u32, view: &PacketView<'_>) -> [u64; 2] {
 
 fn fragment_of<'b>(
     settings: &EngineSettings,
-    whence: &PacketOrigin,
+    origin: &PacketOrigin,
     bytes: &'b [u8],
     packet: &'b Decoded,
 ) -> Option<(FragmentKey, Fragment<'b>)> {
@@ -398,7 +398,7 @@ fn fragment_of<'b>(
                 more: ip.fragment.more,
                 header: view.ip_header().unwrap_or_default(),
                 hop_limit: ip.ttl,
-                path: path_of(whence.arrived_by, &view),
+                path: path_of(origin.arrived_by, &view),
                 reserved: ip.fragment.reserved,
                 next_header: 0,
                 payload,
@@ -412,7 +412,7 @@ fn fragment_of<'b>(
                 more: part.more,
                 header: view.frame().get(packet.l3 as usize..part.header as usize).unwrap_or_default(),
                 hop_limit: ip.hop_limit,
-                path: path_of(whence.arrived_by, &view),
+                path: path_of(origin.arrived_by, &view),
                 reserved: reserved_bits(&view, part.header),
                 next_header: part.next_header,
                 payload,
@@ -423,8 +423,8 @@ fn fragment_of<'b>(
     };
     let separate = |setting: bool| setting || settings.prevention;
     let key = FragmentKey {
-        tenant: whence.tenant,
-        link: Some(whence.link),
+        tenant: origin.tenant,
+        link: Some(origin.link),
         // All fragments of a datagram take one path, so in prevention a fragment with another tag or tunnel
         // belongs to another datagram.
         vlans: if separate(settings.vlan_in_key) { packet.vlan.padded() } else { [0; 3] },

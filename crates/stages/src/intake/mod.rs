@@ -51,7 +51,7 @@ impl Intake {
     pub fn decode(&mut self, frame: &Frame<'_>) -> DecodeOutput {
         let mut output = self.outputs.pop().unwrap_or_default();
         self.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
-        output.vouch(self.checksums);
+        output.trust_checksums(self.checksums);
         output
     }
 

@@ -5,7 +5,7 @@
 use super::Runner;
 use super::effects::Judgement;
 use super::facts::facts_of;
-use super::lifecycle::{Checkpoint, FailedFunction, Wanting, fate_without};
+use super::lifecycle::{Checkpoint, FailedFunction, Wanting, decision_without};
 use crate::account::UNKNOWN;
 use crate::chain::HeaderRuleMatches;
 use crate::context::FrameContext;
@@ -30,8 +30,8 @@ struct AloneClass<'a> {
 
 impl Runner {
     /// The class of a packet without a flow, by its own header.
-    pub fn class_of(&self, whence: &PacketOrigin, packet: &Decoded, now: Timestamp) -> Fid {
-        let header = header_of_packet(packet, whence.tenant, whence.link);
+    pub fn class_of(&self, origin: &PacketOrigin, packet: &Decoded, now: Timestamp) -> Fid {
+        let header = header_of_packet(packet, origin.tenant, origin.link);
         let class =
             header.map(|header| self.chains.classifier.classify(&header, now, &mut HeaderRuleMatches::new()));
         class.map_or(UNKNOWN, |class| class.fid)
@@ -44,7 +44,7 @@ impl Runner {
     pub fn without_flow(
         &mut self,
         cx: &mut FrameContext<'_>,
-        whence: &PacketOrigin,
+        origin: &PacketOrigin,
         view: &PacketView<'_>,
         occasion: &EventContext<'_>,
     ) -> Judgement {
@@ -53,7 +53,7 @@ impl Runner {
         // The packet's own header decides, even for an ICMP error about an unknown flow: the quoted packet
         // can be forged.
         let mut matches = HeaderRuleMatches::new();
-        let header = header_of_packet(packet, whence.tenant, whence.link);
+        let header = header_of_packet(packet, origin.tenant, origin.link);
         let class = header.map(|header| chains.classifier.classify(&header, occasion.now, &mut matches));
         let headers = class.is_some() && !packet.is_fragment();
         let judges = |function: &dyn Function| {
@@ -63,7 +63,7 @@ impl Runner {
         let fid = class.map(|c| c.fid).unwrap_or_default();
         cx.account.fid = class.map_or(UNKNOWN, |class| class.fid);
         let class = AloneClass { fid, matches: &matches, judges: &judges };
-        self.judge_alone(cx, whence.tenant, view, occasion, &class)
+        self.judge_alone(cx, origin.tenant, view, occasion, &class)
     }
 
     /// Calls the payload functions of the flow's path for a packet of a flow that detection does not know, as
@@ -143,13 +143,13 @@ impl Runner {
             let decision = called.unwrap_or_else(|panicked| {
                 said.restore(&mut self.findings, &mut self.edits, &mut reject);
                 self.lifecycle.leave(id);
-                let fate = fate_without(&chains, id, cx.settings.prevention, fid);
+                let fate = decision_without(&chains, id, cx.settings.prevention, fid);
                 self.fallen.push(FailedFunction::new(id, panicked, &notes.decision, &fate));
                 fate
             });
             notes.decision = notes.decision.strictest(decision);
         }
-        let effects = self.settle_fallen(cx, occasion, None);
+        let effects = self.handle_failed(cx, occasion, None);
         let fate = PacketVerdict { decision: notes.decision, reject };
         self.report_alone(cx, tenant, view, occasion, &fate);
         Judgement { decision: fate.decision, effects }
@@ -162,20 +162,20 @@ impl Runner {
         tenant: TenantId,
         view: &PacketView<'_>,
         occasion: &EventContext<'_>,
-        fate: &PacketVerdict,
+        verdict: &PacketVerdict,
     ) {
         let chains = Arc::clone(&self.chains);
         for finding in self.findings.iter().filter(|finding| finding.action.is_alert()) {
             cx.account.alert(finding.action);
             if !chains.quotas.writes_alert(tenant, occasion.now) {
-                self.tell_exceeded(cx, tenant, QuotaKind::Alerts);
+                self.report_exceeded(cx, tenant, QuotaKind::Alerts);
                 continue;
             }
-            cx.recorder.alert(occasion, None, finding, fate, None);
+            cx.recorder.alert(occasion, None, finding, verdict, None);
         }
-        if !fate.decision.verdict.forwards() {
-            cx.refused(&chains, occasion, None, fate, &self.findings);
+        if !verdict.decision.verdict.forwards() {
+            cx.refused(&chains, occasion, None, verdict, &self.findings);
         }
-        cx.note_edits(&self.edits, view, &fate.decision);
+        cx.note_edits(&self.edits, view, &verdict.decision);
     }
 }

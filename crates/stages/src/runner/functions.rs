@@ -7,7 +7,7 @@ use super::columns::{FlowColumns, JudgedFlow, slot_of, view};
 use super::effects::{Effects, Judgement};
 use super::facts::facts_of;
 use super::in_hand::{Detection, PacketHandling, PacketInspection, PayloadScope};
-use super::lifecycle::{Checkpoint, FailedFunction, clear, fate_without, would_be_of};
+use super::lifecycle::{Checkpoint, FailedFunction, clear, decision_without, would_be_of};
 use super::reading::StreamReading;
 use crate::chain::Enforcement;
 use crate::context::FrameContext;
@@ -70,7 +70,7 @@ impl Runner {
         handling: PacketHandling,
     ) -> Judgement {
         let mut occasion = *occasion;
-        let mut hand = self.take_up(cx, entry, &mut occasion, tcp, events, handling);
+        let mut hand = self.begin_packet(cx, entry, &mut occasion, tcp, events, handling);
         let wants_payload = self.chains.wants_payload(entry.path);
         cx.account.counters.spared += u64::from(!wants_payload);
         // The end of a flow has no header to judge.
@@ -83,19 +83,19 @@ impl Runner {
         {
             entry.ext.standing.note_stray();
         }
-        if wants_payload && self.lets_wait(cx, entry, &mut hand) {
-            hand.effects |= self.settle_fallen(cx, hand.occasion, Some(entry));
+        if wants_payload && self.queue_segment(cx, entry, &mut hand) {
+            hand.effects |= self.handle_failed(cx, hand.occasion, Some(entry));
             return Judgement { decision: Decision::CONTINUE, effects: hand.effects };
         }
         self.inspect(cx, entry, &mut hand, wants_payload);
         self.note_changes(cx, entry, &mut hand, wants_payload);
         self.conclude(cx, entry, &mut hand);
-        hand.effects |= self.settle_fallen(cx, hand.occasion, Some(entry));
+        hand.effects |= self.handle_failed(cx, hand.occasion, Some(entry));
         Judgement { decision: hand.notes.decision, effects: hand.effects }
     }
 
     /// Collects the state of a flow for a packet.
-    fn take_up<'o, 'h>(
+    fn begin_packet<'o, 'h>(
         &mut self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
@@ -112,7 +112,7 @@ impl Runner {
             fid: entry.fid,
             tenant: entry.key().tenant(),
             related: handling.related,
-            decision: entry.ext.standing.goes_on(),
+            decision: entry.ext.standing.unjudged_decision(),
             ..ChainResults::default()
         };
         if let Some((outcome, reason)) = unexplained(cx.settings, tcp, handling)
@@ -157,7 +157,7 @@ impl Runner {
 
     /// Queues a segment for the one that follows it, if both may be inspected together. Functions that want
     /// each packet see it now.
-    fn lets_wait(
+    fn queue_segment(
         &mut self,
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
@@ -361,7 +361,7 @@ impl Runner {
         self.record(cx, entry, occasion, &PacketVerdict { decision, reject: *reject }, handling.inspect);
         if let Some(pair) = entry.ext.streams.as_deref_mut() {
             let before = pair.held();
-            pair.settle(occasion.direction, occasion.payload(), &mut self.budget);
+            pair.end_packet(occasion.direction, occasion.payload(), &mut self.budget);
             effects.touched |= pair.held() != before;
             if !self.chains.wants_payload(entry.path) {
                 *effects |= self.stop_reading(entry);
@@ -429,7 +429,7 @@ impl Runner {
     }
 
     /// The reason why a flow was not offered to a level below.
-    pub fn why_not_offered(&self, entry: &Entry) -> OffloadDenied {
+    pub fn offer_denial(&self, entry: &Entry) -> OffloadDenied {
         let decided = entry.ext.standing.is_refused() || self.below(entry) != OffloadRequirement::Judges;
         if decided { OffloadDenied::Short } else { OffloadDenied::Judged }
     }
@@ -487,7 +487,7 @@ impl Runner {
                 said.restore(&mut self.findings, &mut self.edits, &mut reject);
                 clear(slot);
                 self.lifecycle.leave(bit);
-                let fate = fate_without(chains, bit, cx.settings.prevention, fid);
+                let fate = decision_without(chains, bit, cx.settings.prevention, fid);
                 self.fallen.push(FailedFunction::new(bit, panicked, &noted.decision, &fate));
                 fate
             });
@@ -521,16 +521,16 @@ impl Runner {
         cx: &mut FrameContext<'_>,
         entry: &mut Entry,
         occasion: &EventContext<'_>,
-        fate: &PacketVerdict,
+        verdict: &PacketVerdict,
         inspected: bool,
     ) {
         let findings = &self.findings;
         let variables = findings.iter().map(|finding| &*finding.variables).find(|set| !set.is_empty());
         let occasion = &EventContext { variables: variables.unwrap_or_default(), ..*occasion };
-        let decision = &fate.decision;
+        let decision = &verdict.decision;
         // A packet that a staged policy forwards is recorded as forwarded.
         let goes_on = PacketVerdict::from(Decision::CONTINUE);
-        let shown = if decision.verdict.forwards() || cx.enforces(&self.chains) { fate } else { &goes_on };
+        let shown = if decision.verdict.forwards() || cx.enforces(&self.chains) { verdict } else { &goes_on };
         let readers = if inspected { self.chains.payload_part(entry.path) } else { Path::EMPTY };
         if findings.iter().any(|f| f.action.is_alert()) {
             entry.flags.insert(bartizan_flow::FlowFlags::ALERTED);
@@ -552,7 +552,7 @@ impl Runner {
             let app = entry.ext.app.as_deref();
             let tx = finding.tx.and_then(|tx| super::transactions::record_of(app?, tx));
             if !self.chains.quotas.writes_alert(entry.tenant(), occasion.now) {
-                self.tell_exceeded(cx, entry.tenant(), QuotaKind::Alerts);
+                self.report_exceeded(cx, entry.tenant(), QuotaKind::Alerts);
                 continue;
             }
             cx.recorder.alert(occasion, Some(entry), finding, shown, tx);
@@ -561,7 +561,7 @@ impl Runner {
             if cx.enforces(&self.chains) {
                 entry.ext.standing.note_refusal(decision);
             }
-            cx.refused(&self.chains, occasion, Some(&mut *entry), fate, findings);
+            cx.refused(&self.chains, occasion, Some(&mut *entry), verdict, findings);
             if decision.done && cx.settings.prevention {
                 entry.ext.standing.refuse_behind(decision);
             }

@@ -11,7 +11,7 @@ use super::Runner;
 use crate::chain::Chains;
 use crate::tally::Tally;
 use bartizan_base::{FunctionId, Timestamp};
-use bartizan_function::contain::{contained, throw_away};
+use bartizan_function::contain::{contained, drop_contained};
 use bartizan_function::{RuleCount, RuleName, WorkerState};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -93,7 +93,7 @@ impl OldGenerations {
         let made =
             of.upgrade().and_then(|chains| contained(|| chains.function(id).map(|f| f.worker())).ok()?);
         if let Some(state) = states.get_mut(usize::from(id.0)) {
-            throw_away(core::mem::replace(state, made.unwrap_or_else(|| Box::new(()))));
+            drop_contained(core::mem::replace(state, made.unwrap_or_else(|| Box::new(()))));
         }
     }
 

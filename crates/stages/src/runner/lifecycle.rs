@@ -17,7 +17,7 @@ use crate::notice::{Notice, QuotaKind};
 use crate::record::{Cause, Entry, EventContext};
 use crate::tally::Tally;
 use bartizan_base::{Decision, Fid, FunctionId, Path, Reason, TenantId, Timestamp, Verdict};
-use bartizan_function::contain::{Panicked, contained, throw_away};
+use bartizan_function::contain::{Panicked, contained, drop_contained};
 use bartizan_function::{Edit, Finding, RejectTo};
 use bartizan_packet::Decoded;
 
@@ -30,9 +30,9 @@ pub(super) struct FailedFunction {
 }
 
 impl FailedFunction {
-    /// A function that panicked after the decision `before`; `fate`: the decision without it.
-    pub fn new(id: FunctionId, panicked: Box<Panicked>, before: &Decision, fate: &Decision) -> Self {
-        FailedFunction { id, panicked, would_refuse: is_would_be(before, fate) }
+    /// A function that panicked after the decision `before`; `without`: the decision without it.
+    pub fn new(id: FunctionId, panicked: Box<Panicked>, before: &Decision, without: &Decision) -> Self {
+        FailedFunction { id, panicked, would_refuse: is_would_be(before, without) }
     }
 }
 
@@ -109,7 +109,7 @@ impl Checkpoint {
 /// Frees the state that a function kept for a flow.
 pub(super) fn clear(slot: &mut FunctionSlot) {
     if let Some(own) = slot.own.take() {
-        throw_away(own);
+        drop_contained(own);
     }
     slot.staged = 0;
 }
@@ -117,9 +117,9 @@ pub(super) fn clear(slot: &mut FunctionSlot) {
 /// The decision on the current packet, and on its flow if there is one, when a function panics. If a staged
 /// policy would refuse the packet, it is forwarded with the reason.
 #[cold]
-pub(super) fn fate_without(chains: &Chains, id: FunctionId, prevention: bool, fid: Fid) -> Decision {
+pub(super) fn decision_without(chains: &Chains, id: FunctionId, prevention: bool, fid: Fid) -> Decision {
     let refused = Decision::refuse(Verdict::Drop, Reason::FunctionFailed, id);
-    let decision = match prevention && !chains.goes_on_without(fid).contains(id) {
+    let decision = match prevention && !chains.fail_open_functions(fid).contains(id) {
         true if chains.is_staged(fid) => Decision { verdict: Verdict::Continue, ..refused },
         true => refused,
         false => Decision::CONTINUE,
@@ -132,7 +132,7 @@ impl Runner {
     #[cold]
     pub(super) fn refusing(&self, prevention: bool, fid: Fid) -> Path {
         match prevention && !self.chains.is_staged(fid) {
-            true => self.lifecycle.away().and_not(self.chains.goes_on_without(fid)),
+            true => self.lifecycle.away().and_not(self.chains.fail_open_functions(fid)),
             false => Path::EMPTY,
         }
     }
@@ -152,7 +152,7 @@ impl Runner {
         if away.is_empty() || !prevention {
             return None;
         }
-        let first = away.and_not(self.chains.goes_on_without(fid)).functions().next()?;
+        let first = away.and_not(self.chains.fail_open_functions(fid)).functions().next()?;
         let refused = self.for_want_of(first);
         let staged = self.chains.is_staged(fid);
         Some(if staged { Wanting::WouldRefuse(refused) } else { Wanting::Refuses(refused) })
@@ -173,17 +173,17 @@ impl Runner {
     /// Handles the functions that panicked with the current packet, after all functions have run. Called for
     /// each packet.
     #[inline]
-    pub(super) fn settle_fallen(
+    pub(super) fn handle_failed(
         &mut self,
         cx: &mut FrameContext<'_>,
         occasion: &EventContext<'_>,
         entry: Option<&mut Entry>,
     ) -> Effects {
-        if self.fallen.is_empty() { Effects::NONE } else { self.bury(cx, occasion, entry) }
+        if self.fallen.is_empty() { Effects::NONE } else { self.stop_failed(cx, occasion, entry) }
     }
 
     #[cold]
-    fn bury(
+    fn stop_failed(
         &mut self,
         cx: &mut FrameContext<'_>,
         occasion: &EventContext<'_>,
@@ -196,7 +196,7 @@ impl Runner {
                 self.would_refuse_for_want(cx, occasion, entry.as_deref_mut(), &refused);
                 cx.account.would_be(&refused, occasion.decoded().map_or(0, Decoded::length));
             }
-            self.lay_down(id, &mut cx.account.tally);
+            self.free_state(id, &mut cx.account.tally);
             let name = self.chains.function(id).map_or("unknown", |function| function.spec().name);
             self.lifecycle.failed(id, name, *panicked, cx.position.clock);
             effects.left = effects.left.with(id);
@@ -221,7 +221,7 @@ impl Runner {
 
     /// Reports that a tenant's quota has caused a refusal, omission or eviction; at most once per interval.
     #[cold]
-    pub fn tell_exceeded(&self, cx: &mut FrameContext<'_>, tenant: TenantId, quota: QuotaKind) {
+    pub fn report_exceeded(&self, cx: &mut FrameContext<'_>, tenant: TenantId, quota: QuotaKind) {
         let now = cx.position.clock;
         if let Some(exceeded) = self.chains.quotas.exceeded(tenant, quota, now) {
             cx.recorder.notice(now, self.generation(), Notice::Quota(&exceeded));
@@ -230,25 +230,25 @@ impl Runner {
 
     /// Frees the state of a function for the worker and keeps its counts. Does nothing while the worker is in
     /// another generation; the next start of the function frees the state.
-    fn lay_down(&mut self, id: FunctionId, tally: &mut Tally) {
+    fn free_state(&mut self, id: FunctionId, tally: &mut Tally) {
         if self.past.is_visiting() {
             return;
         }
         self.keep_counts_of(id, tally);
         if let Some(state) = self.states.get_mut(usize::from(id.0)) {
-            throw_away(core::mem::replace(state, Box::new(())));
+            drop_contained(core::mem::replace(state, Box::new(())));
         }
         self.past.forget_visited(id);
     }
 
     /// Makes the state of a function for the worker. `false`: the function has panicked and has failed.
-    fn take_up_again(&mut self, id: FunctionId, now: Timestamp) -> bool {
+    fn create_state(&mut self, id: FunctionId, now: Timestamp) -> bool {
         let Some(function) = self.chains.function(id) else { return false };
         let name = function.spec().name;
         match contained(|| function.worker()) {
             Ok(made) => {
                 if let Some(state) = self.states.get_mut(usize::from(id.0)) {
-                    throw_away(core::mem::replace(state, made));
+                    drop_contained(core::mem::replace(state, made));
                 }
                 true
             }
@@ -275,8 +275,8 @@ impl Runner {
     }
 
     fn start(&mut self, id: FunctionId, now: Timestamp, tally: &mut Tally, forgives: bool) {
-        self.lay_down(id, tally);
-        if self.take_up_again(id, now) {
+        self.free_state(id, tally);
+        if self.create_state(id, now) {
             let name = self.chains.function(id).map_or("unknown", |function| function.spec().name);
             self.lifecycle.started(id, name, now, forgives);
         }
@@ -295,7 +295,7 @@ impl Runner {
                     None => self.lifecycle.forget(id),
                 }
             } else if let Some(state) = self.states.get_mut(usize::from(id.0)) {
-                throw_away(core::mem::replace(state, Box::new(())));
+                drop_contained(core::mem::replace(state, Box::new(())));
             }
         }
     }
@@ -316,7 +316,7 @@ impl Runner {
             LifecycleCommand::Start if !is_away => {}
             LifecycleCommand::Stop if self.lifecycle.is_stopped(id) => {}
             LifecycleCommand::Stop => {
-                self.lay_down(id, tally);
+                self.free_state(id, tally);
                 self.lifecycle.stopped(id, name, now);
                 effects.left = effects.left.with(id);
             }
@@ -356,7 +356,7 @@ impl Runner {
 
     /// Prepares a flow for its move to another worker, whose functions have starts of their own: frees slots
     /// that are out of date.
-    pub fn let_flow_go(&self, ext: &mut FlowExt) {
+    pub fn prepare_move(&self, ext: &mut FlowExt) {
         self.renew_slots(ext);
         for (bit, slot) in (0u8..).map(FunctionId).zip(&mut ext.slots) {
             if self.lifecycle.away().contains(bit) {
@@ -366,7 +366,7 @@ impl Runner {
     }
 
     /// Accepts a flow from another worker.
-    pub const fn let_flow_in(&self, ext: &mut FlowExt) {
+    pub const fn accept_flow(&self, ext: &mut FlowExt) {
         ext.begun = self.lifecycle.begun();
     }
 }

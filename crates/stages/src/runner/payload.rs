@@ -6,7 +6,7 @@ use super::Runner;
 use super::columns::{FlowColumns, JudgedFlow, slot_of};
 use super::facts::facts_of;
 use super::in_hand::{Detection, PacketInspection, PayloadScope, is_shown_early};
-use super::lifecycle::{Checkpoint, FailedFunction, clear, fate_without, would_be_of};
+use super::lifecycle::{Checkpoint, FailedFunction, clear, decision_without, would_be_of};
 use crate::context::FrameContext;
 use crate::record::{Entry, EventContext};
 use crate::standing::ChainCompletion;
@@ -75,7 +75,7 @@ impl Runner {
                 Some((showing, looked)) => (showing, Some(looked)),
                 None => match app.as_deref_mut().filter(|_| hand.scope.shows_stream()) {
                     Some(app) => (TransactionRound::begin(app, direction), None),
-                    None => (TransactionRound::nothing(direction), None),
+                    None => (TransactionRound::empty(direction), None),
                 },
             };
             let again = looked.is_some();
@@ -123,7 +123,7 @@ impl Runner {
 
     /// The payload functions of a path for a round, and those among them that look at it. One that is away
     /// refuses the packet, or counts as done with the data.
-    fn looking(
+    fn inspecting_functions(
         &mut self,
         cx: &FrameContext<'_>,
         judged: &JudgedFlow<'_>,
@@ -160,7 +160,7 @@ impl Runner {
         reading: Reading,
         detection: &Detection,
     ) -> Path {
-        let (functions, looking) = self.looking(cx, judged, hand, round);
+        let (functions, looking) = self.inspecting_functions(cx, judged, hand, round);
         if looking.is_empty() {
             return functions;
         }
@@ -211,7 +211,7 @@ impl Runner {
                 self.lifecycle.leave(bit);
                 // At the end of a flow nothing can be refused any more.
                 let refuses = facts.prevention && !facts.flow_ends;
-                let fate = fate_without(chains, bit, refuses, judged.fid);
+                let fate = decision_without(chains, bit, refuses, judged.fid);
                 self.fallen.push(FailedFunction::new(bit, panicked, &noted.decision, &fate));
                 fate
             });

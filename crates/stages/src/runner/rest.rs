@@ -61,7 +61,7 @@ impl Runner {
             order.reverse();
         }
         for direction in order {
-            let mut occasion = self.without_packet(Cause::FlowEnd, now).going(direction);
+            let mut occasion = self.without_packet(Cause::FlowEnd, now).with_direction(direction);
             // The remaining data of each direction is parsed and inspected by itself; the last direction
             // includes everything else.
             let all = direction == last;
@@ -100,7 +100,7 @@ impl Runner {
     /// Drops the stream data kept for rules that look back, if both sides of the connection have acknowledged
     /// each other's end and no data is left to inspect. (Not after a reset, which its receiver may not have
     /// accepted: the connection may continue.)
-    pub fn look_ahead_if_over(&mut self, entry: &mut Entry) -> Effects {
+    pub fn drop_overlap_if_over(&mut self, entry: &mut Entry) -> Effects {
         let readers = self.chains.payload_part(entry.path);
         let FlowExt { session, streams, app, .. } = &mut entry.ext;
         let left =
@@ -109,7 +109,7 @@ impl Runner {
             return Effects::NONE;
         }
         let Some(pair) = streams.as_deref_mut() else { return Effects::NONE };
-        pair.look_ahead(&mut self.budget);
+        pair.drop_overlap(&mut self.budget);
         Effects::TOUCHED
     }
 
@@ -128,7 +128,7 @@ impl Runner {
         for direction in Direction::BOTH {
             let inspect = !entry.ext.standing.is_passed();
             let handling = PacketHandling { inspect, ..PacketHandling::of_what_is_left(true) };
-            let occasion = self.without_packet(Cause::Flush, cx.position.clock).going(direction);
+            let occasion = self.without_packet(Cause::Flush, cx.position.clock).with_direction(direction);
             judgement.join(self.functions(cx, entry, &occasion, None, &[], handling));
         }
         judgement
@@ -149,7 +149,7 @@ impl Runner {
             PacketDisposition::Judged => true,
         };
         let now = entry.last_seen;
-        let mut occasion = self.without_packet(Cause::Flush, now).going(direction);
+        let mut occasion = self.without_packet(Cause::Flush, now).with_direction(direction);
         let all = PerDirection::new(true, true);
         let reading = self.read_stream(cx, entry, &mut occasion, all);
         let handling = PacketHandling { inspect, ..PacketHandling::of_what_is_left(true) };

@@ -28,7 +28,7 @@ impl Runner {
         segment: &Segment<'_>,
         occasion: &EventContext<'_>,
     ) -> Outcome {
-        let outcome = self.heed(settings, entry, segment, occasion.direction, occasion.now);
+        let outcome = self.track_uninspected(settings, entry, segment, occasion.direction, occasion.now);
         if outcome.reverse {
             class::reverse(&self.chains, entry);
         }
@@ -36,7 +36,7 @@ impl Runner {
     }
 
     /// Advances a session by a segment that is not inspected.
-    fn heed(
+    fn track_uninspected(
         &mut self,
         settings: &EngineSettings,
         entry: &mut Entry,
@@ -65,13 +65,13 @@ impl Runner {
         now: Timestamp,
     ) -> Option<SessionPhase> {
         let opens = entry.ext.session.state() == TcpState::SynRecv;
-        let opened = self.tell(settings, entry, below, usize::from(opens), now);
+        let opened = self.replay_events(settings, entry, below, usize::from(opens), now);
         entry.ext.session.resume(below);
-        self.tell(settings, entry, below, UNTOLD_MOST, now).or(opened)
+        self.replay_events(settings, entry, below, UNTOLD_MOST, now).or(opened)
     }
 
     /// Replays the events that sequence numbers do not show, as at most `most` segments.
-    fn tell(
+    fn replay_events(
         &mut self,
         settings: &EngineSettings,
         entry: &mut Entry,
@@ -81,14 +81,14 @@ impl Runner {
     ) -> Option<SessionPhase> {
         let (mut last, mut state) = (None, None);
         for _ in 0..most {
-            let Some((direction, segment)) = entry.ext.session.next_untold(below) else { break };
+            let Some((direction, segment)) = entry.ext.session.next_unreplayed(below) else { break };
             let said = Some((direction, segment.flags, segment.seq, segment.ack));
             // The session refused the segment.
             if said == last {
                 break;
             }
             last = said;
-            let outcome = self.heed(settings, entry, &segment, direction, now);
+            let outcome = self.track_uninspected(settings, entry, &segment, direction, now);
             state = outcome.flow_state.or(state);
         }
         state
@@ -182,13 +182,13 @@ impl Runner {
         let pair = streams.get_or_insert_default();
         if late {
             let missed = pair.resume(session, &settings.stream);
-            self.tell_missed(settings, entry, missed, now);
+            self.report_missed(settings, entry, missed, now);
         }
         true
     }
 
     /// Reports unread bytes to the parsers of a flow. Without a beginning no protocol is detected.
-    fn tell_missed(
+    fn report_missed(
         &self,
         settings: &EngineSettings,
         entry: &mut Entry,

@@ -87,7 +87,7 @@ pub fn log(entry: &mut Entry, occasion: &EventContext<'_>, readers: Path, record
             parser.free_tx(id);
         }
     }
-    parser.worklist_mut().give_back(Look::Record, direction, changed);
+    parser.worklist_mut().recycle(Look::Record, direction, changed);
     entry.ext.app = Some(app);
 }
 

@@ -74,7 +74,7 @@ impl Runner {
         handling: PacketHandling,
     ) {
         if let Some(pair) = entry.ext.streams.as_deref_mut() {
-            pair.settle(occasion.direction, occasion.payload(), &mut self.budget);
+            pair.end_packet(occasion.direction, occasion.payload(), &mut self.budget);
         }
         if let Some(flow) = handling.flow {
             let bytes = payload_len(occasion);

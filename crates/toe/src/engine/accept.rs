@@ -27,7 +27,7 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 /// An address as a socket of this family shows it.
-pub(super) fn shown_as(address: SocketAddr, v6: bool) -> SocketAddr {
+pub(super) fn to_family(address: SocketAddr, v6: bool) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(v4) if v6 => SocketAddr::new(IpAddr::V6(v4.to_ipv6_mapped()), address.port()),
         _ => address,
@@ -237,7 +237,7 @@ impl EngineTurn<'_> {
     }
 
     /// Takes the first connection of a listener's queue.
-    pub(super) fn give_connection(
+    pub(super) fn accept_connection(
         &mut self,
         guest: u16,
         listener: StreamHandle,
@@ -302,10 +302,10 @@ impl EngineTurn<'_> {
         stream.state = ConnectionState::Open;
         (stream.readable, stream.writable) = (true, true);
         if let Some(slot) = stream.slot() {
-            slot.local.store(shown_as(local, stream.v6));
-            slot.peer.store(shown_as(peer, stream.v6));
+            slot.local.store(to_family(local, stream.v6));
+            slot.peer.store(to_family(peer, stream.v6));
             if stream.accepted {
-                slot.guest.told.store(1, SeqCst);
+                slot.guest.connect_reported.store(1, SeqCst);
             }
         }
         // The inspector gets the true local address once it is known.
@@ -355,7 +355,7 @@ impl EngineTurn<'_> {
             let own = self.guest(stream.guest).map(|guest| guest.spec.addresses.clone()).unwrap_or_default();
             let from = own.iter().find(|own| own.is_ipv4() == peer.is_ipv4()).copied();
             let from = SocketAddr::new(from.unwrap_or(peer.ip()), 0);
-            let from = if stream.v6 { shown_as(from, true) } else { from };
+            let from = if stream.v6 { to_family(from, true) } else { from };
             rustix::net::bind(socket, &from).or_else(|_| {
                 let any = if stream.v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { [0, 0, 0, 0].into() };
                 rustix::net::bind(socket, &SocketAddr::new(any, 0))
@@ -420,7 +420,7 @@ impl EngineTurn<'_> {
             // The address that the program asked for stays: the engine's is not its business.
             let mut shown = slot.local.load().unwrap_or(local);
             shown.set_port(local.port());
-            slot.local.store(shown_as(shown, stream.v6));
+            slot.local.store(to_family(shown, stream.v6));
         }
         stream.show(state::LISTENING | state::BOUND, 0);
         for local in [canonical(local)].into_iter().chain(twins) {

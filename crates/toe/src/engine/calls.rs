@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests of a program, which arrive as descriptors.
 
-use super::accept::{canonical, local_address, shown_as, socket_events};
+use super::accept::{canonical, local_address, socket_events, to_family};
 use super::slab::StreamKey;
 use super::stream::{ConnectionState, EngineStream};
 use super::{EngineTurn, EventSource, MemberKey};
@@ -175,7 +175,7 @@ impl EngineTurn<'_> {
             };
             // With a port of its own before the first SYN: whoever admits the stream sees the addresses that
             // the peer will see.
-            rustix::net::bind(socket, &shown_as(SocketAddr::new(source, 0), stream.v6))?;
+            rustix::net::bind(socket, &to_family(SocketAddr::new(source, 0), stream.v6))?;
             stream.has_source = true;
         }
         let mut local = local_address(socket)?;
@@ -205,7 +205,7 @@ impl EngineTurn<'_> {
                 stream.state = ConnectionState::Connecting;
                 let local = local_address(socket)?;
                 if let Some(slot) = stream.slot() {
-                    slot.local.store(shown_as(local, stream.v6));
+                    slot.local.store(to_family(local, stream.v6));
                     slot.peer.store(address);
                 }
                 stream.show(state::CONNECTING, 0);

@@ -67,7 +67,7 @@ impl EngineControl {
         EngineControl { commands }
     }
 
-    fn ask<T>(&self, order: impl FnOnce(Sender<T>) -> Command) -> Result<T, EngineError> {
+    fn request<T>(&self, order: impl FnOnce(Sender<T>) -> Command) -> Result<T, EngineError> {
         let (reply, answer): (_, Receiver<T>) = channel();
         self.commands.put(order(reply));
         answer.recv().map_err(|_| EngineError::Ended)
@@ -79,7 +79,7 @@ impl EngineControl {
     /// # Errors
     /// Limits out of bounds, or no memory or descriptors; the engine has ended.
     pub fn add_guest(&self, spec: GuestSpec) -> Result<OwnedFd, EngineError> {
-        self.ask(|reply| Command::AddGuest(spec, reply))?
+        self.request(|reply| Command::AddGuest(spec, reply))?
     }
 
     /// The state of all guests.
@@ -87,7 +87,7 @@ impl EngineControl {
     /// # Errors
     /// The engine has ended.
     pub fn report(&self) -> Result<EngineReport, EngineError> {
-        self.ask(Command::Report)
+        self.request(Command::Report)
     }
 
     /// The streams of all guests, in the order of their numbers.
@@ -95,7 +95,7 @@ impl EngineControl {
     /// # Errors
     /// The engine has ended.
     pub fn streams(&self) -> Result<Vec<StreamReport>, EngineError> {
-        self.ask(Command::Streams)
+        self.request(Command::Streams)
     }
 
     /// Ends the engine; open streams are reset.

@@ -5,7 +5,7 @@
 //! A datagram between two guests leaves by the kernel's loopback, so both guests' policies judge it.
 
 use super::EngineTurn;
-use super::accept::{canonical, local_address, shown_as, socket_events};
+use super::accept::{canonical, local_address, socket_events, to_family};
 use super::calls::source_for;
 use super::slab::StreamKey;
 use super::stream::{ConnectionState, EngineStream};
@@ -58,7 +58,7 @@ impl EngineStream {
     fn deliver_datagram(&mut self, from: SocketAddr, bytes: &[u8]) -> Result<(), StreamRefusal> {
         let broken = StreamRefusal::IndexBounds;
         let length = u32::try_from(bytes.len()).map_err(|_| broken)?;
-        let head = RecordHead { length, address: Some(shown_as(from, self.v6)) }.bytes();
+        let head = RecordHead { length, address: Some(to_family(from, self.v6)) }.bytes();
         let ring = self.segments.rx(self.handle.slot);
         let first = self.rx_tail.wrapping_add(u32::try_from(RECORD_HEAD).unwrap_or(0));
         ring.write(self.rx_tail, &head).ok_or(broken)?;
@@ -338,10 +338,10 @@ impl EngineTurn<'_> {
             None => return Err(Errno::NETUNREACH),
         };
         let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
-        rustix::net::bind(socket, &shown_as(SocketAddr::new(source, 0), stream.v6))?;
+        rustix::net::bind(socket, &to_family(SocketAddr::new(source, 0), stream.v6))?;
         stream.has_source = true;
         if let Some(slot) = stream.slot() {
-            slot.local.store(shown_as(local_address(socket)?, stream.v6));
+            slot.local.store(to_family(local_address(socket)?, stream.v6));
         }
         stream.show(state::BOUND, 0);
         Ok(())
@@ -378,7 +378,7 @@ impl EngineTurn<'_> {
         let socket = stream.socket.as_ref().ok_or(Errno::IO)?;
         rustix::net::connect(socket, &address)?;
         if let Some(slot) = stream.slot() {
-            slot.local.store(shown_as(local_address(socket)?, stream.v6));
+            slot.local.store(to_family(local_address(socket)?, stream.v6));
             slot.peer.store(address);
         }
         stream.datagram_peer = Some(address);

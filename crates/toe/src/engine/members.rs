@@ -208,7 +208,7 @@ impl EngineTurn<'_> {
     fn answer(&mut self, key: MemberKey, arrival: &ProcessMessage) -> Result<(), Errno> {
         let opened = match &arrival.message {
             Ok(Message::Open { v6, transport, process }) => self.open(key, *v6, *transport, *process),
-            Ok(Message::Accept(listener)) => self.give_connection(key.guest, *listener),
+            Ok(Message::Accept(listener)) => self.accept_connection(key.guest, *listener),
             Ok(Message::Join) => {
                 self.count(key.guest, StreamRefusal::SecondJoin);
                 Err(Errno::ALREADY)

@@ -85,7 +85,7 @@ impl Pipe {
     }
 
     /// Takes the buffer back from an empty pipe.
-    pub(crate) fn give_back(&mut self, spare: &mut Vec<u8>) {
+    pub(crate) fn reclaim_buffer(&mut self, spare: &mut Vec<u8>) {
         if self.bytes.is_empty() && spare.capacity() == 0 {
             std::mem::swap(&mut self.bytes, spare);
         } else if self.bytes.is_empty() && self.bytes.capacity() > 0 {

@@ -110,11 +110,11 @@ impl EngineTurn<'_> {
         let mut more = false;
         if stream.state == ConnectionState::Open {
             let moved = self.move_outward(&mut stream);
-            more |= self.settle(&mut stream, moved);
+            more |= self.end_if_failed(&mut stream, moved);
         }
         if stream.state == ConnectionState::Open && !stream.is_local {
             let moved = self.move_inward(&mut stream);
-            more |= self.settle(&mut stream, moved);
+            more |= self.end_if_failed(&mut stream, moved);
         }
         self.account(&mut stream);
         self.watch_times(&mut stream);
@@ -136,7 +136,11 @@ impl EngineTurn<'_> {
     }
 
     /// Ends the stream if its payload ended in an error.
-    fn settle(&mut self, stream: &mut EngineStream, moved: Result<MoreToMove, TransferEnd>) -> MoreToMove {
+    fn end_if_failed(
+        &mut self,
+        stream: &mut EngineStream,
+        moved: Result<MoreToMove, TransferEnd>,
+    ) -> MoreToMove {
         match moved {
             Ok(more) => more,
             Err(TransferEnd::Broken(error)) => {
@@ -268,7 +272,7 @@ impl EngineTurn<'_> {
                 let _ = rustix::net::shutdown(socket, Shutdown::Write);
             }
         }
-        stream.out.give_back(&mut self.spare);
+        stream.out.reclaim_buffer(&mut self.spare);
         let is_stuck = is_full || !stream.out.released(stage_count).is_empty();
         Ok(stream.waiting() > 0 && !is_stuck && !stream.out.ended)
     }
@@ -353,7 +357,7 @@ impl EngineTurn<'_> {
         if !full {
             full = !self.deliver_released(stream)?;
         }
-        stream.inward.give_back(&mut self.spare);
+        stream.inward.reclaim_buffer(&mut self.spare);
         if stream.inward.is_done() {
             stream.show_end();
         }

@@ -62,7 +62,7 @@ impl GuestStream<'_> {
         }
         if bits & state::CONNECTED != 0 {
             // The first call after a connection was opened in the background says that it stands.
-            return match self.guest().told.swap(1, SeqCst) {
+            return match self.guest().connect_reported.swap(1, SeqCst) {
                 1 => Err(Errno::ISCONN),
                 _ => Ok(()),
             };
@@ -70,16 +70,16 @@ impl GuestStream<'_> {
         if bits & state::CONNECTING != 0 {
             return if self.is_nonblocking() { Err(Errno::ALREADY) } else { self.connection() };
         }
-        if self.guest().told.load(SeqCst) == 2 {
+        if self.guest().connect_reported.load(SeqCst) == 2 {
             // An attempt failed in the background: its result, which `SO_ERROR` may have had, comes first.
-            self.guest().told.store(0, SeqCst);
+            self.guest().connect_reported.store(0, SeqCst);
             return Err(self.take_error().unwrap_or(Errno::CONNABORTED));
         }
         let _ = self.call(Operation::Connect(address))?;
-        self.guest().told.store(2, SeqCst);
+        self.guest().connect_reported.store(2, SeqCst);
         if self.is_nonblocking() {
             let _lock = SharedLock::take(&self.guest().tx_lock);
-            self.settle_writability();
+            self.update_writability();
             return Err(Errno::INPROGRESS);
         }
         self.connection()
@@ -94,10 +94,10 @@ impl GuestStream<'_> {
             let bits = self.state();
             if bits & state::CONNECTING == 0 {
                 if bits & state::CONNECTED != 0 && bits & state::DEAD == 0 {
-                    self.guest().told.store(1, SeqCst);
+                    self.guest().connect_reported.store(1, SeqCst);
                     return Ok(());
                 }
-                self.guest().told.store(0, SeqCst);
+                self.guest().connect_reported.store(0, SeqCst);
                 return Err(self.take_error().unwrap_or(Errno::CONNABORTED));
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(now()));
@@ -118,7 +118,7 @@ impl GuestStream<'_> {
     /// # Errors
     /// The engine is gone.
     pub fn disconnect(&self) -> Result<(), Errno> {
-        self.guest().told.store(0, SeqCst);
+        self.guest().connect_reported.store(0, SeqCst);
         self.guest().shut.store(0, SeqCst);
         self.call(Operation::Disconnect).map(|_| ())
     }
@@ -138,7 +138,7 @@ impl GuestStream<'_> {
     pub fn listen(&self, backlog: u32) -> Result<(), Errno> {
         let result = self.call(Operation::Listen(backlog)).map(|_| ());
         let _lock = SharedLock::take(&self.guest().tx_lock);
-        self.settle_writability();
+        self.update_writability();
         result
     }
 
@@ -156,7 +156,7 @@ impl GuestStream<'_> {
             let seen = self.engine().rx_event.load(SeqCst);
             if self.engine().pending.load(SeqCst) != 0 {
                 let taken = self.process.take(self.handle);
-                self.settle_tokens();
+                self.drain_tokens();
                 match taken {
                     Err(Errno::AGAIN) => {}
                     other => return other,
@@ -165,7 +165,7 @@ impl GuestStream<'_> {
             if self.guest().shut.load(Relaxed) & shut::READ != 0 || !self.has(state::LISTENING) {
                 return Err(Errno::INVAL);
             }
-            self.settle_tokens();
+            self.drain_tokens();
             if self.is_nonblocking() {
                 return Err(Errno::AGAIN);
             }

@@ -114,7 +114,7 @@ impl GuestStream<'_> {
         if self.both().tx_announced.swap(1, SeqCst) == 0 {
             self.post(Operation::Transmit);
         }
-        self.settle_writability();
+        self.update_writability();
         Ok(true)
     }
 
@@ -165,7 +165,7 @@ impl GuestStream<'_> {
     ) -> Result<Option<ReceivedDatagram>, Errno> {
         let lock = SharedLock::take(&self.guest().rx_lock);
         let Some(head) = self.next_head()? else {
-            self.settle_tokens();
+            self.drain_tokens();
             return Ok(None);
         };
         let length = head.length as usize;
@@ -184,7 +184,7 @@ impl GuestStream<'_> {
         }
         self.guest().rx_head.store(first.wrapping_add(head.length), Release);
         if self.unread() == 0 {
-            self.settle_tokens();
+            self.drain_tokens();
         } else {
             self.drop_spare_token();
         }

@@ -71,7 +71,7 @@ impl GuestStream<'_> {
         let lock = SharedLock::take(&self.guest().rx_lock);
         let mut unread = self.unread() as usize;
         if unread == 0 {
-            self.settle_tokens();
+            self.drain_tokens();
             return Ok(0);
         }
         let ring = self.rx_ring();
@@ -92,7 +92,7 @@ impl GuestStream<'_> {
         }
         self.guest().rx_head.store(index, Release);
         if unread == 0 {
-            self.settle_tokens();
+            self.drain_tokens();
         } else {
             self.drop_spare_token();
         }

@@ -44,7 +44,7 @@ pub(super) enum WaitEnd {
 impl<'p> GuestStream<'p> {
     /// The state that both sides show.
     #[must_use]
-    pub fn shown(&self) -> &'p SlotState {
+    pub fn slot_state(&self) -> &'p SlotState {
         self.slot
     }
 
@@ -148,7 +148,7 @@ impl<'p> GuestStream<'p> {
             return None;
         }
         let error = self.both().error.swap(0, SeqCst);
-        self.settle_tokens();
+        self.drain_tokens();
         match error {
             0 => None,
             error => Some(Errno::from_raw_os_error(i32::try_from(error).unwrap_or(libc::EIO))),
@@ -160,7 +160,7 @@ impl<'p> GuestStream<'p> {
     }
 
     /// Takes the tokens out of the descriptor if the stream is not readable any more.
-    pub(super) fn settle_tokens(&self) {
+    pub(super) fn drain_tokens(&self) {
         let tokens = &self.both().rx_tokens;
         if self.guest().watch.load(Relaxed) == watch::NONE || tokens.load(Relaxed) == 0 {
             return;
@@ -206,7 +206,7 @@ impl<'p> GuestStream<'p> {
     }
 
     /// Makes the descriptor unwritable while the stream is, for those who wait for it.
-    pub(super) fn settle_writability(&self) {
+    pub(super) fn update_writability(&self) {
         if !self.is_writable() {
             self.make_unwritable();
         }
@@ -239,7 +239,7 @@ impl<'p> GuestStream<'p> {
         word.fetch_max(wanted, SeqCst);
         {
             let _lock = super::SharedLock::take(&self.guest().tx_lock);
-            self.settle_writability();
+            self.update_writability();
         }
         if self.is_readable() && self.both().rx_tokens.load(SeqCst) == 0 {
             let _ = self.call(Operation::Synchronise);

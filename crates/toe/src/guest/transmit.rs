@@ -79,7 +79,7 @@ impl GuestStream<'_> {
             // Also where there is room again by now: who waits for an edge gets one.
             self.make_unwritable();
         } else if space < self.process.layout.buffer() as usize / 2 {
-            self.settle_writability();
+            self.update_writability();
         }
         Ok(put)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks of interfaces before the program is attached to any of them.
 
-use super::{XdpProgram, ask};
+use super::{XdpProgram, query_interface};
 use crate::error::XdpError;
 use crate::port::{Mode, ModeChoice};
 use crate::prove::{self, RedirectProbe};
@@ -20,7 +20,7 @@ impl XdpProgram {
         }
         let mut unfit = Vec::new();
         for ifindex in interfaces {
-            let link = ask(*ifindex)?;
+            let link = query_interface(*ifindex)?;
             unfit.extend(prove::port(&link).err());
             // Other faults show once the program is attached, or depend on its mode.
             let native = self.mode != ModeChoice::Only(Mode::Generic) && link.mtu <= prove::ANY_DRIVER_MTU;

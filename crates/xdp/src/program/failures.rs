@@ -20,7 +20,7 @@ pub(super) fn not_attached(link: &XdpInterface, ifindex: u32, mode: Mode, error:
         // Another process has attached its program since the check.
         Some(libc::EBUSY | libc::EEXIST) => {
             let (id, native) =
-                XdpInterface::ask(ifindex).ok().and_then(|link| link.program).unwrap_or((0, true));
+                XdpInterface::query(ifindex).ok().and_then(|link| link.program).unwrap_or((0, true));
             let mode = if native { Mode::Native } else { Mode::Generic };
             XdpError::HookTaken { name, id, program: program_name(id), mode, ifindex, holders: None }
         }

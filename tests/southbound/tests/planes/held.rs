@@ -86,7 +86,7 @@ fn waits(site: &mut Site, tenant: &str, port: u16) -> ClientResponse {
     let rules = json!([{ "allow": "tcp", "to-ports": [port] }]);
     let policy = json!({ "policy": { "chain": ["pfw"], "pfw": { "default": "drop", "rules": rules } } });
     let path = format!("/v1/tenants/{tenant}/policies/web?wait=60");
-    own.ask(Method::Put, &path, Some(&policy), &[]).unwrap()
+    own.request(Method::Put, &path, Some(&policy), &[]).unwrap()
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn what_was_answered_survives_a_controller_that_is_killed() {
             let policy = json!({ "chain": ["pfw"], "pfw": { "default": "drop", "rules": rules } });
             let body = json!({ "policy": policy });
             let answer =
-                site.rest.ask(Method::Put, "/v1/tenants/acme/policies/web", Some(&body), &[]).unwrap();
+                site.rest.request(Method::Put, "/v1/tenants/acme/policies/web", Some(&body), &[]).unwrap();
             assert!(answer.done());
             (answered, last) = (answer.body["generation"].as_u64().unwrap(), u64::from(port));
             let counters = BTreeMap::from([("link/wan/packets".to_owned(), 1)]);

@@ -61,7 +61,7 @@ fn a_change_comes_to_the_devices_that_it_concerns_and_to_no_others() {
     let file = format!("/v1/rule-files/{hash}");
     assert!(
         site.rest
-            .ask_bytes(Method::Put, &file, Some(text.into()), &[("content-type", "text/plain")])
+            .request_bytes(Method::Put, &file, Some(text.into()), &[("content-type", "text/plain")])
             .unwrap()
             .done()
     );

@@ -61,7 +61,7 @@ pub fn config(folder: &Path, agents: SocketAddr) -> ControllerConfig {
             functions: ["pfw", "sfw", "ids"].map(str::to_owned).to_vec(),
             ..Settings::default()
         },
-        say: |line| eprintln!("controller: {line}"),
+        log: |line| eprintln!("controller: {line}"),
     }
 }
 
@@ -74,7 +74,7 @@ impl Site {
         let certificate = state.join(state::CERTIFICATE);
         let mut rest = Rest::new(plane.address, &certificate, Some(bootstrap.trim().to_owned())).unwrap();
         let body = json!({ "name": "test", "scope": "admin" });
-        let made = rest.ask(Method::Post, "/v1/tokens", Some(&body), &[]).unwrap();
+        let made = rest.request(Method::Post, "/v1/tokens", Some(&body), &[]).unwrap();
         let token = made.body["token"].as_str().unwrap().to_owned();
         rest.set_token(Some(token.clone()));
         let agents = plane.agents.unwrap();
@@ -96,7 +96,7 @@ impl Site {
     }
 
     pub fn ask(&mut self, method: Method, path: &str, body: &Value) -> ClientResponse {
-        self.rest.ask(method, path, (!body.is_null()).then_some(body), &[]).unwrap()
+        self.rest.request(method, path, (!body.is_null()).then_some(body), &[]).unwrap()
     }
 
     /// Sends a PUT that must succeed, and returns the body.
@@ -139,7 +139,9 @@ impl Site {
         use sha2::{Digest, Sha256};
         let hash: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
         let (path, kind) = (format!("/v1/rule-files/{hash}"), [("content-type", "text/plain")]);
-        assert!(self.rest.ask_bytes(Method::Put, &path, Some(text.to_owned().into()), &kind).unwrap().done());
+        assert!(
+            self.rest.request_bytes(Method::Put, &path, Some(text.to_owned().into()), &kind).unwrap().done()
+        );
         hash
     }
 
@@ -246,7 +248,7 @@ impl AgentDevice for Builder {
         let levels = ["host", "xdp"].map(|level| (level.to_owned(), self.1.generation));
         vec![WorkerRuns { link: "wan".into(), worker: 3, levels: BTreeMap::from(levels) }]
     }
-    fn stands(&mut self) -> Option<LevelStatus> {
+    fn level_status(&mut self) -> Option<LevelStatus> {
         let rules = RulesAtLevel { evaluates: BTreeMap::from([("pfw".to_owned(), 2)]), ..Default::default() };
         let level = |level: &str| LevelStands {
             link: "wan".into(),

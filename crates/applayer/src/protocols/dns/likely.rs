@@ -22,7 +22,7 @@ pub(super) fn likely(transport: Transport, direction: Direction, data: &[u8]) ->
         return Probe::No;
     }
     let asks = match transport {
-        Transport::Udp => asks(data, data.len()),
+        Transport::Udp => is_query(data, data.len()),
         Transport::Tcp => in_messages(data),
     };
     match asks {
@@ -49,7 +49,7 @@ fn in_messages(data: &[u8]) -> Option<bool> {
     let mut cursor = Cursor::new(data);
     for _ in 0..MESSAGES_MAX {
         let length = usize::from(cursor.u16()?);
-        if asks(cursor.rest(), length)? {
+        if is_query(cursor.rest(), length)? {
             return Some(true);
         }
         cursor.take(length)?;
@@ -59,7 +59,7 @@ fn in_messages(data: &[u8]) -> Option<bool> {
 
 /// Whether a message of `length` bytes, of which `bytes` have come, is a query with one question. `None`:
 /// more bytes are needed.
-fn asks(bytes: &[u8], length: usize) -> Option<bool> {
+fn is_query(bytes: &[u8], length: usize) -> Option<bool> {
     let whole = bytes.len() >= length;
     let bytes = bytes.get(..length).unwrap_or(bytes);
     let Some(header) = DnsHeader::read(bytes) else { return whole.then_some(false) };

@@ -175,7 +175,7 @@ enum ProbeResult {
 }
 
 /// Classifies a message of `length` bytes, of which `bytes` have come.
-fn looks(bytes: &[u8], length: usize) -> ProbeResult {
+fn probe_message(bytes: &[u8], length: usize) -> ProbeResult {
     let bytes = bytes.get(..length).unwrap_or(bytes);
     let Some(header) = DnsHeader::read(bytes) else { return ProbeResult::Other };
     if bytes.len() == length {
@@ -192,9 +192,9 @@ fn looks(bytes: &[u8], length: usize) -> ProbeResult {
 }
 
 /// Classifies the beginning of a stream.
-fn looks_tcp(bytes: &[u8]) -> ProbeResult {
+fn probe_stream(bytes: &[u8]) -> ProbeResult {
     match bytes.split_first_chunk::<PREFIX>() {
-        Some((length, rest)) => looks(rest, usize::from(u16::from_be_bytes(*length))),
+        Some((length, rest)) => probe_message(rest, usize::from(u16::from_be_bytes(*length))),
         None => ProbeResult::Cut,
     }
 }
@@ -205,7 +205,7 @@ fn search(direction: Direction, data: &[u8]) -> Result<usize, Progress> {
     let mut begun = None;
     for (at, _) in data.windows(PREFIX + HEADER).enumerate() {
         let here = data.get(at..).unwrap_or_default();
-        match looks_tcp(here) {
+        match probe_stream(here) {
             // At the first byte, a message of the wrong direction counts, too: it is reported.
             ProbeResult::Message(shown) if shown == direction || at == 0 => {}
             _ => continue,
@@ -231,9 +231,9 @@ fn search(direction: Direction, data: &[u8]) -> Result<usize, Progress> {
 
 fn probe(transport: Transport, _direction: Direction, bytes: &[u8]) -> Probe {
     let seen = match transport {
-        Transport::Udp => looks(bytes, bytes.len()),
+        Transport::Udp => probe_message(bytes, bytes.len()),
         Transport::Tcp if bytes.len() < PREFIX + HEADER => return Probe::More,
-        Transport::Tcp => looks_tcp(bytes),
+        Transport::Tcp => probe_stream(bytes),
     };
     match seen {
         ProbeResult::Message(shown) => Probe::Yes(shown),
@@ -242,7 +242,7 @@ fn probe(transport: Transport, _direction: Direction, bytes: &[u8]) -> Probe {
 }
 
 fn probe_multicast(_transport: Transport, _direction: Direction, bytes: &[u8]) -> Probe {
-    match looks(bytes, bytes.len()) {
+    match probe_message(bytes, bytes.len()) {
         ProbeResult::Message(_) => Probe::Yes(Direction::ToServer),
         ProbeResult::Cut | ProbeResult::Other => Probe::No,
     }

@@ -275,7 +275,7 @@ impl HttpBody {
         match piece {
             BodyPiece::Data(data) => {
                 let data = before(data, usize::try_from(length).unwrap_or(usize::MAX));
-                if !self.goes_into_a_file(limits) {
+                if !self.is_kept_in_file(limits) {
                     self.hold(data, limits);
                 }
                 self.feed_files(data, context, raised);
@@ -293,7 +293,7 @@ impl HttpBody {
     }
 
     /// Whether the file that covers the whole body holds the bytes, so that they need not be held twice.
-    fn goes_into_a_file(&mut self, limits: &BodySettings) -> bool {
+    fn is_kept_in_file(&mut self, limits: &BodySettings) -> bool {
         let whole = matches!(self.source, FileSource::Whole) && self.files.is_open();
         if self.seen == 0
             && whole

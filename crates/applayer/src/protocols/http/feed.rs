@@ -71,7 +71,7 @@ impl<'a> Feed<'a> {
     }
 
     /// Unconsumes bytes; at most as many as were consumed of this piece.
-    pub(super) const fn give_back(&mut self, count: usize) {
+    pub(super) const fn unconsume(&mut self, count: usize) {
         self.at = self.at.saturating_sub(count);
     }
 
@@ -87,7 +87,7 @@ impl<'a> Feed<'a> {
         let mut again = Feed::data(&joined).from(base);
         let step = run(&mut again);
         // Bytes that are held back for the other side are handed in again.
-        self.give_back(again.rest().len());
+        self.unconsume(again.rest().len());
         step
     }
 

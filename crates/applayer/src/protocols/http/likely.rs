@@ -7,7 +7,7 @@
 //! accept a request without a version (HTTP/0.9) as well, whatever its method, once its line is followed by a
 //! field or by the end of the headers.
 
-use super::bytes::{after, before, chomp, is_blank, is_token, is_wide_space, span, trim};
+use super::bytes::{after, before, is_blank, is_token, is_wide_space, span, trim, trim_line_end};
 use super::patterns::PATTERNS;
 use super::proxy::{self, ProxyHeader};
 use crate::protocol::{Probe, Transport};
@@ -109,7 +109,7 @@ fn is_request(text: &[u8]) -> Option<bool> {
 pub(super) fn is_request_line(line: &[u8]) -> bool {
     let (method, rest) = span(span(line, is_wide_space).1, |b| !is_wide_space(b));
     let (_, target) = span(rest, is_wide_space);
-    let target = chomp(target);
+    let target = trim_line_end(target);
     let graphic = method.iter().all(u8::is_ascii_graphic);
     has_version(target) || graphic && has_any_version(target) || is_versionless(method, target)
 }

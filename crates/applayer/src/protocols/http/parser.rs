@@ -34,7 +34,7 @@ impl HttpParser {
 
     /// Closes a direction: open data is parsed as if a line end followed.
     fn close(&mut self, direction: Direction) {
-        self.txs.mute(true);
+        self.txs.suppress_events(true);
         for side in [Direction::ToServer, direction] {
             // The end of responses also ends requests: the server will answer no more of them.
             if matches!(*self.status(side), HttpDirectionStatus::Open) {
@@ -43,7 +43,7 @@ impl HttpParser {
                 self.run(side, &mut Feed::data(&[]).from(at));
             }
         }
-        self.txs.mute(false);
+        self.txs.suppress_events(false);
     }
 
     /// Completes both messages of the last transaction before a switch to another protocol.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The request side: request line, headers, body, bytes between requests (RFC 9112, as leniently as libhtp).
 
-use super::bytes::{chomp, is_space, is_wide_space, line_to_lf, span};
+use super::bytes::{is_space, is_wide_space, line_to_lf, span, trim_line_end};
 use super::events;
 use super::feed::{Feed, HttpDirectionStatus, HttpParseStep};
 use super::headers::{Scan, Scanner, Until, is_empty_line};
@@ -182,7 +182,7 @@ impl HttpParser {
         }
         let settings = self.settings.clone();
         let Some(tx) = self.request_tx() else { return HttpParseStep::Fail };
-        tx.read_request_line(chomp(&line));
+        tx.read_request_line(trim_line_end(&line));
         if settings.strict && words_differ(&line) {
             return HttpParseStep::Fail;
         }
@@ -305,7 +305,7 @@ impl HttpParser {
             self.request.header = Some(behind.to_vec());
             return HttpParseStep::More;
         }
-        feed.give_back(behind.len().min(rest.len()));
+        feed.unconsume(behind.len().min(rest.len()));
         let step = self.request_headers_done();
         match behind.split_at_checked(behind.len().saturating_sub(rest.len())) {
             // Bytes that were held before the end of the headers was known are no part of them.

@@ -2,7 +2,7 @@
 //! The response side: status line, headers, body, and data that is none of these, as browsers read it (RFC
 //! 9112, as leniently as libhtp).
 
-use super::bytes::{chomp, equals_nocase_nonul, is_space, line_to_lf, span, starts_nocase, trim};
+use super::bytes::{equals_nocase_nonul, is_space, line_to_lf, span, starts_nocase, trim, trim_line_end};
 use super::events;
 use super::feed::{Feed, HttpDirectionStatus, HttpParseStep};
 use super::fields::{self, HttpVersion};
@@ -175,7 +175,7 @@ impl HttpParser {
         let closed = self.response.status == HttpDirectionStatus::Closed;
         if !self.response.line.is_empty() {
             let held = core::mem::take(&mut self.response.line);
-            if self.response.asked.take().is_some_and(|id| id != self.request_id) {
+            if self.response.request.take().is_some_and(|id| id != self.request_id) {
                 // Another request came after it: the line was the whole response.
                 return self.end_of_body_line(&held);
             }
@@ -196,7 +196,7 @@ impl HttpParser {
         }
         let behind = super::bytes::after(feed.rest(), line.len());
         if behind.len() < 2 && !closed && !is_empty_line(line) && is_body_line(line) {
-            self.response.asked = Some(self.request_id);
+            self.response.request = Some(self.request_id);
             return self.hold_response(feed);
         }
         feed.take(line.len());
@@ -260,7 +260,7 @@ impl HttpParser {
     /// Handles a line that is no status line.
     fn body_before_status(&mut self, line: &[u8], feed: &Feed<'_>) -> HttpParseStep {
         let next = feed.rest();
-        if next.len() > 1 && (next.first() == Some(&b'H') || chomp(line).len() <= 2) {
+        if next.len() > 1 && (next.first() == Some(&b'H') || trim_line_end(line).len() <= 2) {
             return HttpParseStep::Again;
         }
         if feed.is_empty() {
@@ -342,7 +342,7 @@ impl HttpParser {
         let headers = tx.response.message.progress <= HEADERS;
         self.response.state =
             if headers { HttpResponseState::BodyDetermine } else { HttpResponseState::Finalize };
-        feed.give_back(behind.len().min(rest.len()));
+        feed.unconsume(behind.len().min(rest.len()));
         match behind.split_at_checked(behind.len().saturating_sub(rest.len())) {
             // Bytes that were held before the end of the headers was known are no part of them.
             Some((early, _)) if !early.is_empty() => feed.replay(early, |again| self.run_response(again)),
@@ -498,7 +498,7 @@ impl HttpTx {
                 response.status = Some(status.to_vec());
                 response.code = fields::status(status);
                 if !more_blanks.is_empty() {
-                    response.reason = Some(chomp(reason).to_vec());
+                    response.reason = Some(trim_line_end(reason).to_vec());
                 }
             }
         }

@@ -27,7 +27,7 @@ pub(super) struct HttpResponseSide {
     /// A line that is not complete yet, or whose meaning depends on later bytes.
     pub line: Vec<u8>,
     /// The next expected request at the time when `line` turned out to be no status line.
-    pub asked: Option<TxId>,
+    pub request: Option<TxId>,
     /// In prevention: later data continues a line that is no status line.
     pub within_body_line: bool,
     /// Headers that are not complete yet.
@@ -51,7 +51,7 @@ impl HttpResponseSide {
             state: HttpResponseState::Idle,
             status: HttpDirectionStatus::Open,
             line: Vec::new(),
-            asked: None,
+            request: None,
             within_body_line: false,
             header: None,
             header_until: Until::LineEnd,

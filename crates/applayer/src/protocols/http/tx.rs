@@ -553,7 +553,7 @@ impl HttpTxTable {
     }
 
     /// Sets whether events of transactions are suppressed.
-    pub(super) fn mute(&mut self, muted: bool) {
+    pub(super) fn suppress_events(&mut self, muted: bool) {
         self.muted = muted;
         for tx in self.iter_mut() {
             tx.muted = muted;

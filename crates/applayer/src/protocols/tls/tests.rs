@@ -448,7 +448,7 @@ fn certificates_are_due_once_when_asked_for_and_there() {
     let mut flow = Flow::new();
     let ask = |flow: &mut Flow, side: Direction| {
         let storing = flow.parser.tx_mut(0).unwrap().storing_mut().unwrap();
-        if side == TC { storing.to_client.ask() } else { storing.to_server.ask() }
+        if side == TC { storing.to_client.request() } else { storing.to_server.request() }
     };
     let due = |flow: &Flow, side| {
         let view = flow.parser.tx(0).unwrap().certificates().unwrap();

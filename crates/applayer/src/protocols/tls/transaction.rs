@@ -85,7 +85,7 @@ impl Transaction for TlsTx {
 }
 
 impl ShownCertificates for TlsTx {
-    fn shown_by(&self, side: Direction) -> Option<Certificates<'_>> {
+    fn certificates_of(&self, side: Direction) -> Option<Certificates<'_>> {
         let side = &self.sides[side];
         let own = side.certificate.as_deref()?;
         Some(Certificates {

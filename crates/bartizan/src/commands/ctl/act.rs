@@ -11,7 +11,7 @@ use bartizan_controller::store::hex;
 use bartizan_runtime::client::actions::{FlagKind, ResourceAction, names};
 use bartizan_runtime::client::apply::file_name;
 use bartizan_runtime::client::document::{self, LocalDocument};
-use bartizan_runtime::client::request::{ClientRequest, JSON, ask, items, newer, number, path_part};
+use bartizan_runtime::client::request::{ClientRequest, JSON, items, newer, number, path_part, send_request};
 use bartizan_runtime::error::{Exit, Failure};
 use clap::ArgMatches;
 use serde_json::{Map, Value, json};
@@ -73,12 +73,12 @@ pub fn run(action: &ResourceAction, matches: &ArgMatches, whom: &Whom, json: boo
         fields.push(("if-none-match", "*".to_owned()));
     }
     let of = document.as_ref().map(|document| (document, ""));
-    let answer = ask(&mut client, ClientRequest { method: route.method, path, body, fields, of })?;
-    shown(&answer.body, action, typed.flag(&actions::id("query", "dry-run")), json);
+    let answer = send_request(&mut client, ClientRequest { method: route.method, path, body, fields, of })?;
+    print_outcome(&answer.body, action, typed.flag(&actions::id("query", "dry-run")), json);
     Ok(Exit::Done)
 }
 
-fn shown(body: &Value, action: &ResourceAction, dry: bool, json: bool) {
+fn print_outcome(body: &Value, action: &ResourceAction, dry: bool, json: bool) {
     let text = match body {
         Value::String(text) => text.clone(),
         body if json => format!("{body:#}"),

@@ -121,7 +121,7 @@ fn flow_text(flow: &FlowName) -> String {
 }
 
 fn outcome_text(outcome: &ReplayOutcome, beside: Option<&ReplayOutcome>) -> String {
-    let fate = outcome.fate.to_string();
+    let fate = outcome.verdict.to_string();
     match beside {
         // The name of another policy is the difference to show.
         Some(beside) if beside.policy != outcome.policy && !outcome.policy.is_empty() => {

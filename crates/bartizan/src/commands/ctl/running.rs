@@ -57,12 +57,12 @@ pub fn whole_name(command: &str, mut arguments: Vec<String>) -> (String, Vec<Str
 pub fn run(to: &To, name: &str, arguments: &[String], json: bool) -> Result<Exit, Failure> {
     let spec = command(name).ok_or_else(|| Failure::usage(format!("there is no command `{name}`")))?;
     let request = spec.request(arguments).map_err(Failure::usage)?;
-    give(to, &request, json)
+    run_command(to, &request, json)
 }
 
 /// Sends a command, and prints its result.
-pub fn give(to: &To, request: &ControlRequest, json: bool) -> Result<Exit, Failure> {
-    let (reply, text) = ask(to, request)?;
+pub fn run_command(to: &To, request: &ControlRequest, json: bool) -> Result<Exit, Failure> {
+    let (reply, text) = send_request(to, request)?;
     if json {
         println!("{}", text.trim_end());
         return Ok(if reply.ok { Exit::Done } else { Exit::Input });
@@ -79,7 +79,7 @@ pub fn give(to: &To, request: &ControlRequest, json: bool) -> Result<Exit, Failu
 }
 
 /// The answer to a command, and its text.
-pub fn ask(to: &To, request: &ControlRequest) -> Result<(ControlReply, String), Failure> {
+pub fn send_request(to: &To, request: &ControlRequest) -> Result<(ControlReply, String), Failure> {
     let socket = to.socket.clone().or_else(|| to.run.as_deref().map(control::of_run));
-    client::ask(socket.as_deref(), Duration::from_secs(to.timeout), request)
+    client::send_request(socket.as_deref(), Duration::from_secs(to.timeout), request)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan ctl trace SID`: evaluates the conditions of a rule on the next packets of a running program.
 
-use super::running::{To, ask};
+use super::running::{To, send_request};
 use super::running_text::plain;
 use crate::commands::explain::rule::attempts;
 use crate::commands::explain::trace_text;
@@ -72,7 +72,7 @@ impl TraceArgs {
 /// Traces a rule, and prints the result.
 pub fn run(args: &TraceArgs, to: &To, json: bool) -> Result<Exit, Failure> {
     let to = To { timeout: to.timeout.max(args.seconds + ANSWER), ..to.clone() };
-    let (reply, text) = ask(&to, &args.request())?;
+    let (reply, text) = send_request(&to, &args.request())?;
     if json {
         println!("{}", text.trim_end());
         return Ok(if reply.ok { Exit::Done } else { Exit::Input });
@@ -80,12 +80,12 @@ pub fn run(args: &TraceArgs, to: &To, json: bool) -> Result<Exit, Failure> {
     if !reply.ok {
         return Err(Failure::input(plain(&reply.message)));
     }
-    print!("{}", shown(reply.message)?);
+    print!("{}", format_trace(reply.message)?);
     Ok(Exit::Done)
 }
 
 /// A trace for people.
-fn shown(message: Value) -> Result<String, Failure> {
+fn format_trace(message: Value) -> Result<String, Failure> {
     let answer: TraceAnswer = serde_json::from_value(message).map_err(|error| {
         Failure::stopped(format!(
             "the answer is none of a trace ({error}); is the program of another version?"

@@ -77,7 +77,7 @@ pub fn run(args: &ExplainFlowArgs) -> Result<Exit, Failure> {
     if args.to.socket.is_some() {
         return Err(Failure::usage("--socket names a running program; use it with --live"));
     }
-    let asked = asked(args)?;
+    let asked = subject(args)?;
     if matches!(asked, ExplainSubject::Tuple(_)) && args.build.policy.is_none() {
         return Err(Failure::usage(
             "without a policy every flow has the chain `ids`; name a policy with --policy FILE, or ask a running program with --live",
@@ -96,10 +96,10 @@ pub fn run(args: &ExplainFlowArgs) -> Result<Exit, Failure> {
 fn live(args: &ExplainFlowArgs) -> Result<Exit, Failure> {
     let spec = command("explain-flow").ok_or_else(|| Failure::usage("there is no such command"))?;
     let request = spec.request(&args.subject).map_err(Failure::usage)?;
-    running::give(&args.to, &request, args.json)
+    running::run_command(&args.to, &request, args.json)
 }
 
-fn asked(args: &ExplainFlowArgs) -> Result<ExplainSubject, Failure> {
+fn subject(args: &ExplainFlowArgs) -> Result<ExplainSubject, Failure> {
     let text = args.subject.join(" ");
     match (&args.capture, args.subject.as_slice()) {
         (Some(path), []) => Ok(ExplainSubject::Capture(path.clone())),

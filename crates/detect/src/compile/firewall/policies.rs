@@ -5,7 +5,7 @@
 //! `policies.default-policy`; for states `policies.app.PROTOCOL.STATE`,
 //! `policies.app.PROTOCOL.default-policy`, `policies.app.default-policy`, `policies.default-policy`.
 
-use super::rules::{act_of, shown};
+use super::rules::{act_of, state_name};
 use crate::model::firewall::{Act, PacketHook};
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
@@ -86,7 +86,7 @@ impl Policies {
                     keys.push(format!("firewall.policies.app.{name}.default-policy"));
                     keys.push("firewall.policies.app.default-policy".to_owned());
                     keys.push("firewall.policies.default-policy".to_owned());
-                    let hook = shown(spec, direction, state);
+                    let hook = state_name(spec, direction, state);
                     both[direction].push(read(
                         settings,
                         &keys,

@@ -147,7 +147,7 @@ pub(crate) fn check_firewall(
             if covers_earlier && rule.scope == Some(ActionScope::Packet) {
                 return Err(KeywordError::context("`<` goes with the scopes flow, tx and hook"));
             }
-            let shown = spec.and_then(|spec| shown(spec, hook.direction, hook.state));
+            let shown = spec.and_then(|spec| state_name(spec, hook.direction, hook.state));
             (At::State(hook.protocol, hook.direction, hook.state), shown)
         }
         None => {
@@ -170,7 +170,7 @@ pub(crate) fn check_firewall(
 }
 
 /// A state's name in events; `None` where the protocol has only the states that every protocol has.
-pub(super) fn shown(spec: &ProtocolSpec, direction: Direction, state: u8) -> Option<String> {
+pub(super) fn state_name(spec: &ProtocolSpec, direction: Direction, state: u8) -> Option<String> {
     let own = spec.states[direction];
     let general = ["request_started", "request_complete", "response_started", "response_complete"];
     if own.iter().all(|name| general.contains(name)) {

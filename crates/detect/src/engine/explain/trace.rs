@@ -19,7 +19,7 @@ use crate::engine::inspect::is_read;
 use crate::engine::txstate::FlowDetect;
 use crate::model::basis::{Basis, Packets};
 use crate::model::buffers::{BufferRef, PacketBufferValue, packet_buffer};
-use crate::model::condition::{Answer, ConditionContext, shown_payload};
+use crate::model::condition::{Answer, ConditionContext, inspected_payload};
 use crate::model::content::{Item, Number, Program, VARIABLES_MAX};
 use crate::model::prefilter::check_directions;
 use crate::model::signature::{Absent, Member, ValueCheck};
@@ -261,7 +261,7 @@ pub trait TraceSession: Send + Sync {
     fn kept(&self) -> usize;
 
     /// Receives the outcome of a call; the packets of its attempts have no number yet.
-    fn take(&self, context: &PacketContext<'_>, asked: &AppliedRule<'_>, outcome: PacketTrace);
+    fn take(&self, context: &PacketContext<'_>, rule: &AppliedRule<'_>, outcome: PacketTrace);
 
     /// Ends tracing after a panic; detection continues.
     fn fail(&self, panicked: &Panicked);
@@ -282,21 +282,21 @@ impl Tracer {
     /// functions.
     fn packet(
         &mut self,
-        asked: &AppliedRule<'_>,
+        rule: &AppliedRule<'_>,
         context: &PacketContext<'_>,
         findings: usize,
     ) -> PacketTrace {
         self.outcome = PacketTrace::default();
-        let (rules, Some(signature)) = (&asked.rule.rules, asked.rule.signature()) else {
+        let (rules, Some(signature)) = (&rule.rule.rules, rule.rule.signature()) else {
             return PacketTrace::default();
         };
         let own = context.findings.iter().skip(findings).filter(|f| f.rule.id == signature.id);
         self.outcome.alerts = own.count() as u64;
         let flow = slot_as::<FlowDetect>(context.slot);
-        let facts = PacketFacts { prevention: asked.prevention, ..*context.facts };
+        let facts = PacketFacts { prevention: rule.prevention, ..*context.facts };
         let scene = ConditionContext {
             facts: &facts,
-            payload: shown_payload(&facts),
+            payload: inspected_payload(&facts),
             state: flow.map(|f| &f.state),
             left: &[],
             function: context.app.as_ref().map(AppView::function).unwrap_or_default(),
@@ -307,7 +307,7 @@ impl Tracer {
             rules,
             signature,
             scene: &scene,
-            origins: &asked.rule.origins,
+            origins: &rule.rule.origins,
             tracer: self,
             steps: Vec::new(),
             variables: [0; VARIABLES_MAX],
@@ -605,7 +605,7 @@ impl TraceEvaluation<'_, '_> {
             transform.apply(&bytes, &mut next);
             core::mem::swap(&mut bytes, &mut next);
         }
-        let shown = shown(&bytes);
+        let shown = preview(&bytes);
         if check.absent == Absent::Only {
             self.step(name, "is absent", false, Some(shown));
             return Answer::No;
@@ -693,7 +693,7 @@ fn origin(origins: &[Origin], index: usize, count: impl Fn(&Origin) -> usize) ->
 }
 
 /// The first bytes of a buffer.
-fn shown(data: &[u8]) -> String {
+fn preview(data: &[u8]) -> String {
     let first = data.get(..BYTES_SHOWN).unwrap_or(data);
     let more = if first.len() < data.len() { "..." } else { "" };
     format!("{} bytes: {}{more}", data.len(), words::pattern(first))

@@ -216,7 +216,7 @@ impl InspectionRun<'_, '_> {
                 return None;
             }
         }
-        self.ask(index, signature, tx);
+        self.record_requests(index, signature, tx);
         if own.act == Act::Nothing {
             return None;
         }

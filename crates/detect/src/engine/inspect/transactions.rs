@@ -72,7 +72,7 @@ impl InspectionRun<'_, '_> {
     /// The firewall accepts the packet as a whole: the transaction data that the packet brought counts as
     /// inspected, unless the firewall refused an earlier packet with transaction data. That data is judged
     /// when the refused packet comes again.
-    pub(super) fn let_transactions_go(&mut self, app: &mut AppView<'_>) {
+    pub(super) fn accept_transactions(&mut self, app: &mut AppView<'_>) {
         if self.flow.withheld(self.scene.facts.direction) {
             app.later();
         } else {
@@ -83,7 +83,7 @@ impl InspectionRun<'_, '_> {
     /// Inspects the transactions; without `inspect` they are only marked as seen.
     pub(super) fn transactions(&mut self, app: &mut AppView<'_>, inspect: bool) {
         let direction = self.scene.facts.direction;
-        self.flow.hand_out(direction);
+        self.flow.clear_withheld(direction);
         if !app.has_news() && self.is_settled() {
             return;
         }
@@ -94,13 +94,13 @@ impl InspectionRun<'_, '_> {
             Some(_) => Settled::Always,
             None => Settled::WithoutStream,
         };
-        self.flow.settle(direction, settled);
+        self.flow.set_outcome(direction, settled);
     }
 
     /// Whether the last look at the direction's transactions found no rule whose answer can change while they
     /// stay as they are.
     fn is_settled(&self) -> bool {
-        match self.flow.settled(self.scene.facts.direction) {
+        match self.flow.outcome(self.scene.facts.direction) {
             Settled::No => false,
             Settled::WithoutStream => self.stream.is_none(),
             Settled::Always => true,
@@ -137,14 +137,14 @@ impl InspectionRun<'_, '_> {
             if inspect {
                 self.transaction(protocol, tx_rules, tx, id);
             }
-            if inspect || !self.worker.asked.is_empty() {
+            if inspect || !self.worker.requests.is_empty() {
                 self.carry_out(app, tx, id);
             }
             let shown = self.prevention && self.stream.is_some();
             if let Some(encrypted) = spec.encrypted.filter(|_| shown)
                 && tx.number(encrypted, direction) == Some(1)
             {
-                self.flow.veil(direction);
+                self.flow.mark_encrypted(direction);
             }
             let other = direction.flip();
             if self.flow.has_transactions()
@@ -192,7 +192,7 @@ impl InspectionRun<'_, '_> {
             }
             candidates.clear();
             self.worker.candidates = candidates;
-            if !self.worker.asked.is_empty() {
+            if !self.worker.requests.is_empty() {
                 self.carry_out(app, tx, id);
             }
         }
@@ -217,7 +217,7 @@ impl InspectionRun<'_, '_> {
             // more of the direction was parsed, as in Suricata: another condition (a flowbit that the other
             // side sets) may hold now. In passive mode something was parsed before each inspection, possibly
             // of the other direction.
-            let again = (self.fresh || !self.prevention) && common.looked[direction] <= set.spec.state;
+            let again = (self.fresh || !self.prevention) && common.inspected[direction] <= set.spec.state;
             let passed_over = !set.spec.kind.grows()
                 && (progress < set.spec.early && !ended || scanned.has(number) && !again);
             if !passed_over && set.set.is_met(self.group) {
@@ -249,9 +249,9 @@ impl InspectionRun<'_, '_> {
     fn without_literal(&mut self, tx_rules: &TxRules, tx: &dyn Transaction, candidates: &mut Candidates) {
         let mut values = core::mem::take(&mut self.worker.values);
         let mut guards = Guards::new(&tx_rules.guards, tx, self.scene.facts.direction, &mut values);
-        tx_rules.always.add_where(self.group, |wanted| guards.let_pass(wanted), candidates);
+        tx_rules.always.add_where(self.group, |wanted| guards.can_match(wanted), candidates);
         if self.stream.is_some() {
-            tx_rules.beside_stream.add_where(self.group, |wanted| guards.let_pass(wanted), candidates);
+            tx_rules.beside_stream.add_where(self.group, |wanted| guards.can_match(wanted), candidates);
         }
         self.worker.values = values;
     }

@@ -308,7 +308,7 @@ fn a_request_to_stop_shortens_the_wait() {
     static STOP: AtomicBool = AtomicBool::new(false);
     let mut wait = Wait::default();
     assert_eq!(wait.next(false), None, "live traffic waits for no reader");
-    wait.took();
+    wait.note_progress();
     wait.set(Patience::over_captures(&STOP));
     assert_eq!(wait.next(false), Some(SLICE));
     assert_eq!(wait.patience.unwrap().quiet, CAPTURES_QUIET);

@@ -124,7 +124,7 @@ impl PreventionRig {
             }
             Advice::Drop(_) => false,
         };
-        self.rig.pair.settle(direction, &seg.data, &mut self.rig.budget);
+        self.rig.pair.end_packet(direction, &seg.data, &mut self.rig.budget);
         passes.then_some(left)
     }
 

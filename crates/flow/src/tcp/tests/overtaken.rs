@@ -356,7 +356,7 @@ impl ArrivalOrder<'_> {
                 stream.raw_consume(end);
             }
         }
-        next.pair.settle(packet.direction, s.payload, &mut budget);
+        next.pair.end_packet(packet.direction, s.payload, &mut budget);
         if !goes_on(out.advice, &s, acknowledged) {
             self.refused.push(format!("{packet:?} behind {:?}: {:?}", next.path, out.events));
         }

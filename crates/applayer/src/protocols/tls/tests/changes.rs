@@ -13,7 +13,7 @@ fn news(flow: &mut Flow) -> (bool, bool) {
         assert!(list.waits(Look::Inspect, direction), "data that was parsed is inspected");
         for look in [Look::Inspect, Look::Record] {
             let ids = list.take(look, direction);
-            list.give_back(look, direction, ids);
+            list.recycle(look, direction, ids);
         }
     }
     (news, record)
