@@ -2,6 +2,7 @@
 //! The passage of a frame through the stages: intake, flows, chain runner, account. This module defines their
 //! order; each stage works on its own state and its arguments, and knows no other stage but the account.
 
+mod arrival;
 mod declared;
 mod early;
 mod ending;

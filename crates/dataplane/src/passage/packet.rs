@@ -2,6 +2,7 @@
 //! The passage of one decoded packet: its flow, TCP, the functions of its path, the counters.
 
 use super::Passage;
+use super::arrival::Arrival;
 use super::declared::arp_record;
 use super::way::{note_headers, note_way};
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Timestamp, Verdict};
@@ -9,7 +10,7 @@ use bartizan_flow::tcp::{
     Advice, Checkpoint, ExceptionPolicy, ExceptionTarget, Outcome, Segment, StreamEvent, TcpFlags, TcpState,
 };
 use bartizan_flow::{EndReason, Find, FlowFlags, FlowKey, FlowState};
-use bartizan_packet::{Decoded, Network, PacketFlags, PacketSource, PacketView, TransportLayer};
+use bartizan_packet::{Decoded, Network, PacketSource, PacketView, TransportLayer};
 use bartizan_stages::account::UNKNOWN;
 use bartizan_stages::class::{renew_matches, reverse};
 use bartizan_stages::flow_ext::FlowExt;
@@ -26,30 +27,6 @@ use bartizan_stages::settled::tcp_state;
 use bartizan_stages::standing::PacketDisposition;
 use smallvec::SmallVec;
 use std::sync::Arc;
-
-/// A packet with its event context.
-#[derive(Clone, Copy)]
-pub(super) struct Arrival<'a> {
-    pub(super) packet: &'a PacketView<'a>,
-    pub(super) occasion: EventContext<'a>,
-}
-
-impl<'a> Arrival<'a> {
-    /// The arrival with a direction.
-    const fn with_direction(self, direction: Direction) -> Self {
-        Arrival { occasion: self.occasion.with_direction(direction), ..self }
-    }
-
-    pub(super) fn decoded(&self) -> &'a Decoded {
-        self.packet.decoded()
-    }
-
-    /// Bytes that the packet adds to its flow's counters.
-    pub(super) fn length(&self) -> u32 {
-        let packet = self.decoded();
-        if packet.flags.contains(PacketFlags::REBUILT) { packet.wire_len } else { packet.length() }
-    }
-}
 
 /// Result of the flow lookup for a packet.
 struct FlowOf {
@@ -406,13 +383,8 @@ impl Passage<'_> {
                 Err(why) => return (None, self.without_flow(frame, arrival, why)),
             }
         }
-        let opened;
-        let arrival = if anew && came != Direction::ToServer {
-            opened = arrival.with_direction(Direction::ToServer);
-            &opened
-        } else {
-            arrival
-        };
+        let mut opened = None;
+        let arrival = arrival.directed(if anew { Direction::ToServer } else { came }, &mut opened);
         if let Some(decision) = self.handle_decided(arrival, id, length) {
             return (Some(id), decision);
         }
@@ -447,13 +419,8 @@ impl Passage<'_> {
         if let Some(state) = tcp.and_then(|o| o.flow_state) {
             self.flows.set_state(id, tcp_state(state));
         }
-        let turned;
-        let arrival = if direction == arrival.occasion.direction {
-            arrival
-        } else {
-            turned = arrival.with_direction(direction);
-            &turned
-        };
+        let mut turned = None;
+        let arrival = arrival.directed(direction, &mut turned);
         let of_flow = FlowPacket { id, related, wanting, established: accounted.established };
         (Some(id), self.judge_tracked(arrival, &of_flow, tcp, tracked.before))
     }

@@ -13,7 +13,7 @@
 //! discovery, without which no flow continues.
 
 use super::Passage;
-use super::packet::Arrival;
+use super::arrival::Arrival;
 use bartizan_base::{Decision, Fid, FlowId, FunctionId, Reason, Timestamp, Verdict};
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget};
 use bartizan_packet::{Decoded, TransportLayer};

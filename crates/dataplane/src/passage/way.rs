@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Notes of a packet's headers for the record of its flow.
 
-use super::packet::Arrival;
+use super::arrival::Arrival;
 use bartizan_base::Direction;
 use bartizan_packet::PacketSource;
 use bartizan_stages::identity::icmp_of;
