@@ -99,14 +99,11 @@ impl RpcParser {
         match head.kind {
             pdu::BIND | pdu::ALTER_CONTEXT => {
                 let asked = head.contexts(body)?;
-                let list = Arc::make_mut(&mut self.interfaces);
-                let room = INTERFACES_MAX.saturating_sub(list.len());
-                list.extend(asked.into_iter().take(room));
+                pdu::ask(&mut self.interfaces, asked, INTERFACES_MAX);
             }
             pdu::BIND_ACK | pdu::ALTER_CONTEXT_RESPONSE => {
                 let results = head.results(body)?;
-                let list = Arc::make_mut(&mut self.interfaces);
-                pdu::acknowledge(list, head.call, &results);
+                pdu::acknowledge(&mut self.interfaces, head.call, &results);
             }
             pdu::REQUEST | pdu::RESPONSE | pdu::FAULT | pdu::BIND_NAK => {}
             // The others have no transaction.
