@@ -188,7 +188,8 @@ impl Session {
             )
         } else {
             let length = u64::from(u16_at(words, 14)?) << 16 | u64::from(u16_at(words, 10)?);
-            (length, size16_at(words, 12)?, self.reads.remove(&head.key)?)
+            let place = self.reads.remove(&head.key).or_else(|| self.unknown_place(head.key.tree));
+            (length, size16_at(words, 12)?, place?)
         };
         let piece = PieceHead {
             file: place.file,
@@ -270,8 +271,12 @@ impl Session {
                 Some(Detail::None)
             }
             CLOSE => head.file(words, 0).map(|file| {
-                self.reads.insert(head.key, ReadPlace { file, offset: 0, tree: head.key.tree });
-                self.close_file(file, &[Direction::ToServer], None);
+                if self.strict {
+                    self.closes(head.key, file);
+                } else {
+                    self.reads.insert(head.key, ReadPlace { file, offset: 0, tree: head.key.tree });
+                    self.close_file(file, &[Direction::ToServer], None);
+                }
                 Detail::None
             }),
             _ => Some(Detail::None),
@@ -309,7 +314,9 @@ impl Session {
         let Some((piece, at)) = piece else { return self.raise(MALFORMED_DATA) };
         let data = part(message, at, usize::try_from(piece.length).unwrap_or(usize::MAX));
         self.whole_piece1(head, &piece, data, around);
-        if command.code == WRITE_AND_CLOSE {
+        if command.code == WRITE_AND_CLOSE && self.strict {
+            self.closes(head.key, piece.file);
+        } else if command.code == WRITE_AND_CLOSE {
             self.close_file(piece.file, &[Direction::ToServer], None);
         }
         if command.code != WRITE_ANDX {
@@ -430,6 +437,10 @@ impl Session {
             NT_CREATE if is_success => self.created1(head, words),
             TREE_DISCONNECT => {
                 self.trees.remove(&MessageKey { message: 0, ..head.key });
+                false
+            }
+            CLOSE | WRITE_AND_CLOSE if self.strict => {
+                self.closed(head.key, head.status);
                 false
             }
             CLOSE => {
