@@ -218,10 +218,9 @@ impl Session {
                 && tx.file().is_none()
                 && (ends_calls || tx.call().is_none())
                 && tx.key.session == key.session
-                && tx.key.message == key.message
                 && (tx.key.tree == key.tree || key.tree == 0)
         };
-        let Some(tx) = self.find(is_wanted) else { return false };
+        let Some(tx) = self.find_request(key.message, is_wanted) else { return false };
         tx.status = Some(status);
         if status != SmbStatus::Nt(super::smb2::PENDING) {
             tx.done = PerDirection::new(true, true);

@@ -16,6 +16,7 @@ use crate::memory::{Held, allocated};
 use crate::rpc::RpcInterfaces;
 use crate::transaction::{TxId, TxList};
 use bartizan_base::{Direction, PerDirection};
+use smallvec::SmallVec;
 use std::collections::HashMap;
 
 /// A connected share.
@@ -99,6 +100,8 @@ pub(super) struct Session {
     pub(super) before: RequestBefore,
     /// In prevention: handles of files that were named by [`FileId::Opened`].
     pub(super) handles: Cache<FileId, FileId>,
+    /// Transactions of requests by the number of their message, oldest first; some may be complete.
+    messages: HashMap<u64, SmallVec<[TxId; 2]>>,
     /// Transfers by file and sender; entries of transfers that are over may stand here.
     transfers: HashMap<(FileId, Direction), TxId>,
     /// In prevention: files that requests close, until the server says that they are closed.
@@ -133,6 +136,7 @@ impl Session {
             strict: false,
             before: RequestBefore::default(),
             handles: Cache::new(config.reads),
+            messages: HashMap::new(),
             transfers: HashMap::new(),
             closings: Cache::new(READS_STRICT),
             is_ambiguous: false,
@@ -179,7 +183,12 @@ impl Session {
         } else if self.txs.len() >= most {
             self.end_oldest();
         }
-        self.txs.push(tx)
+        let message = tx.file().is_none().then_some(tx.key.message);
+        let id = self.txs.push(tx);
+        if let Some(message) = message {
+            self.messages.entry(message).or_default().push(id);
+        }
+        id
     }
 
     /// Frees a transaction.
@@ -187,6 +196,14 @@ impl Session {
         let file = self.txs.get(id).and_then(SmbTransaction::file).map(|file| (file.id, file.sender));
         if let Some(key) = file.filter(|key| self.transfers.get(key) == Some(&id)) {
             self.transfers.remove(&key);
+        }
+        if let Some(message) = self.txs.get(id).filter(|tx| tx.file().is_none()).map(|tx| tx.key.message)
+            && let Some(ids) = self.messages.get_mut(&message)
+        {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.messages.remove(&message);
+            }
         }
         self.txs.free(id);
     }
@@ -232,6 +249,25 @@ impl Session {
         is_wanted: impl Fn(&SmbTransaction) -> bool,
     ) -> Option<&mut SmbTransaction> {
         let id = self.txs.iter().find(|tx| tx.is_open() && is_wanted(tx)).map(|tx| tx.common.id)?;
+        let dialect = self.dialect.clone();
+        let tx = self.txs.get_mut(id)?;
+        tx.dialect = dialect;
+        Some(tx)
+    }
+
+    /// The open transactions of a message's request.
+    pub(super) fn of_message(&self, message: u64) -> impl Iterator<Item = &SmbTransaction> {
+        let ids = self.messages.get(&message).into_iter().flatten();
+        ids.filter_map(|id| self.txs.get(*id)).filter(|tx| tx.is_open())
+    }
+
+    /// Finds the open transaction of a message's request.
+    pub(super) fn find_request(
+        &mut self,
+        message: u64,
+        is_wanted: impl Fn(&SmbTransaction) -> bool,
+    ) -> Option<&mut SmbTransaction> {
+        let id = self.of_message(message).find(|tx| is_wanted(tx)).map(|tx| tx.common.id)?;
         let dialect = self.dialect.clone();
         let tx = self.txs.get_mut(id)?;
         tx.dialect = dialect;
@@ -438,6 +474,7 @@ impl Session {
             self.parts.held(),
             self.handles.held(),
             self.closings.held(),
+            allocated(self.messages.capacity().saturating_mul(size_of::<(u64, SmallVec<[TxId; 2]>)>() + 1)),
             allocated(self.transfers.capacity().saturating_mul(size_of::<((FileId, Direction), TxId)>() + 1)),
             self.interfaces.held(),
         ]

@@ -494,11 +494,10 @@ impl Session {
         let is_wanted = |tx: &SmbTransaction| {
             tx.version == 1
                 && matches!(tx.detail, Detail::Login(_))
-                && tx.key.message == key.message
                 && (tx.key.session == key.session || tx.key.session == 0)
         };
         let mut strings = command.strings(head.is_wide);
-        let Some(tx) = self.find(is_wanted) else { return false };
+        let Some(tx) = self.find_request(key.message, is_wanted) else { return false };
         let has_names = match command.words.len() {
             6 => true,
             8 => {
@@ -522,10 +521,9 @@ impl Session {
         let is_wanted = |tx: &SmbTransaction| {
             tx.version == 1
                 && matches!(tx.detail, Detail::Tree(_))
-                && tx.key.message == key.message
                 && (tx.key.session == key.session || tx.key.session == 0)
         };
-        let Some(tx) = self.find(is_wanted) else { return true };
+        let Some(tx) = self.find_request(key.message, is_wanted) else { return true };
         tx.finish(head.status);
         if head.number != SUCCESS {
             return true;
@@ -554,7 +552,7 @@ impl Session {
         }
         let key = head.key;
         let is_wanted = |tx: &SmbTransaction| matches!(tx.detail, Detail::Opening(_)) && tx.key == key;
-        let Some(tx) = self.find(is_wanted) else { return false };
+        let Some(tx) = self.find_request(key.message, is_wanted) else { return false };
         tx.finish(head.status);
         if let Detail::Opening(opening) = &mut tx.detail {
             (opening.times, opening.size, opening.id) = ([created, accessed, modified, changed], size, id);

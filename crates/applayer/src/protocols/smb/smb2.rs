@@ -133,12 +133,10 @@ impl Session {
         if head.key.tree != 0 {
             return head;
         }
-        let is_own = |tx: &&SmbTransaction| {
-            tx.version == 2 && tx.key.session == head.key.session && tx.key.message == head.key.message
-        };
+        let is_own = |tx: &&SmbTransaction| tx.version == 2 && tx.key.session == head.key.session;
         let tree = match self.reads.get(&head.opening()) {
             Some(place) => Some(place.tree),
-            None => self.txs.iter().filter(|tx| tx.is_open()).find(is_own).map(|tx| tx.key.tree),
+            None => self.of_message(head.key.message).find(is_own).map(|tx| tx.key.tree),
         };
         Head2 { key: MessageKey { tree: tree.unwrap_or_default(), ..head.key }, ..head }
     }
@@ -460,10 +458,9 @@ impl Session {
         let is_wanted = |tx: &SmbTransaction| {
             tx.version == 2
                 && matches!(tx.detail, Detail::Login(_))
-                && tx.key.message == key.message
                 && (tx.key.session == key.session || tx.key.session == 0)
         };
-        let tx = self.find(is_wanted)?;
+        let tx = self.find_request(key.message, is_wanted)?;
         tx.key = MessageKey { message: key.message, ..key };
         tx.finish(SmbStatus::Nt(head.status));
         Some(())
@@ -472,12 +469,9 @@ impl Session {
     fn tree_response(&mut self, head: &Head2, body: &[u8]) -> Option<()> {
         let key = head.key;
         let kind = body.get(2).copied();
-        let is_wanted = |tx: &SmbTransaction| {
-            matches!(tx.detail, Detail::Tree(_))
-                && tx.key.session == key.session
-                && tx.key.message == key.message
-        };
-        let Some(tx) = self.find(is_wanted) else { return Some(()) };
+        let is_wanted =
+            |tx: &SmbTransaction| matches!(tx.detail, Detail::Tree(_)) && tx.key.session == key.session;
+        let Some(tx) = self.find_request(key.message, is_wanted) else { return Some(()) };
         if head.status == PENDING {
             tx.status = Some(SmbStatus::Nt(PENDING));
             return Some(());
@@ -516,10 +510,8 @@ impl Session {
             self.name_handle(FileId::Opened { session: head.key.session, message: head.key.message }, id);
         }
         let key = head.key;
-        let tx = self.find(|tx| {
-            matches!(tx.detail, Detail::Opening(_))
-                && tx.key.session == key.session
-                && tx.key.message == key.message
+        let tx = self.find_request(key.message, |tx| {
+            matches!(tx.detail, Detail::Opening(_)) && tx.key.session == key.session
         })?;
         tx.finish(SmbStatus::Nt(head.status));
         if let Detail::Opening(opening) = &mut tx.detail {
