@@ -6,6 +6,7 @@
 //! Built with the feature `planted` each target has a fault that is deep enough to be missed by a target that
 //! does not work: `scripts/fuzz-planted.sh` checks that each is found.
 
+pub mod applayer;
 pub mod capture;
 pub mod control;
 pub mod decode;
@@ -35,6 +36,7 @@ pub type Target = fn(&[u8]);
 
 /// All targets, by name.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("applayer", applayer::run),
     ("capture", capture::run),
     ("control", control::run),
     ("decode", decode::run),

@@ -47,6 +47,7 @@ pub struct Driver {
     needed: [usize; 2],
     offset: [u64; 2],
     stopped: [bool; 2],
+    ended: [bool; 2],
     events: Events,
     /// The parser works as in prevention.
     pub prevents: bool,
@@ -65,6 +66,7 @@ impl Driver {
             needed: [0; 2],
             offset: [0; 2],
             stopped: [false; 2],
+            ended: [false; 2],
             events: Events::default(),
             prevents: false,
         }
@@ -147,20 +149,51 @@ impl Driver {
     /// Ends both directions.
     pub fn finish(&mut self) {
         for direction in [Direction::ToServer, Direction::ToClient] {
-            if self.transport == Transport::Tcp && !self.stopped[direction as usize] {
-                self.parse(direction, true);
-            }
-            let mut context = ParseContext {
-                now: Timestamp::ZERO,
-                server_port: 1,
-                client_port: 40_000,
-                transport: self.transport,
-                files: &self.files,
-                prevents: self.prevents,
-                events: &mut self.events,
-            };
-            self.parser.end(direction, &mut context);
+            self.end(direction);
         }
+    }
+
+    /// Ends a direction, unless it has ended.
+    pub fn end(&mut self, direction: Direction) {
+        let d = direction as usize;
+        if core::mem::replace(&mut self.ended[d], true) {
+            return;
+        }
+        if self.transport == Transport::Tcp && !self.stopped[d] {
+            self.parse(direction, true);
+        }
+        self.stopped[d] = true;
+        let mut context = ParseContext {
+            now: Timestamp::ZERO,
+            server_port: 1,
+            client_port: 40_000,
+            transport: self.transport,
+            files: &self.files,
+            prevents: self.prevents,
+            events: &mut self.events,
+        };
+        self.parser.end(direction, &mut context);
+    }
+
+    /// Frees the transactions that are complete in both directions, as a flow does after inspection.
+    pub fn free_complete(&mut self) {
+        for id in self.parser.tx_range() {
+            let is_complete = self.parser.tx(id).is_some_and(|tx| {
+                [Direction::ToServer, Direction::ToClient]
+                    .into_iter()
+                    .all(|direction| tx.progress(direction) >= self.spec.complete[direction])
+            });
+            if is_complete {
+                self.parser.free_tx(id);
+            }
+        }
+    }
+
+    /// Bytes of the contents that the files of all transactions show.
+    pub fn shown(&self) -> usize {
+        let txs = self.parser.tx_range().filter_map(|id| self.parser.tx(id));
+        let files = txs.flat_map(|tx| [Direction::ToServer, Direction::ToClient].map(|d| tx.files_of(d)));
+        files.flatten().map(|file| file.content().0.len()).sum()
     }
 
     /// All visible results of the conversation, as text.

@@ -273,12 +273,14 @@ pub struct Bodies {
 pub struct TxList<T> {
     list: std::collections::VecDeque<Option<T>>,
     first: TxId,
+    /// Places in the list that are free.
+    free: usize,
     work: Worklist,
 }
 
 impl<T> Default for TxList<T> {
     fn default() -> Self {
-        TxList { list: std::collections::VecDeque::new(), first: 0, work: Worklist::default() }
+        TxList { list: std::collections::VecDeque::new(), first: 0, free: 0, work: Worklist::default() }
     }
 }
 
@@ -295,7 +297,13 @@ impl<T: Transaction> TxList<T> {
         self.first.saturating_add(self.list.len() as u64)
     }
 
-    /// Number of transactions held.
+    /// Number of transactions that are held and not freed.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.list.len().saturating_sub(self.free)
+    }
+
+    /// Number of places in the list, from the oldest transaction that is not freed on.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
@@ -383,9 +391,11 @@ impl<T: Transaction> TxList<T> {
             && let Some(tx) = slot.take()
         {
             self.work.released(tx.common().measured);
+            self.free = self.free.saturating_add(1);
         }
         while matches!(self.list.front(), Some(None)) {
             self.list.pop_front();
+            self.free = self.free.saturating_sub(1);
             self.first = self.first.saturating_add(1);
         }
     }

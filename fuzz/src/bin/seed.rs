@@ -3,9 +3,11 @@
 //!
 //! Captures become frames (decode, worker), streams (protocol, split, tcp) and whole files (capture); files
 //! named `*.rules` become rules (rules, load), `*.yaml` settings and policies, `*.json` messages of the
-//! command socket, `*.southbound` messages between planes, `*.joined` parts of a policy file, `*.eve` flow
+//! command socket, `*.conversation` flows of the protocol in
+//! their names, `*.southbound` messages between planes, `*.joined` parts of a policy file, `*.eve` flow
 //! records. Names are numbers; too large inputs are left out.
 
+use bartizan_fuzz::applayer::flows;
 use bartizan_fuzz::protocol::choices;
 use bartizan_packet::capture::CaptureReader;
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
@@ -89,6 +91,7 @@ fn main() {
                 corpus.add("policy", &bytes);
             }
             Some("southbound") => messages(&mut corpus, &bytes),
+            Some("conversation") => conversation(&mut corpus, &path, &bytes),
             Some("joined") => corpus.add("joined", &bytes),
             Some("eve") => {
                 corpus.add("record", &bytes);
@@ -107,6 +110,26 @@ fn main() {
     targets.sort();
     for (target, number) in targets {
         println!("{target}: {number} seeds");
+    }
+}
+
+/// A conversation of the protocol that its file is named after, up to a dash.
+fn conversation(corpus: &mut Corpus, path: &Path, bytes: &[u8]) {
+    let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = name.split('-').next().unwrap_or_default();
+    for (index, (spec, _)) in flows().into_iter().enumerate() {
+        if spec.name.split('-').next() == Some(name) {
+            for flags in [0, 1, 4] {
+                corpus.add("applayer", &[&[index as u8, flags, 3, 1, 17, 39][..], bytes].concat());
+            }
+        }
+    }
+    for (index, (spec, _)) in choices().into_iter().enumerate() {
+        if spec.name == name {
+            corpus.add("protocol", &[&[index as u8][..], bytes].concat());
+            corpus.add("split", &[&[index as u8, 3, 1, 17, 39][..], bytes].concat());
+            corpus.add("open", &[&[index as u8, 3, 1, 17, 39][..], bytes].concat());
+        }
     }
 }
 

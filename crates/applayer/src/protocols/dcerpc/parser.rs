@@ -6,12 +6,14 @@ use super::pdu::{self, RpcHead};
 use super::tables::{INTERFACES_MAX, RpcConfig};
 use super::tx::{Activity, RpcTransaction};
 use crate::frames::{Notes, ProtocolFrameNote};
-use crate::memory::Held as _;
+use crate::memory::{Held as _, allocated};
 use crate::protocol::{Input, ParseContext, Parser, Progress, Transport};
 use crate::rpc::{RpcInterface, RpcInterfaces};
 use crate::transaction::{Transaction, TxId, TxList};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
+use smallvec::SmallVec;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 const PDU_FRAME: u8 = 1;
@@ -22,6 +24,8 @@ const DATA_FRAME: u8 = 3;
 pub(super) struct RpcParser {
     config: RpcConfig,
     txs: TxList<RpcTransaction>,
+    /// Transactions over TCP by the number of their call, oldest first; some may be complete.
+    calls: HashMap<u32, SmallVec<[TxId; 2]>>,
     interfaces: RpcInterfaces,
     /// Where messages begin is not known, after a gap.
     is_lost: PerDirection<bool>,
@@ -43,6 +47,7 @@ impl RpcParser {
         RpcParser {
             config,
             txs: TxList::default(),
+            calls: HashMap::new(),
             interfaces: RpcInterfaces::default(),
             is_lost: PerDirection::default(),
             frames: Notes::default(),
@@ -57,21 +62,39 @@ impl RpcParser {
                 tx.done = PerDirection::new(true, true);
             }
             if self.txs.len() >= self.config.max_tx.saturating_mul(2) {
-                let first = self.txs.range().start;
-                self.txs.free(first);
+                self.free(self.txs.range().start);
             }
         }
         self.txs.push(tx)
+    }
+
+    /// Bytes of memory of the numbers of calls.
+    fn calls_held(&self) -> usize {
+        let entry = size_of::<(u32, SmallVec<[TxId; 2]>)>().saturating_add(1);
+        allocated(self.calls.capacity().saturating_mul(entry))
+    }
+
+    /// Frees a transaction.
+    fn free(&mut self, id: TxId) {
+        if let Some(call) = self.txs.get(id).filter(|tx| tx.activity.is_none()).map(|tx| tx.call)
+            && let Some(ids) = self.calls.get_mut(&call)
+        {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.calls.remove(&call);
+            }
+        }
+        self.txs.free(id);
     }
 
     /// The open transaction of a call to which a message belongs, or a new one.
     fn of_call(&mut self, direction: Direction, head: &RpcHead) -> TxId {
         let other = direction.flip();
         let wanted = pdu::other_kind(head.kind);
-        let found = self.txs.iter().find(|tx| {
+        let ids = self.calls.get(&head.call).into_iter().flatten();
+        let found = ids.filter_map(|id| self.txs.get(*id)).find(|tx| {
             let own = tx.kinds[direction];
             tx.is_open()
-                && tx.call == head.call
                 // A later fragment is of the same kind.
                 && own.is_none_or(|kind| kind == head.kind)
                 && match tx.kinds[other] {
@@ -90,7 +113,9 @@ impl RpcParser {
             is_little: head.is_little,
             ..RpcTransaction::default()
         };
-        self.push(tx)
+        let id = self.push(tx);
+        self.calls.entry(head.call).or_default().push(id);
+        id
     }
 
     /// Handles a message.
@@ -99,14 +124,11 @@ impl RpcParser {
         match head.kind {
             pdu::BIND | pdu::ALTER_CONTEXT => {
                 let asked = head.contexts(body)?;
-                let list = Arc::make_mut(&mut self.interfaces);
-                let room = INTERFACES_MAX.saturating_sub(list.len());
-                list.extend(asked.into_iter().take(room));
+                pdu::ask(&mut self.interfaces, asked, INTERFACES_MAX);
             }
             pdu::BIND_ACK | pdu::ALTER_CONTEXT_RESPONSE => {
                 let results = head.results(body)?;
-                let list = Arc::make_mut(&mut self.interfaces);
-                pdu::acknowledge(list, head.call, &results);
+                pdu::acknowledge(&mut self.interfaces, head.call, &results);
             }
             pdu::REQUEST | pdu::RESPONSE | pdu::FAULT | pdu::BIND_NAK => {}
             // The others have no transaction.
@@ -253,7 +275,7 @@ impl Parser for RpcParser {
     }
 
     fn free_tx(&mut self, id: TxId) {
-        self.txs.free(id);
+        self.free(id);
     }
 
     fn worklist(&self) -> &Worklist {
@@ -269,7 +291,10 @@ impl Parser for RpcParser {
     }
 
     fn held(&mut self) -> usize {
-        size_of::<Self>().saturating_add(self.txs.held()).saturating_add(self.interfaces.held())
+        size_of::<Self>()
+            .saturating_add(self.txs.held())
+            .saturating_add(self.interfaces.held())
+            .saturating_add(self.calls_held())
     }
 
     fn end(&mut self, direction: Direction, _context: &mut ParseContext<'_>) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Messages of connection-oriented DCERPC (C706 chapter 12, [MS-RPCE] section 2.2.2), in either byte order.
 
-use crate::rpc::{RpcInterface, RpcUuid};
+use crate::rpc::{RpcInterface, RpcInterfaces, RpcUuid};
 use bartizan_base::Direction;
+use std::sync::Arc;
 
 /// Bytes of a message before its body.
 pub(crate) const HEAD: usize = 16;
@@ -195,9 +196,22 @@ impl Order {
     }
 }
 
+/// Adds interfaces that a client has asked for, up to a number. Transactions have the list as it stood: it is
+/// copied for a change only.
+pub(crate) fn ask(interfaces: &mut RpcInterfaces, asked: Vec<RpcInterface>, most: usize) {
+    let room = most.saturating_sub(interfaces.len());
+    if room > 0 && !asked.is_empty() {
+        Arc::make_mut(interfaces).extend(asked.into_iter().take(room));
+    }
+}
+
 /// Adds the server's answers to the interfaces that it was asked for by a call.
-pub(crate) fn acknowledge(interfaces: &mut [RpcInterface], call: u32, results: &[u16]) {
-    let asked = interfaces.iter_mut().filter(|interface| interface.call == call);
+pub(crate) fn acknowledge(interfaces: &mut RpcInterfaces, call: u32, results: &[u16]) {
+    let asked = interfaces.iter().filter(|interface| interface.call == call);
+    if asked.zip(results).all(|(interface, answer)| interface.result == Some(*answer)) {
+        return;
+    }
+    let asked = Arc::make_mut(interfaces).iter_mut().filter(|interface| interface.call == call);
     for (interface, answer) in asked.zip(results) {
         interface.result = Some(*answer);
     }

@@ -87,9 +87,9 @@ impl Transaction for RpcTransaction {
     }
 
     fn held(&self) -> usize {
-        // The interface of a datagram is the transaction's own.
-        let own = if self.activity.is_some() { self.interfaces.held() } else { 0 };
-        self.stubs.to_server.held().saturating_add(self.stubs.to_client.held()).saturating_add(own)
+        let stubs = self.stubs.to_server.held().saturating_add(self.stubs.to_client.held());
+        // Others may have the same list: counted for each, since each may be the last to hold it.
+        stubs.saturating_add(self.interfaces.held())
     }
 
     fn rpc(&self) -> Option<RpcCall<'_>> {

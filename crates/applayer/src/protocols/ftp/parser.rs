@@ -21,6 +21,7 @@ use crate::transaction::{Transaction, TxId, TxList};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 use core::net::IpAddr;
+use std::collections::VecDeque;
 
 /// A line, or as much of a longer one as is kept.
 struct FtpLine<'a> {
@@ -60,6 +61,10 @@ impl NextConnection {
 pub(super) struct FtpParser {
     config: FtpConfig,
     held: TxList<FtpTransaction>,
+    /// Transactions before this one have their replies.
+    first_open: TxId,
+    /// Transactions with a transfer, oldest first; some may have ended since.
+    transfers: VecDeque<TxId>,
     /// The rest of the direction's line is skipped.
     skips: PerDirection<bool>,
     next: Option<NextConnection>,
@@ -80,6 +85,8 @@ impl FtpParser {
         FtpParser {
             config,
             held: TxList::default(),
+            first_open: 0,
+            transfers: VecDeque::new(),
             skips: PerDirection::default(),
             next: None,
             newest: None,
@@ -93,7 +100,15 @@ impl FtpParser {
 
     /// Adds a transaction, and lets go of the oldest if there are too many.
     fn push(&mut self, tx: FtpTransaction) -> TxId {
+        let has_transfer = tx.transfer.is_some();
         let id = self.held.push(tx);
+        if has_transfer {
+            let first = self.held.range().start;
+            while self.transfers.front().is_some_and(|id| *id < first) {
+                self.transfers.pop_front();
+            }
+            self.transfers.push_back(id);
+        }
         if self.held.len() > self.config.max_tx {
             let oldest = self.held.range().start;
             self.held.free(oldest);
@@ -178,7 +193,10 @@ impl FtpParser {
 
     /// The transaction of the next reply.
     fn answered(&mut self) -> TxId {
-        let open = self.held.iter().find(|tx| !tx.done).map(|tx| tx.common.id);
+        let mut ids = self.held.range();
+        ids.start = ids.start.max(self.first_open);
+        let open = ids.clone().find(|id| self.held.get(*id).is_some_and(|tx| !tx.done));
+        self.first_open = open.unwrap_or(ids.end);
         let newest = || self.held.iter().next_back().filter(|tx| !tx.common.logged).map(|tx| tx.common.id);
         match open.or_else(newest) {
             Some(id) => id,
@@ -249,8 +267,11 @@ impl FtpParser {
     /// Expects the data connection of the oldest transfer that has none, once a port is known.
     fn expect(&mut self) {
         let Some(next) = self.next.as_ref() else { return };
-        let waiting = self.held.iter().find(|tx| tx.transfer.is_some()).map(|tx| tx.common.id);
-        let Some(tx) = waiting.and_then(|id| self.held.mark_mut(id)) else { return };
+        let is_over = |id: &TxId| self.held.get(*id).is_none_or(|tx| tx.transfer.is_none());
+        while self.transfers.front().is_some_and(is_over) {
+            self.transfers.pop_front();
+        }
+        let Some(tx) = self.transfers.pop_front().and_then(|id| self.held.mark_mut(id)) else { return };
         let Some(transfer) = tx.transfer.take() else { return };
         let opened = next.opened();
         let context = data::context(transfer, next.is_active, tx.data());
@@ -372,7 +393,10 @@ impl Parser for FtpParser {
     }
 
     fn held(&mut self) -> usize {
-        size_of::<Self>().saturating_add(self.held.held()).saturating_add(self.expected.held())
+        size_of::<Self>()
+            .saturating_add(self.held.held())
+            .saturating_add(self.expected.held())
+            .saturating_add(self.transfers.held())
     }
 
     fn end(&mut self, direction: Direction, _context: &mut ParseContext<'_>) {

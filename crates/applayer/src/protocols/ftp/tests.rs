@@ -358,3 +358,19 @@ fn first_lines_of_other_protocols_are_not_those_of_ftp() {
         assert_eq!(likely(text), expected, "{text:?}");
     }
 }
+
+#[test]
+fn many_transfers_without_a_port_take_no_more_memory_than_their_commands() {
+    let mut driver = Driver::new(&SPEC, Transport::Tcp);
+    driver.prevents = true;
+    for number in 0..5 * TX_MAX {
+        driver.send(ToServer, format!("RETR {number}\r\n").as_bytes());
+    }
+    let held = driver.parser().held();
+    assert!(held < 1 << 20, "{held}");
+    // The port is that of the oldest one that is held.
+    driver.send(ToServer, b"PORT 10,0,0,1,15,161\r\n");
+    let contexts: Vec<_> = expected(&mut driver).into_iter().map(|it| it.context).collect();
+    let oldest = (4 * TX_MAX + 1).to_string();
+    assert!(contexts.iter().any(|context| context.ends_with(oldest.as_bytes())), "{contexts:?}");
+}

@@ -23,6 +23,11 @@ impl<K: Copy + Eq + Hash, V: Held> Cache<K, V> {
         Cache { entries: HashMap::new(), order: VecDeque::new(), next: 0, most: most.max(1), bytes: 0 }
     }
 
+    /// Raises the number of entries.
+    pub(super) fn allow(&mut self, most: usize) {
+        self.most = self.most.max(most);
+    }
+
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         self.entries.get(key).map(|entry| &entry.1)
     }

@@ -118,6 +118,17 @@ impl FileTransfer {
         self.runs.as_ref().is_some_and(|runs| runs.opened >= RUNS_MAX && runs.at != Some(offset))
     }
 
+    /// Ends the transfer, and makes another one for what follows of the file.
+    pub(super) fn renew(&mut self) -> Self {
+        let image = self.take_image();
+        self.close(FileState::Truncated);
+        let (name, share) = (self.name.clone(), self.share.clone());
+        let mut next = FileTransfer::new(self.id, name, share, self.sender);
+        next.tracked = self.tracked;
+        next.open(self.context.next_id, &self.context.settings, image);
+        next
+    }
+
     /// Takes what is known of the file, for a further transfer of it.
     pub(super) fn take_image(&mut self) -> Option<FileImage> {
         self.runs.as_mut().map(|runs| core::mem::take(&mut runs.image))
@@ -137,7 +148,8 @@ impl FileTransfer {
         if let Some(runs) = self.runs.as_mut() {
             if runs.at != Some(offset) && length > 0 {
                 let before = runs.image.before(offset);
-                if self.files.list.last().is_some_and(|file| file.size > 0 || file.gaps) {
+                let is_new = |file: &FileTrack| file.state == FileState::Open && file.size == 0 && !file.gaps;
+                if !self.files.list.last().is_some_and(is_new) {
                     runs.opened = runs.opened.saturating_add(1);
                     let _ = self.files.open(&self.name, &mut self.context);
                 }
@@ -245,6 +257,10 @@ impl FileTransfer {
         self.piece = Piece::Out;
         self.take_waiting(true);
         self.files.close(state);
+        // What is read behind the end of a file that has grown since is inspected, too.
+        if let Some(runs) = self.runs.as_mut() {
+            runs.at = None;
+        }
     }
 
     fn append(&mut self, data: &[u8]) {

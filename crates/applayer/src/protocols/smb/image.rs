@@ -3,7 +3,7 @@
 //! pieces are one extent, whatever their order, and a later piece is written over earlier ones.
 
 use crate::memory::Held as _;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes on either side of a seam between pieces that are inspected together.
 pub(super) const SEAM: usize = 256;
@@ -36,8 +36,13 @@ pub(super) struct FileImage {
     extents: BTreeMap<u64, Extent>,
     /// Bytes of all extents.
     bytes: usize,
+    /// Memory of all extents' bytes.
+    memory: usize,
     /// Number of writes.
     writes: u64,
+    /// Extents in the order of their last writes: the write's number, and the extent's beginning. An extent
+    /// that was written to since has a later place as well.
+    order: VecDeque<(u64, u64)>,
 }
 
 impl FileImage {
@@ -65,33 +70,58 @@ impl FileImage {
         let end = offset.saturating_add(data.len() as u64);
         let near = self.extents.range_mut(..=end).next_back();
         // Most files are written in order: no other extent is near.
-        if let Some((begin, extent)) = near
-            && extent.end(*begin) == offset
-        {
-            let begin = *begin;
-            extent.bytes.extend_from_slice(data);
-            extent.written = self.writes;
-            self.bytes = self.bytes.saturating_add(data.len());
-            return self.shorten(begin);
-        }
-        let begin = self.join(offset, data);
+        let begin = match near {
+            Some((begin, extent)) if extent.end(*begin) == offset => {
+                let before = extent.bytes.held();
+                extent.bytes.extend_from_slice(data);
+                extent.written = self.writes;
+                self.bytes = self.bytes.saturating_add(data.len());
+                self.memory = self.memory.saturating_sub(before).saturating_add(extent.bytes.held());
+                let begin = *begin;
+                self.note(begin, self.writes);
+                begin
+            }
+            _ => self.join(offset, data),
+        };
         self.shorten(begin);
         while self.extents.len() > EXTENTS_MAX || self.bytes > IMAGE_BYTES {
-            let oldest = self.extents.iter().min_by_key(|(_, extent)| extent.written);
-            let Some(begin) = oldest.map(|(begin, _)| *begin) else { break };
-            self.remove(begin);
+            let Some((written, begin)) = self.order.pop_front() else { break };
+            if self.extents.get(&begin).is_some_and(|extent| extent.written == written) {
+                self.remove(begin);
+            }
+        }
+    }
+
+    /// Notes that an extent was written to.
+    fn note(&mut self, begin: u64, written: u64) {
+        match self.order.back_mut().filter(|newest| newest.1 == begin) {
+            Some(newest) => newest.0 = written,
+            None => {
+                if self.order.len() >= 2 * EXTENTS_MAX {
+                    let extents = &self.extents;
+                    let is_last = |begin, written| {
+                        extents.get(&begin).is_some_and(|extent: &Extent| extent.written == written)
+                    };
+                    self.order.retain(|(written, begin)| is_last(*begin, *written));
+                }
+                self.order.push_back((written, begin));
+            }
         }
     }
 
     fn remove(&mut self, begin: u64) -> Option<Extent> {
         let extent = self.extents.remove(&begin)?;
         self.bytes = self.bytes.saturating_sub(extent.bytes.len());
+        self.memory = self.memory.saturating_sub(extent.bytes.held());
         Some(extent)
     }
 
     fn insert(&mut self, begin: u64, extent: Extent) {
         self.bytes = self.bytes.saturating_add(extent.bytes.len());
+        self.memory = self.memory.saturating_add(extent.bytes.held());
+        let written = extent.written;
         self.extents.insert(begin, extent);
+        self.note(begin, written);
     }
 
     /// Makes one extent of bytes and those that they overlap or touch; returns its beginning.
@@ -101,12 +131,9 @@ impl FileImage {
         let mut begin = offset;
         // From the last one to the first one.
         while let Some(at) = self.extents.range(..=end).next_back().map(|(at, _)| *at)
+            && self.extents.get(&at).is_some_and(|extent| extent.end(at) >= offset)
             && let Some(mut extent) = self.remove(at)
         {
-            if extent.end(at) < offset {
-                self.insert(at, extent);
-                break;
-            }
             if extent.end(at) > end {
                 let known = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
                 joined.bytes.extend_from_slice(extent.bytes.get(known..).unwrap_or_default());
@@ -125,15 +152,13 @@ impl FileImage {
 
     /// Forgets the middle of an extent that is too long.
     fn shorten(&mut self, begin: u64) {
-        let is_long = |extent: &&mut Extent| extent.bytes.len() > EXTENT_BYTES;
-        let Some(extent) = self.extents.get_mut(&begin).filter(is_long) else { return };
-        let forgotten = extent.bytes.len().saturating_sub(EXTENT_BYTES / 2);
-        let rest = extent.bytes.split_off(forgotten);
-        let mut first = core::mem::replace(&mut extent.bytes, rest);
-        let Some(extent) = self.extents.remove(&begin) else { return };
-        self.bytes = self.bytes.saturating_sub(first.len());
-        let (is_rest, written) = (extent.is_rest, extent.written);
-        self.extents.insert(begin.saturating_add(forgotten as u64), Extent { is_rest: true, ..extent });
+        if self.extents.get(&begin).is_none_or(|extent| extent.bytes.len() <= EXTENT_BYTES) {
+            return;
+        }
+        let Some(Extent { bytes: mut first, is_rest, written }) = self.remove(begin) else { return };
+        let forgotten = first.len().saturating_sub(EXTENT_BYTES / 2);
+        let bytes = first.split_off(forgotten);
+        self.insert(begin.saturating_add(forgotten as u64), Extent { bytes, is_rest: true, written });
         if !is_rest {
             first.truncate(SEAM);
             first.shrink_to_fit();
@@ -154,8 +179,8 @@ impl FileImage {
 
     /// Bytes of memory held outside of the structure itself.
     pub(super) fn held(&self) -> usize {
-        let bytes = self.extents.values().map(|extent| extent.bytes.held()).fold(0, usize::saturating_add);
-        bytes.saturating_add(self.extents.len().saturating_mul(2 * size_of::<Extent>()))
+        let places = self.extents.len().saturating_mul(2 * size_of::<Extent>());
+        self.memory.saturating_add(places).saturating_add(self.order.held())
     }
 }
 
@@ -178,7 +203,7 @@ mod tests {
         assert_eq!((image.before(7), image.after(4)), (&b"abCDEfg"[..], &b"Efghi"[..]));
         assert!(image.before(0).is_empty() && image.after(9).is_empty() && image.before(20).is_empty());
         image.forget(3, 1);
-        assert_eq!((image.held(), image.bytes), (0, 0));
+        assert_eq!((image.extents.len(), image.memory, image.bytes), (0, 0, 0));
     }
 
     #[test]
@@ -195,6 +220,15 @@ mod tests {
             image.write(20_000 * number, &[b'y'; 10_000]);
         }
         assert!(image.bytes <= IMAGE_BYTES && image.bytes > IMAGE_BYTES / 2);
+        // Many parts that grow in order.
+        let mut image = FileImage::default();
+        for round in 0..100 {
+            for part in 0..EXTENTS_MAX as u64 {
+                image.write(part * 100_000 + round * 100, &[b'w'; 100]);
+            }
+            assert!(image.bytes <= IMAGE_BYTES && image.held() < 4 * IMAGE_BYTES, "{round}");
+            assert!(image.order.len() <= 2 * EXTENTS_MAX, "{round}");
+        }
         // A long file, in order.
         let mut image = FileImage::default();
         for number in 0..1_000 {
@@ -205,6 +239,7 @@ mod tests {
             (2, SEAM, SEAM)
         );
         assert!(image.held() < 3 * EXTENT_BYTES && image.before(100_000).is_empty());
+        assert!(image.order.len() <= 300);
     }
 
     /// The neighbours of every piece are those of the file itself.
@@ -229,7 +264,8 @@ mod tests {
                 before.reverse();
                 assert_eq!((image.after(end as u64), image.before(end as u64)), (&after[..], &before[..]));
                 let held: usize = image.extents.values().map(|extent| extent.bytes.len()).sum();
-                assert_eq!(image.bytes, held);
+                let memory: usize = image.extents.values().map(|extent| extent.bytes.held()).sum();
+                assert_eq!((image.bytes, image.memory), (held, memory));
             }
         }
     }

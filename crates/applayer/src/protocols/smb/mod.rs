@@ -107,6 +107,10 @@ pub(crate) const LIMITS: &[LimitSpec] = limits! {
     Protocol "SMB: connected shares, reads without an answer, answers of pipes in parts (`max-tree-cache-size`, `max-read-offset-cache-size`, `max-dcerpc-frag-cache-size`)"
         = "{}, {}, {}" [count(tables::TREES_MAX), count(tables::READS_MAX), count(tables::PARTS_MAX)]
         in ["applayer/protocols/smb/tables.rs"], "the oldest are forgotten", [Nothing];
+    Protocol "SMB: transactions since the oldest one that is open" = "{} times `max-tx`" [count(tables::SPAN)] in ["applayer/protocols/smb/tables.rs"],
+        "the oldest is ended; what follows of its file is a transfer of its own", [Nothing];
+    Protocol "SMB: reads, and closings of files, without an answer, in prevention" = "{}" [count(tables::READS_STRICT)]
+        in ["applayer/protocols/smb/tables.rs"], "what was read is inspected as a file of its own; a file stays open", [Nothing];
     Protocol "SMB: piece of a file that is read or written (`max-read-size`, `max-write-size`)" = "{}" [bytes(tables::PIECE_MAX as usize)]
         in ["applayer/protocols/smb/tables.rs"], "event, the piece is skipped", [Event("smb.read_response_too_large"), Event("smb.write_request_too_large")];
     Protocol "SMB: pieces of a file that wait for earlier ones (`max-read-queue-size`, `max-read-queue-cnt` and those of writing)" = "{}, {}"

@@ -113,6 +113,7 @@ impl SmbParser {
     fn envelope(&mut self, direction: Direction, data: &[u8], at: u64) -> SmbStep {
         let [kind, a, b, c, ..] = data else { return SmbStep::Needs(BEFORE) };
         let length = u64::from(u32::from_be_bytes([0, *a, *b, *c]));
+        self.session.end_piece(direction);
         match *kind {
             SESSION_MESSAGE => {
                 self.readers[direction].message = length;
@@ -121,6 +122,8 @@ impl SmbParser {
             SESSION_REQUEST..=SESSION_LAST => self.readers[direction].skip = length,
             _ => {
                 self.session.raise(MALFORMED_DATA);
+                // Some servers pass over as many bytes as this message says to have.
+                self.session.disagree();
                 self.readers[direction].is_lost = true;
                 return SmbStep::Taken(1);
             }
@@ -228,6 +231,8 @@ impl SmbParser {
         let step = match (direction, is_response) {
             (Direction::ToServer, Some(true)) => {
                 self.session.raise(RESPONSE_TO_SERVER);
+                // A server that does not read the flag takes it for a request.
+                self.session.disagree();
                 Ok(self.pass(&message))
             }
             (Direction::ToClient, Some(false)) => {
@@ -369,12 +374,12 @@ impl SmbParser {
 impl Parser for SmbParser {
     fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
         let around = Surroundings { files: context.files, prevents: context.prevents };
-        self.session.strict = context.prevents;
+        self.session.set_strict(context.prevents);
         let mut consumed = 0usize;
         while let Some(rest) = input.data.get(consumed..).filter(|rest| !rest.is_empty()) {
             let at = input.offset.saturating_add(consumed as u64);
             match self.step(direction, rest, at, &around) {
-                _ if self.session.is_full => return Progress::Error,
+                _ if self.session.is_full || self.session.is_ambiguous => return Progress::Error,
                 SmbStep::Taken(count) => consumed = consumed.saturating_add(count),
                 SmbStep::Needs(needed) => return Progress::Incomplete { consumed, needed },
             }
@@ -418,7 +423,7 @@ impl Parser for SmbParser {
     }
 
     fn free_tx(&mut self, id: TxId) {
-        self.session.txs.free(id);
+        self.session.free(id);
     }
 
     fn worklist(&self) -> &Worklist {

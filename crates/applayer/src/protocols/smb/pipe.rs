@@ -6,6 +6,7 @@ use super::session::Session;
 use super::tables::{INTERFACES_MAX, MALFORMED_DATA};
 use super::tx::{Detail, MessageKey, PipeCall, SmbStatus, SmbTransaction};
 use crate::protocols::dcerpc::pdu::{self, RpcHead};
+use crate::rpc::RpcInterfaces;
 use bartizan_base::{Direction, PerDirection};
 use std::sync::Arc;
 
@@ -111,12 +112,10 @@ impl Session {
             },
             pdu::BIND | pdu::ALTER_CONTEXT => match head.contexts(part.body) {
                 Some(asked) => {
-                    let list = Arc::make_mut(&mut self.interfaces);
                     if head.kind == pdu::BIND {
-                        list.clear();
+                        self.interfaces = RpcInterfaces::default();
                     }
-                    let room = INTERFACES_MAX.saturating_sub(list.len());
-                    list.extend(asked.into_iter().take(room));
+                    pdu::ask(&mut self.interfaces, asked, INTERFACES_MAX);
                 }
                 None => is_malformed = true,
             },
@@ -138,21 +137,17 @@ impl Session {
             self.answer(carrier.version, carrier.command, carrier.key, SmbStatus::Nt(status), true);
             return;
         }
-        let before = self.parts.remove(&file);
-        let joined: Vec<u8>;
-        let data = match before {
-            Some(mut part) => {
-                let room = self.config.stub.saturating_sub(part.len());
-                part.extend_from_slice(data.get(..room).unwrap_or(data));
-                joined = part;
-                joined.as_slice()
-            }
-            None => data,
-        };
-        if status == super::smb2::BUFFER_OVERFLOW {
-            self.parts.insert(file, data.to_vec());
+        let mut joined = self.parts.remove(&file).unwrap_or_default();
+        let is_part = status == super::smb2::BUFFER_OVERFLOW;
+        if is_part || !joined.is_empty() {
+            let room = self.config.stub.saturating_sub(joined.len());
+            joined.extend_from_slice(data.get(..room).unwrap_or(data));
+        }
+        if is_part {
+            self.parts.insert(file, joined);
             return;
         }
+        let data = if joined.is_empty() { data } else { joined.as_slice() };
         let mut rest = data;
         loop {
             match front(rest) {
@@ -174,10 +169,7 @@ impl Session {
         let mut is_malformed = head.kind > pdu::LAST_KIND;
         if matches!(head.kind, pdu::BIND_ACK | pdu::ALTER_CONTEXT_RESPONSE) {
             match head.results(part.body) {
-                Some(results) => {
-                    let list = Arc::make_mut(&mut self.interfaces);
-                    pdu::acknowledge(list, head.call, &results);
-                }
+                Some(results) => pdu::acknowledge(&mut self.interfaces, head.call, &results),
                 None => is_malformed = true,
             }
         }
@@ -226,10 +218,9 @@ impl Session {
                 && tx.file().is_none()
                 && (ends_calls || tx.call().is_none())
                 && tx.key.session == key.session
-                && tx.key.message == key.message
                 && (tx.key.tree == key.tree || key.tree == 0)
         };
-        let Some(tx) = self.find(is_wanted) else { return false };
+        let Some(tx) = self.find_request(key.message, is_wanted) else { return false };
         tx.status = Some(status);
         if status != SmbStatus::Nt(super::smb2::PENDING) {
             tx.done = PerDirection::new(true, true);

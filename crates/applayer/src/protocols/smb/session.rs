@@ -6,14 +6,18 @@ use super::cache::Cache;
 use super::file::{FileTransfer, PieceStart};
 use super::handle::FileId;
 use super::image::FileImage;
-use super::tables::{FILE_OVERLAP, PIECE_EVENTS, SmbConfig, TOO_MANY_TRANSACTIONS};
+use super::tables::{
+    FILE_OVERLAP, MALFORMED_DATA, PIECE_EVENTS, READS_STRICT, SPAN, SmbConfig, TOO_MANY_TRANSACTIONS,
+};
 use super::tx::{Detail, Dialect, MessageKey, SmbStatus, SmbTransaction};
 use crate::event::EventCode;
 use crate::file::{FileSettings, FileState};
-use crate::memory::Held;
+use crate::memory::{Held, allocated};
 use crate::rpc::RpcInterfaces;
 use crate::transaction::{TxId, TxList};
 use bartizan_base::{Direction, PerDirection};
+use smallvec::SmallVec;
+use std::collections::HashMap;
 
 /// A connected share.
 #[derive(Clone, Debug)]
@@ -96,6 +100,14 @@ pub(super) struct Session {
     pub(super) before: RequestBefore,
     /// In prevention: handles of files that were named by [`FileId::Opened`].
     pub(super) handles: Cache<FileId, FileId>,
+    /// Transactions of requests by the number of their message, oldest first; some may be complete.
+    messages: HashMap<u64, SmallVec<[TxId; 2]>>,
+    /// Transfers by file and sender; entries of transfers that are over may stand here.
+    transfers: HashMap<(FileId, Direction), TxId>,
+    /// In prevention: files that requests close, until the server says that they are closed.
+    closings: Cache<MessageKey, FileId>,
+    /// In prevention: some receivers read the bytes in another way.
+    pub(super) is_ambiguous: bool,
 }
 
 /// Session, tree and file of a request, which a related request behind it in the same message goes on with.
@@ -124,13 +136,39 @@ impl Session {
             strict: false,
             before: RequestBefore::default(),
             handles: Cache::new(config.reads),
+            messages: HashMap::new(),
+            transfers: HashMap::new(),
+            closings: Cache::new(READS_STRICT),
+            is_ambiguous: false,
         }
+    }
+
+    /// Sets the mode. In prevention each read that a client may have under way has its place.
+    pub(super) fn set_strict(&mut self, strict: bool) {
+        self.strict = strict;
+        if strict {
+            self.reads.allow(READS_STRICT);
+        }
+    }
+
+    /// Records that some receivers read the bytes in another way: prevention refuses the flow.
+    pub(super) fn disagree(&mut self) {
+        if self.strict {
+            self.is_ambiguous = true;
+            self.raise(MALFORMED_DATA);
+        }
+    }
+
+    /// The place of bytes whose request was not seen or is forgotten: prevention inspects them as a file of
+    /// their own.
+    pub(super) fn unknown_place(&self, tree: u32) -> Option<ReadPlace> {
+        self.strict.then_some(ReadPlace { file: FileId::None, offset: 0, tree })
     }
 
     /// Adds a transaction. If too many wait for their ends, the flow is read no further, as in Suricata.
     pub(super) fn push(&mut self, mut tx: SmbTransaction) -> TxId {
         tx.dialect = self.dialect.clone();
-        if self.txs.len() > self.config.max_tx {
+        if self.txs.live() > self.config.max_tx {
             let is_waiting = |tx: &&SmbTransaction| tx.is_open() && !tx.common.ended.to_client;
             let oldest = self.txs.iter().find(is_waiting).map(|tx| tx.common.id);
             if let Some(tx) = oldest.and_then(|id| self.txs.get_mut(id)) {
@@ -138,12 +176,52 @@ impl Session {
                 tx.common.events.set(TOO_MANY_TRANSACTIONS);
                 self.is_full = true;
             }
-            if self.txs.len() >= self.config.max_tx.saturating_mul(2) {
-                let first = self.txs.range().start;
-                self.txs.free(first);
+        }
+        let most = self.config.max_tx.saturating_mul(SPAN);
+        if self.txs.live() >= most {
+            self.free(self.txs.range().start);
+        } else if self.txs.len() >= most {
+            self.end_oldest();
+        }
+        let message = tx.file().is_none().then_some(tx.key.message);
+        let id = self.txs.push(tx);
+        if let Some(message) = message {
+            self.messages.entry(message).or_default().push(id);
+        }
+        id
+    }
+
+    /// Frees a transaction.
+    pub(super) fn free(&mut self, id: TxId) {
+        let file = self.txs.get(id).and_then(SmbTransaction::file).map(|file| (file.id, file.sender));
+        if let Some(key) = file.filter(|key| self.transfers.get(key) == Some(&id)) {
+            self.transfers.remove(&key);
+        }
+        if let Some(message) = self.txs.get(id).filter(|tx| tx.file().is_none()).map(|tx| tx.key.message)
+            && let Some(ids) = self.messages.get_mut(&message)
+        {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.messages.remove(&message);
             }
         }
-        self.txs.push(tx)
+        self.txs.free(id);
+    }
+
+    /// Ends the oldest transaction, behind which many have come and gone: a notification that does not come,
+    /// or a file that is open for long. What follows of a file is a transfer of its own.
+    fn end_oldest(&mut self) {
+        let id = self.txs.range().start;
+        let is_under_way = Direction::BOTH.iter().any(|direction| self.current[*direction] == Some(id));
+        let Some(tx) = self.txs.get_mut(id).filter(|tx| tx.is_open() && !is_under_way) else { return };
+        tx.done = PerDirection::new(true, true);
+        let (version, command, key, dialect) = (tx.version, tx.command, tx.key, tx.dialect.clone());
+        let Some(file) = tx.file_mut().map(FileTransfer::renew) else { return };
+        let place = (file.id, file.sender);
+        let detail = Detail::File(Box::new(file));
+        let tx = SmbTransaction { version, command, key, dialect, detail, ..SmbTransaction::default() };
+        let id = self.txs.push(tx);
+        self.transfers.insert(place, id);
     }
 
     /// Adds the transaction of a request.
@@ -177,9 +255,36 @@ impl Session {
         Some(tx)
     }
 
+    /// The open transactions of a message's request.
+    pub(super) fn of_message(&self, message: u64) -> impl Iterator<Item = &SmbTransaction> {
+        let ids = self.messages.get(&message).into_iter().flatten();
+        ids.filter_map(|id| self.txs.get(*id)).filter(|tx| tx.is_open())
+    }
+
+    /// Finds the open transaction of a message's request.
+    pub(super) fn find_request(
+        &mut self,
+        message: u64,
+        is_wanted: impl Fn(&SmbTransaction) -> bool,
+    ) -> Option<&mut SmbTransaction> {
+        let id = self.of_message(message).find(|tx| is_wanted(tx)).map(|tx| tx.common.id)?;
+        let dialect = self.dialect.clone();
+        let tx = self.txs.get_mut(id)?;
+        tx.dialect = dialect;
+        Some(tx)
+    }
+
     /// The transaction of a file that a direction transfers.
     pub(super) fn file_tx(&mut self, file: FileId, sender: Direction) -> Option<&mut SmbTransaction> {
-        self.find(|tx| tx.file().is_some_and(|it| it.id == file && it.sender == sender))
+        let id = *self.transfers.get(&(file, sender))?;
+        if !self.txs.get(id).is_some_and(SmbTransaction::is_open) {
+            self.transfers.remove(&(file, sender));
+            return None;
+        }
+        let dialect = self.dialect.clone();
+        let tx = self.txs.get_mut(id)?;
+        tx.dialect = dialect;
+        Some(tx)
     }
 
     /// The connected share of a message.
@@ -200,12 +305,29 @@ impl Session {
             return;
         }
         self.handles.insert(opened, handle);
-        for id in self.txs.range() {
-            let file = self.txs.get_mut(id).and_then(SmbTransaction::file_mut);
-            if let Some(file) = file.filter(|file| file.id == opened) {
+        for sender in Direction::BOTH {
+            let Some(id) = self.transfers.remove(&(opened, sender)) else { continue };
+            if let Some(file) = self.txs.get_mut(id).and_then(SmbTransaction::file_mut) {
                 file.id = handle;
+                self.transfers.insert((handle, sender), id);
             }
         }
+    }
+
+    /// Notes that a request closes a file. In prevention it is open until the server says otherwise: pieces
+    /// may be under way, and the server may refuse.
+    pub(super) fn closes(&mut self, key: MessageKey, file: FileId) {
+        self.closings.insert(key, file);
+    }
+
+    /// Ends the file that a request has closed, in prevention, once the server has answered.
+    pub(super) fn closed(&mut self, key: MessageKey, status: SmbStatus) {
+        if status == SmbStatus::Nt(super::smb2::PENDING) {
+            return;
+        }
+        let Some(file) = self.closings.remove(&key).filter(|_| status == SmbStatus::Nt(0)) else { return };
+        let file = self.handles.get(&file).copied().unwrap_or(file);
+        self.close_file(file, &Direction::BOTH, Some(status));
     }
 
     /// Ends a file in both directions.
@@ -283,13 +405,15 @@ impl Session {
         file.open(self.txs.next_id() as u32, settings, image);
         // As in Suricata, records of SMB1 do not have the names of the message.
         let key = MessageKey { message: 0, ..head.key };
-        self.push(SmbTransaction {
+        let id = self.push(SmbTransaction {
             version: head.version,
             command: head.command,
             key: if head.version == 1 { MessageKey::default() } else { key },
             detail: Detail::File(Box::new(file)),
             ..SmbTransaction::default()
-        })
+        });
+        self.transfers.insert((head.file, direction), id);
+        id
     }
 
     /// Adds bytes of the direction's piece.
@@ -297,6 +421,14 @@ impl Session {
         let Some(id) = self.current[direction] else { return };
         if let Some(file) = self.txs.get_mut(id).and_then(SmbTransaction::file_mut) {
             file.data(data);
+        }
+    }
+
+    /// Records that the direction's piece is over.
+    pub(super) const fn end_piece(&mut self, direction: Direction) {
+        match direction {
+            Direction::ToServer => self.current.to_server = None,
+            Direction::ToClient => self.current.to_client = None,
         }
     }
 
@@ -341,6 +473,9 @@ impl Session {
             self.reads.held(),
             self.parts.held(),
             self.handles.held(),
+            self.closings.held(),
+            allocated(self.messages.capacity().saturating_mul(size_of::<(u64, SmallVec<[TxId; 2]>)>() + 1)),
+            allocated(self.transfers.capacity().saturating_mul(size_of::<((FileId, Direction), TxId)>() + 1)),
             self.interfaces.held(),
         ]
         .into_iter()

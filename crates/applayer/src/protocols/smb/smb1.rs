@@ -188,7 +188,8 @@ impl Session {
             )
         } else {
             let length = u64::from(u16_at(words, 14)?) << 16 | u64::from(u16_at(words, 10)?);
-            (length, size16_at(words, 12)?, self.reads.remove(&head.key)?)
+            let place = self.reads.remove(&head.key).or_else(|| self.unknown_place(head.key.tree));
+            (length, size16_at(words, 12)?, place?)
         };
         let piece = PieceHead {
             file: place.file,
@@ -270,8 +271,12 @@ impl Session {
                 Some(Detail::None)
             }
             CLOSE => head.file(words, 0).map(|file| {
-                self.reads.insert(head.key, ReadPlace { file, offset: 0, tree: head.key.tree });
-                self.close_file(file, &[Direction::ToServer], None);
+                if self.strict {
+                    self.closes(head.key, file);
+                } else {
+                    self.reads.insert(head.key, ReadPlace { file, offset: 0, tree: head.key.tree });
+                    self.close_file(file, &[Direction::ToServer], None);
+                }
                 Detail::None
             }),
             _ => Some(Detail::None),
@@ -309,7 +314,9 @@ impl Session {
         let Some((piece, at)) = piece else { return self.raise(MALFORMED_DATA) };
         let data = part(message, at, usize::try_from(piece.length).unwrap_or(usize::MAX));
         self.whole_piece1(head, &piece, data, around);
-        if command.code == WRITE_AND_CLOSE {
+        if command.code == WRITE_AND_CLOSE && self.strict {
+            self.closes(head.key, piece.file);
+        } else if command.code == WRITE_AND_CLOSE {
             self.close_file(piece.file, &[Direction::ToServer], None);
         }
         if command.code != WRITE_ANDX {
@@ -432,6 +439,10 @@ impl Session {
                 self.trees.remove(&MessageKey { message: 0, ..head.key });
                 false
             }
+            CLOSE | WRITE_AND_CLOSE if self.strict => {
+                self.closed(head.key, head.status);
+                false
+            }
             CLOSE => {
                 if let Some(place) = self.reads.remove(&head.key) {
                     self.close_file(place.file, &[Direction::ToClient], None);
@@ -483,11 +494,10 @@ impl Session {
         let is_wanted = |tx: &SmbTransaction| {
             tx.version == 1
                 && matches!(tx.detail, Detail::Login(_))
-                && tx.key.message == key.message
                 && (tx.key.session == key.session || tx.key.session == 0)
         };
         let mut strings = command.strings(head.is_wide);
-        let Some(tx) = self.find(is_wanted) else { return false };
+        let Some(tx) = self.find_request(key.message, is_wanted) else { return false };
         let has_names = match command.words.len() {
             6 => true,
             8 => {
@@ -511,10 +521,9 @@ impl Session {
         let is_wanted = |tx: &SmbTransaction| {
             tx.version == 1
                 && matches!(tx.detail, Detail::Tree(_))
-                && tx.key.message == key.message
                 && (tx.key.session == key.session || tx.key.session == 0)
         };
-        let Some(tx) = self.find(is_wanted) else { return true };
+        let Some(tx) = self.find_request(key.message, is_wanted) else { return true };
         tx.finish(head.status);
         if head.number != SUCCESS {
             return true;
@@ -543,7 +552,7 @@ impl Session {
         }
         let key = head.key;
         let is_wanted = |tx: &SmbTransaction| matches!(tx.detail, Detail::Opening(_)) && tx.key == key;
-        let Some(tx) = self.find(is_wanted) else { return false };
+        let Some(tx) = self.find_request(key.message, is_wanted) else { return false };
         tx.finish(head.status);
         if let Detail::Opening(opening) = &mut tx.detail {
             (opening.times, opening.size, opening.id) = ([created, accessed, modified, changed], size, id);

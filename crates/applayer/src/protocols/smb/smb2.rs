@@ -26,11 +26,18 @@ const TREE_CONNECT: u16 = 3;
 const TREE_DISCONNECT: u16 = 4;
 const CREATE: u16 = 5;
 const CLOSE: u16 = 6;
+const FLUSH: u16 = 7;
 pub(super) const READ: u16 = 8;
 pub(super) const WRITE: u16 = 9;
+const LOCK: u16 = 10;
 const IOCTL: u16 = 11;
+const QUERY_DIRECTORY: u16 = 14;
+const CHANGE_NOTIFY: u16 = 15;
 const GET_INFO: u16 = 16;
 const SET_INFO: u16 = 17;
+const OPLOCK_BREAK: u16 = 18;
+/// Length of the fields of an OPLOCK_BREAK that names a file; that of a lease has others.
+const OPLOCK_SIZE: usize = 24;
 
 const SUCCESS: u32 = 0;
 /// The answer comes later.
@@ -126,12 +133,10 @@ impl Session {
         if head.key.tree != 0 {
             return head;
         }
-        let is_own = |tx: &&SmbTransaction| {
-            tx.version == 2 && tx.key.session == head.key.session && tx.key.message == head.key.message
-        };
+        let is_own = |tx: &&SmbTransaction| tx.version == 2 && tx.key.session == head.key.session;
         let tree = match self.reads.get(&head.opening()) {
             Some(place) => Some(place.tree),
-            None => self.txs.iter().filter(|tx| tx.is_open()).find(is_own).map(|tx| tx.key.tree),
+            None => self.of_message(head.key.message).find(is_own).map(|tx| tx.key.tree),
         };
         Head2 { key: MessageKey { tree: tree.unwrap_or_default(), ..head.key }, ..head }
     }
@@ -150,17 +155,29 @@ impl Session {
         head
     }
 
-    /// The file that a request names, which a related one may do by naming none.
+    /// The file that a request names. A related one names none, and means that of the one before: of another
+    /// name some servers take this one, others that one ([MS-SMB2] section 3.3.5.2.7.2).
     fn file_of(&mut self, message: &[u8], at: usize) -> Option<FileId> {
         let file = file_at(message, at)?;
         if !self.strict {
             return Some(file);
         }
-        if file == FileId::SAME {
-            return Some(self.before.file.unwrap_or(file));
+        let before = *self.before.file.get_or_insert(file);
+        if file != before && file != FileId::SAME {
+            self.disagree();
         }
-        self.before.file = Some(file);
-        Some(file)
+        Some(before)
+    }
+
+    /// Notes the file of a request that is not read otherwise, for related ones.
+    fn note_file(&mut self, command: u16, body: &[u8]) {
+        let at = match command {
+            FLUSH | LOCK | QUERY_DIRECTORY | CHANGE_NOTIFY => 8,
+            OPLOCK_BREAK if size16_at(body, 0) == Some(OPLOCK_SIZE) => 8,
+            GET_INFO => 24,
+            _ => return,
+        };
+        let _ = self.file_of(body, at);
     }
 
     /// The piece that a message carries. `None`: the message is broken, or its request was not seen.
@@ -172,7 +189,8 @@ impl Session {
                 .and_then(|file| Some(ReadPlace { file, offset: u64_at(body, 8)?, tree: head.key.tree }));
             (size16_at(body, 2), u32_at(body, 4), place)
         } else {
-            (body.get(2).map(|at| usize::from(*at)), u32_at(body, 4), self.read_place(head))
+            let place = self.read_place(head).or_else(|| self.unknown_place(head.key.tree));
+            (body.get(2).map(|at| usize::from(*at)), u32_at(body, 4), place)
         };
         let (Some(at), Some(length)) = (at, length) else {
             self.raise(MALFORMED_DATA);
@@ -224,6 +242,7 @@ impl Session {
     /// Handles a request.
     pub(super) fn request2(&mut self, head: &Head2, message: &[u8]) {
         let body = message.get(HEAD..).unwrap_or_default();
+        self.note_file(head.command, body);
         let detail = match head.command {
             NEGOTIATE => negotiate_request(body),
             SESSION_SETUP => return self.login2(head, message),
@@ -242,8 +261,11 @@ impl Session {
                 Some(Detail::None)
             }
             CLOSE => self.file_of(body, 8).map(|file| {
-                let status = Some(SmbStatus::Nt(SUCCESS));
-                self.close_file(file, &Direction::BOTH, status);
+                if self.strict {
+                    self.closes(head.opening(), file);
+                } else {
+                    self.close_file(file, &Direction::BOTH, Some(SmbStatus::Nt(SUCCESS)));
+                }
                 Detail::None
             }),
             _ => Some(Detail::None),
@@ -312,7 +334,11 @@ impl Session {
         };
         let limit = self.config.piece.to_client;
         if (self.max_read > 0 && length > self.max_read) || (limit > 0 && u64::from(length) > limit) {
-            return self.raise(READ_REQUEST_TOO_LARGE);
+            self.raise(READ_REQUEST_TOO_LARGE);
+            // The server may answer nevertheless.
+            if !self.strict {
+                return;
+            }
         }
         self.reads.insert(head.opening(), ReadPlace { file, offset, tree: head.key.tree });
     }
@@ -392,6 +418,10 @@ impl Session {
                 self.trees.remove(&MessageKey { message: 0, ..head.key });
                 None
             }
+            CLOSE if self.strict => {
+                self.closed(head.opening(), status);
+                None
+            }
             _ => None,
         };
         if is_done.is_none() {
@@ -428,10 +458,9 @@ impl Session {
         let is_wanted = |tx: &SmbTransaction| {
             tx.version == 2
                 && matches!(tx.detail, Detail::Login(_))
-                && tx.key.message == key.message
                 && (tx.key.session == key.session || tx.key.session == 0)
         };
-        let tx = self.find(is_wanted)?;
+        let tx = self.find_request(key.message, is_wanted)?;
         tx.key = MessageKey { message: key.message, ..key };
         tx.finish(SmbStatus::Nt(head.status));
         Some(())
@@ -440,12 +469,9 @@ impl Session {
     fn tree_response(&mut self, head: &Head2, body: &[u8]) -> Option<()> {
         let key = head.key;
         let kind = body.get(2).copied();
-        let is_wanted = |tx: &SmbTransaction| {
-            matches!(tx.detail, Detail::Tree(_))
-                && tx.key.session == key.session
-                && tx.key.message == key.message
-        };
-        let Some(tx) = self.find(is_wanted) else { return Some(()) };
+        let is_wanted =
+            |tx: &SmbTransaction| matches!(tx.detail, Detail::Tree(_)) && tx.key.session == key.session;
+        let Some(tx) = self.find_request(key.message, is_wanted) else { return Some(()) };
         if head.status == PENDING {
             tx.status = Some(SmbStatus::Nt(PENDING));
             return Some(());
@@ -484,10 +510,8 @@ impl Session {
             self.name_handle(FileId::Opened { session: head.key.session, message: head.key.message }, id);
         }
         let key = head.key;
-        let tx = self.find(|tx| {
-            matches!(tx.detail, Detail::Opening(_))
-                && tx.key.session == key.session
-                && tx.key.message == key.message
+        let tx = self.find_request(key.message, |tx| {
+            matches!(tx.detail, Detail::Opening(_)) && tx.key.session == key.session
         })?;
         tx.finish(SmbStatus::Nt(head.status));
         if let Detail::Opening(opening) = &mut tx.detail {

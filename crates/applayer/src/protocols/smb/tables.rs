@@ -118,6 +118,11 @@ pub(super) const TX_MAX: usize = 1_024;
 pub(super) const NAMES_MAX: usize = 1_024;
 /// Default of `max-read-offset-cache-size`.
 pub(super) const READS_MAX: usize = 128;
+/// Limit of the reads, and of the closings, of which a place is kept in prevention: the credits that servers
+/// give a client ([MS-SMB2] section 3.3.1.2).
+pub(super) const READS_STRICT: usize = 8_192;
+/// Limit of the transactions since the oldest open one, as a multiple of `max-tx`.
+pub(super) const SPAN: usize = 2;
 /// Default of `max-tree-cache-size`, and of `max-session-cache-size`.
 pub(super) const TREES_MAX: usize = 512;
 /// Default of `max-dcerpc-frag-cache-size`.

@@ -125,6 +125,10 @@ fn close(message: u64) -> Vec<u8> {
     two(6, message, false).bytes(&[fields(&[(24, 2), (0, 6)]), HANDLE.to_vec()].concat())
 }
 
+fn closed(message: u64, status: u32) -> Vec<u8> {
+    Two { status, ..two(6, message, true) }.bytes(&fields(&[(60, 2), (0, 58)]))
+}
+
 /// A file of SMB2, written and read.
 fn files() -> Seed {
     let send = |message: Vec<u8>| (ToServer, envelope(&message));
@@ -144,7 +148,7 @@ fn files() -> Seed {
         send(read(6, 0, 700)),
         answer(has_read(6, &[b'x'; 700])),
         send(close(7)),
-        answer(two(6, 7, true).bytes(&fields(&[(60, 2), (0, 58)]))),
+        answer(closed(7, 0)),
     ]
 }
 
@@ -436,7 +440,7 @@ fn in_prevention_related_requests_have_session_and_file_of_the_one_before() {
     assert_eq!(named(&alone, &[opened(4)], true), [expected("evil", b"abcdef")]);
     // The opening itself is related, and what follows another handle names that one's file.
     let behind = [echo(3), open(4, "evil"), first.clone(), of_the_same_file(close(6))];
-    let found = named(&behind, &[opened(4)], true);
+    let found = named(&behind, &[opened(4), closed(6, 0)], true);
     assert_eq!(found, [expected("evil", b"abc"), expected("evil", b"def")]);
     let two_files = [open(4, "fine"), first.clone(), open(6, "evil"), of_the_same_file(write(7, 0, b"xyz"))];
     let found = named(&two_files, &[], true);
@@ -447,6 +451,149 @@ fn in_prevention_related_requests_have_session_and_file_of_the_one_before() {
     // Passively as in Suricata, which does not know the file.
     let found = named(&alone, &[opened(4)], false);
     assert_eq!(found[0].0, "");
+}
+
+/// A conversation in prevention, behind the beginning of a session with an open file.
+fn prevented(pieces: &[(Direction, Vec<u8>)]) -> Driver {
+    let mut driver = Driver::new(&SPEC, Transport::Tcp);
+    driver.prevents = true;
+    for (direction, message) in [
+        (ToServer, connect(2, r"\\s\d")),
+        (ToClient, connected(2, 1)),
+        (ToServer, open(3, "f")),
+        (ToClient, opened(3)),
+    ] {
+        driver.send(direction, &envelope(&message));
+    }
+    for (direction, bytes) in pieces {
+        driver.send(*direction, bytes);
+    }
+    driver
+}
+
+/// The contents of all files.
+fn contents(driver: &mut Driver) -> Vec<String> {
+    let parser = driver.parser();
+    let txs = parser.tx_range().filter_map(|id| parser.tx(id));
+    let files = txs.flat_map(|tx| Direction::BOTH.into_iter().flat_map(|side| tx.files_of(side)));
+    files.map(|file| String::from_utf8_lossy(file.content().0).into_owned()).collect()
+}
+
+#[test]
+fn in_prevention_related_requests_cannot_name_another_file() {
+    // FLUSH, LOCK and QUERY_INFO name the file of what is related to them.
+    for (command, at) in [(7, 8), (10, 8), (14, 8), (15, 8), (16, 24)] {
+        let body = [vec![0; at], HANDLE.to_vec(), vec![0; 24]].concat();
+        let requests = [two(command, 5, false).bytes(&body), of_the_same_file(write(6, 2, b"il"))];
+        let pieces = [(ToServer, envelope(&write(4, 0, b"ev"))), (ToServer, envelope(&related(&requests)))];
+        assert_eq!(contents(&mut prevented(&pieces)), ["evil"], "{command}");
+    }
+    let mut other = write(5, 2, b"il");
+    let at = other.windows(16).position(|bytes| bytes == HANDLE).expect("a handle");
+    other[at] = 99;
+    let requests = [write(4, 0, b"ev"), other.clone()];
+    assert!(prevented(&[(ToServer, envelope(&related(&requests)))]).failed);
+    // A request of its own may do so.
+    let both = [(ToServer, envelope(&requests[0])), (ToServer, envelope(&other))];
+    assert!(!prevented(&both).failed);
+}
+
+#[test]
+fn in_prevention_a_file_is_open_until_the_server_has_closed_it() {
+    let refused = [
+        (ToServer, envelope(&write(4, 0, b"ev"))),
+        (ToServer, envelope(&close(5))),
+        (ToClient, envelope(&closed(5, 0xc000_0128))),
+        (ToServer, envelope(&write(6, 2, b"il"))),
+    ];
+    assert_eq!(contents(&mut prevented(&refused)), ["evil"]);
+    let mut taken = refused.clone();
+    taken[2].1 = envelope(&closed(5, 0));
+    assert_eq!(contents(&mut prevented(&taken)), ["ev", "il"]);
+    // The request overtakes the bytes of an answer.
+    let answer = envelope(&has_read(4, &[b'x'; 1_000]));
+    let overtaken = [
+        (ToServer, envelope(&read(4, 0, 1_000))),
+        (ToClient, answer[..600].to_vec()),
+        (ToServer, envelope(&close(5))),
+        (ToClient, [&answer[600..], &envelope(&closed(5, 0))].concat()),
+    ];
+    assert_eq!(contents(&mut prevented(&overtaken)), ["x".repeat(1_000)]);
+    // SMB1.
+    let write1 = |offset: u64, text: &str| {
+        let length = text.len() as u64;
+        let words = [(0xff, 4), (0x4001, 2), (offset, 4), (0, 8), (0, 2), (length, 2), (64, 2), (0, 4)];
+        (ToServer, one(0x2f, false, &fields(&words), format!("?{text}").as_bytes()))
+    };
+    let close1 = (ToServer, one(0x04, false, &fields(&[(0x4001, 2), (0, 4)]), &[]));
+    let mut answer = one(0x04, true, &[], &[]);
+    let taken = [write1(0, "ev"), close1.clone(), (ToClient, answer.clone()), write1(2, "il")];
+    assert_eq!(contents(&mut prevented(&taken)), ["ev", "il"]);
+    answer[9] = 6;
+    let refused = [write1(0, "ev"), close1, (ToClient, answer), write1(2, "il")];
+    assert_eq!(contents(&mut prevented(&refused)), ["evil"]);
+}
+
+#[test]
+fn in_prevention_all_that_is_read_is_inspected() {
+    // Behind the end of a file that grows.
+    let end = Two { status: 0xc000_0011, ..two(8, 5, true) }.bytes(&[9, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let grown = [
+        (ToServer, envelope(&read(4, 0, 10))),
+        (ToClient, envelope(&has_read(4, b"ev"))),
+        (ToServer, envelope(&read(5, 2, 10))),
+        (ToClient, envelope(&end)),
+        (ToServer, envelope(&read(6, 2, 10))),
+        (ToClient, envelope(&has_read(6, b"il"))),
+    ];
+    assert_eq!(contents(&mut prevented(&grown)), ["ev", "evil"]);
+    // An answer whose request was not seen, and the first of many requests.
+    let unseen = [(ToClient, envelope(&has_read(4, b"one"))), (ToClient, envelope(&has_read(5, b"two")))];
+    assert_eq!(contents(&mut prevented(&unseen)), ["one", "two"]);
+    let mut many: Vec<_> =
+        (4..1_000).map(|message| (ToServer, envelope(&read(message, message * 2, 2)))).collect();
+    many.extend([(ToClient, envelope(&has_read(4, b"ev"))), (ToClient, envelope(&has_read(5, b"il")))]);
+    assert_eq!(contents(&mut prevented(&many)), ["evil"]);
+    // More than the server has said to send.
+    let large = [
+        (ToServer, envelope(&negotiate_request())),
+        (ToClient, envelope(&negotiate_response())),
+        (ToServer, envelope(&read(4, 0, 65_537))),
+        (ToClient, envelope(&has_read(4, b"evil"))),
+    ];
+    assert_eq!(contents(&mut prevented(&large)), ["evil"]);
+}
+
+#[test]
+fn in_prevention_what_servers_may_pass_over_is_refused() {
+    let message = envelope(&write(4, 0, b"evil"));
+    let hidden = [&[1, 0, 0, 200][..], &message].concat();
+    assert!(prevented(&[(ToServer, hidden)]).failed);
+    assert!(!prevented(&[(ToServer, [&[0x85, 0, 0, 0][..], &message].concat())]).failed);
+    let mut answer = write(4, 0, b"evil");
+    answer[16] = 1;
+    assert!(prevented(&[(ToServer, envelope(&answer))]).failed);
+}
+
+#[test]
+fn other_transactions_may_come_and_go_while_a_file_is_open() {
+    for prevents in [false, true] {
+        let mut driver = Driver::new(&SPEC, Transport::Tcp);
+        driver.prevents = prevents;
+        driver.send(ToServer, &envelope(&write(1, 0, b"ev")));
+        // A notification that does not come.
+        driver.send(ToServer, &envelope(&two(15, 2, false).bytes(&[0; 32])));
+        for message in 3..5_000 {
+            driver.send(ToServer, &envelope(&two(13, message, false).bytes(&[4, 0, 0, 0])));
+            driver.send(ToClient, &envelope(&two(13, message, true).bytes(&[4, 0, 0, 0])));
+            driver.free_complete();
+            let range = driver.parser().tx_range();
+            assert!(!driver.failed && range.end - range.start <= 2 * tables::TX_MAX as u64 + 1);
+        }
+        driver.send(ToServer, &envelope(&write(5_000, 2, b"il")));
+        assert_eq!(contents(&mut driver), [if prevents { "evil" } else { "il" }]);
+        assert!(driver.parser().held() < 2 << 20);
+    }
 }
 
 #[test]

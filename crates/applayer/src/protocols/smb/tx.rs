@@ -256,7 +256,9 @@ impl Detail {
             Detail::Disposition(it) => boxed::<Disposition>().saturating_add(it.name.held()),
             Detail::Call(it) => boxed::<PipeCall>()
                 .saturating_add(it.stubs.to_server.held())
-                .saturating_add(it.stubs.to_client.held()),
+                .saturating_add(it.stubs.to_client.held())
+                // Others may have the same list: counted for each, since each may be the last to hold it.
+                .saturating_add(it.interfaces.held()),
         }
     }
 }
