@@ -5,9 +5,9 @@
 #
 # Guess before the run: without a process group of its own smbd ends alone, with the processes that it has
 # started itself, as it does with `--foreground` only. Seen: on SIGTERM it signals its whole group. With
-# `--no-process-group` that is the group of its starter: a script's other children, and the script itself. Test
-# harnesses and supervisors that pass the option, so that a signal of the terminal reaches smbd, end with it.
-# Leave the option out, or start smbd in a group of its own.
+# `--no-process-group` that is the group of its starter: a script's other children, and the script itself.
+# Test harnesses and supervisors that pass the option, so that a signal of the terminal reaches smbd, end with
+# it. Leave the option out, or start smbd in a group of its own.
 #
 # Exit 0 while the program does so, 1 when it does otherwise, 2 when it cannot be installed.
 set -euo pipefail

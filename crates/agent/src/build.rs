@@ -78,7 +78,7 @@ pub struct ClassInfo {
     /// Bounds on how much of each flow is inspected.
     pub bypass: Bypass,
     /// Functions of the chain without which packets are still forwarded.
-    pub goes_on_without: Path,
+    pub fail_open_functions: Path,
 }
 
 /// A generation that is ready to run.
@@ -361,7 +361,7 @@ fn selected_by(owners: &[Arc<CompiledOwner>]) -> Vec<Selected> {
             Some(_) => Arc::clone(&owner.selected),
         },
         class: owner.first.unwrap_or_default(),
-        goes_on_without: owner.goes_on_without_first,
+        fails_open: owner.first_fails_open,
     };
     owners.iter().map(of).collect()
 }

@@ -111,7 +111,7 @@ impl ByName {
             told.extend(own.into_iter().map(|membership| NameExplained {
                 address,
                 name: self.names.text(membership.id).unwrap_or_default().to_string(),
-                queried_name: membership.queried_name.to_string(),
+                asked: membership.queried_name.to_string(),
                 until: membership.until.as_secs(),
             }));
         }

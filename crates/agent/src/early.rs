@@ -25,7 +25,7 @@ pub(crate) struct Selected {
     pub class: Class,
     /// Whether packets are forwarded while its first function is unavailable: a level may not drop for it
     /// then.
-    pub goes_on_without: bool,
+    pub fails_open: bool,
 }
 
 /// Makes the list. `rules`: the looked-up rules of all functions.
@@ -66,14 +66,14 @@ fn early_tenant(selector: &Selector) -> EarlyTenant {
 /// packets up.
 fn add(
     early: &mut Early,
-    Selected { within, class, goes_on_without }: &Selected,
+    Selected { within, class, fails_open }: &Selected,
     function: Option<&Arc<dyn Function>>,
     rules: &[(u32, HeaderRule)],
 ) {
     let (fid, first) = (class.fid, class.path.functions().next());
     let refuses = |rule: Option<u32>| -> Result<Decision, NotBelow> {
         match function {
-            _ if *goes_on_without => Err(NotBelow::GoesOnWithout),
+            _ if *fails_open => Err(NotBelow::FailOpen),
             Some(function) => function.refuses(fid, rule).map_err(NotBelow::Function),
             None => Err(NotBelow::Function(HandsUp::LetsGo)),
         }

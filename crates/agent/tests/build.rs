@@ -558,7 +558,7 @@ fn a_function_that_panics_while_its_rules_are_read_is_an_error_with_a_place() {
     assert!(wrong.starts_with("policy.yaml:1:") && wrong.contains("made by the test"), "{wrong}");
     let prepared = prepare(&mut agent, CHAINED).unwrap();
     assert_eq!(prepared.chains.generation, Generation(2));
-    let passes = prepared.classes.iter().find(|class| class.policy.is_some()).unwrap().goes_on_without;
+    let passes = prepared.classes.iter().find(|class| class.policy.is_some()).unwrap().fail_open_functions;
     // Also without the reader of resolvers' answers, which no policy names.
     let expected = ["ids", "names"].map(|name| agent.function_id(name).unwrap());
     assert_eq!(passes.functions().collect::<Vec<_>>(), expected);

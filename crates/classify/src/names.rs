@@ -272,7 +272,7 @@ impl NameTable {
         tenant: TenantId,
         address: IpAddr,
         id: NameId,
-        asked: &Arc<str>,
+        queried_name: &Arc<str>,
         until: Timestamp,
         now: Timestamp,
     ) -> Learned {
@@ -286,7 +286,7 @@ impl NameTable {
             if let Some(known) = own.iter_mut().find(|m| m.id == id) {
                 let renewed = known.until > now;
                 if until >= known.until {
-                    *known = Membership { id, until, queried_name: Arc::clone(asked) };
+                    *known = Membership { id, until, queried_name: Arc::clone(queried_name) };
                 }
                 return if renewed { Learned::Renewed } else { Learned::Added };
             }
@@ -296,14 +296,14 @@ impl NameTable {
             if own.len() >= NAMES_MAX {
                 return Learned::Crowded;
             }
-            own.push(Membership { id, until, queried_name: Arc::clone(asked) });
+            own.push(Membership { id, until, queried_name: Arc::clone(queried_name) });
             return Learned::Added;
         }
         if *count >= bound {
             return Learned::Full;
         }
         *count += 1;
-        let member = Membership { id, until, queried_name: Arc::clone(asked) };
+        let member = Membership { id, until, queried_name: Arc::clone(queried_name) };
         part.members.insert(key, SmallVec::from_buf([member]));
         self.addresses.fetch_add(1, Ordering::AcqRel);
         Learned::Added

@@ -482,7 +482,7 @@ impl SlotState for Dropped {}
 
 /// The meaning of a packet for an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Says {
+enum AttemptEffect {
     /// None.
     Nothing,
     /// None, and neither has any later packet of the flow.
@@ -507,13 +507,17 @@ fn is_unreachable(transport: &TransportLayer) -> bool {
 }
 
 /// The meaning of a packet for its flow's attempt.
-fn classify(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &TransportLayer) -> Says {
+fn classify(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &TransportLayer) -> AttemptEffect {
     let to_client = context.facts.direction == Direction::ToClient;
     let state = flow.tcp.map(|session| session.state());
     if context.notes.related.is_some() {
         // An error about the other side's packet, or about an established connection, refuses no attempt.
         let open = if flow.protocol == 6 { state == Some(TcpState::SynSent) } else { !flow.established };
-        return if to_client && open && is_unreachable(transport) { Says::Refuses } else { Says::Nothing };
+        return if to_client && open && is_unreachable(transport) {
+            AttemptEffect::Refuses
+        } else {
+            AttemptEffect::Nothing
+        };
     }
     let first = flow.packets.to_server + flow.packets.to_client == 1;
     match transport {
@@ -524,19 +528,19 @@ fn classify(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &Transp
             // proves nothing.
             let open = state.is_some_and(|state| state >= TcpState::SynRecv);
             match (to_client, has(TcpFlags::SYN), has(TcpFlags::ACK), has(TcpFlags::RST)) {
-                (false, true, false, false) => Says::Opens,
-                (false, false, false, false) if first => Says::Probes,
-                (false, _, true, false) if open => Says::Answers,
-                (true, _, _, true) if sent => Says::Refuses,
-                (true, true, true, false) => Says::Answers,
-                (true, ..) => Says::NoMore,
-                _ => Says::Nothing,
+                (false, true, false, false) => AttemptEffect::Opens,
+                (false, false, false, false) if first => AttemptEffect::Probes,
+                (false, _, true, false) if open => AttemptEffect::Answers,
+                (true, _, _, true) if sent => AttemptEffect::Refuses,
+                (true, true, true, false) => AttemptEffect::Answers,
+                (true, ..) => AttemptEffect::NoMore,
+                _ => AttemptEffect::Nothing,
             }
         }
-        TransportLayer::Udp(_) if flow.established => Says::Answers,
-        TransportLayer::Udp(_) if first => Says::Opens,
-        TransportLayer::Udp(_) => Says::Nothing,
-        _ => Says::NoMore,
+        TransportLayer::Udp(_) if flow.established => AttemptEffect::Answers,
+        TransportLayer::Udp(_) if first => AttemptEffect::Opens,
+        TransportLayer::Udp(_) => AttemptEffect::Nothing,
+        _ => AttemptEffect::NoMore,
     }
 }
 
@@ -548,7 +552,7 @@ impl Portscan {
         tenant: TenantId,
         source: IpAddr,
         target: ScanTarget,
-        meaning: Says,
+        meaning: AttemptEffect,
         now: Timestamp,
     ) -> Option<(Vec<Scan>, Timestamp)> {
         let key = HostKey::host(tenant, source);
@@ -556,21 +560,22 @@ impl Portscan {
         let drops = section.action == PortscanAction::Drop;
         match meaning {
             // A datagram alone is nothing: its refusal counts.
-            Says::Opens if udp && !drops => Some((Vec::new(), Timestamp::ZERO)),
-            Says::Opens if udp => {
+            AttemptEffect::Opens if udp && !drops => Some((Vec::new(), Timestamp::ZERO)),
+            AttemptEffect::Opens if udp => {
                 let blocked = self.sources.if_there(&key, now, |known| known.blocked);
                 Some((Vec::new(), blocked.unwrap_or_default()))
             }
-            Says::Answers => {
+            AttemptEffect::Answers => {
                 let answered = |known: &mut ScanSource| known.is_answered(section, target, now);
                 self.sources.with(&key, now, answered).ok()?;
                 Some((Vec::new(), Timestamp::ZERO))
             }
             _ => {
-                let outcome = if meaning == Says::Opens { AttemptState::Open } else { AttemptState::Refused };
+                let outcome =
+                    if meaning == AttemptEffect::Opens { AttemptState::Open } else { AttemptState::Refused };
                 let tries = |known: &mut ScanSource| {
                     // Dropped packets have no reply because they are dropped.
-                    if drops && meaning != Says::Refuses && known.blocked > now {
+                    if drops && meaning != AttemptEffect::Refuses && known.blocked > now {
                         return (Vec::new(), known.blocked);
                     }
                     (known.tries(section, target, outcome, now), Timestamp::ZERO)
@@ -630,8 +635,8 @@ impl Portscan {
             *context.slot = None;
         }
         let said = classify(context, flow, &packet.decoded().transport);
-        if said == Says::Nothing || said == Says::NoMore {
-            return Decision { done: said == Says::NoMore, ..Decision::CONTINUE };
+        if said == AttemptEffect::Nothing || said == AttemptEffect::NoMore {
+            return Decision { done: said == AttemptEffect::NoMore, ..Decision::CONTINUE };
         }
         let (source, target) = (flow.client.0, (flow.protocol, flow.server.0, flow.server.1));
         let Some((scans, blocked)) =
@@ -640,7 +645,7 @@ impl Portscan {
             counts.untracked += 1;
             return Decision::CONTINUE;
         };
-        counts.refused += u64::from(matches!(said, Says::Refuses | Says::Probes));
+        counts.refused += u64::from(matches!(said, AttemptEffect::Refuses | AttemptEffect::Probes));
         counts.scans += scans.len() as u64;
         if blocked > context.facts.now {
             *context.slot = Some(Box::new(Dropped(blocked)));
@@ -650,7 +655,10 @@ impl Portscan {
             return self.refuse(counts);
         }
         // Answered or refused attempts are known as such.
-        Decision { done: matches!(said, Says::Answers | Says::Refuses), ..Decision::CONTINUE }
+        Decision {
+            done: matches!(said, AttemptEffect::Answers | AttemptEffect::Refuses),
+            ..Decision::CONTINUE
+        }
     }
 }
 

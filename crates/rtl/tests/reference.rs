@@ -432,7 +432,7 @@ impl CachedFlow {
                     && from_high == self.control.client_is_high
                     && segment.sequence == sides[end].sent
                     && segment.acknowledged == sides[other].sent;
-                if !line.goes_on(from_high, segment) || !opens && self.numbers.state != TcpState::Established
+                if !line.advance(from_high, segment) || !opens && self.numbers.state != TcpState::Established
                 {
                     return None;
                 }

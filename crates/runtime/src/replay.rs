@@ -8,7 +8,7 @@ use crate::generation::BuildOptions;
 use crate::input;
 use crate::offline::OfflineGeneration;
 use bartizan_agent::replay::record::RECORD_BYTES;
-use bartizan_agent::replay::{Case, Fates, Headers, NotRead, Record, ReplayFlow, ReplayReport};
+use bartizan_agent::replay::{Case, FlowVerdicts, Headers, NotRead, Record, ReplayFlow, ReplayReport};
 use bartizan_packet::capture::Decompressed;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -77,9 +77,9 @@ pub fn run(
             ));
         }
         let mut seen = |generation: &OfflineGeneration| -> Result<Vec<ReplayFlow>, Failure> {
-            let fates = replay_captures(options, generation, &traffic.captures)?;
-            replayed.left_out += fates.left_out;
-            Ok(fates.seen)
+            let verdicts = replay_captures(options, generation, &traffic.captures)?;
+            replayed.left_out += verdicts.left_out;
+            Ok(verdicts.seen)
         };
         let before = before.as_ref().map(&mut seen).transpose()?;
         let after = seen(&after)?;
@@ -102,18 +102,18 @@ fn replay_captures(
     options: &ReplayOptions,
     generation: &OfflineGeneration,
     captures: &[PathBuf],
-) -> Result<Fates, Failure> {
+) -> Result<FlowVerdicts, Failure> {
     let link = generation.link(options.link.as_deref())?;
     let mut worker = generation.worker()?;
-    let mut fates = Fates::new(&generation.policy()?.classes, &generation.built.function_names);
+    let mut verdicts = FlowVerdicts::new(&generation.policy()?.classes, &generation.built.function_names);
     for path in captures {
         frames(path, link, |frame| {
-            worker.frame(frame, &mut fates);
+            worker.frame(frame, &mut verdicts);
             true
         })?;
     }
-    worker.shutdown(&mut fates);
-    Ok(fates)
+    worker.shutdown(&mut verdicts);
+    Ok(verdicts)
 }
 
 /// Whether a file has events: these are lines of JSON, while captures begin with a number.

@@ -86,7 +86,7 @@ pub struct ClassTraits {
     pub enough: InspectionLimit,
     /// Functions without which its packets are forwarded while the function has failed or is stopped; for
     /// want of any other function packets are refused.
-    pub goes_on_without: Path,
+    pub fail_open_functions: Path,
 }
 
 /// Results of a flow's lookup in the header rules of functions: each function with the number of its rule.
@@ -113,7 +113,7 @@ pub struct NameExplained {
     /// The name of the policy.
     pub name: String,
     /// The queried name whose answer contained the address.
-    pub queried_name: String,
+    pub asked: String,
     /// Expiry, in seconds of the packet clock since 1970.
     pub until: u64,
 }
@@ -316,7 +316,7 @@ impl PolicyMap {
     /// Functions without which packets of a class are forwarded.
     #[must_use]
     pub fn fail_open_functions(&self, fid: Fid) -> Path {
-        self.traits(fid).map(|traits| traits.goes_on_without).unwrap_or_default()
+        self.traits(fid).map(|traits| traits.fail_open_functions).unwrap_or_default()
     }
 
     /// Name of a policy.

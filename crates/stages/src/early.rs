@@ -44,7 +44,7 @@ pub enum NotBelow {
     Function(HandsUp),
     /// Packets are forwarded while the function has failed or is stopped; the level below does not know its
     /// state.
-    GoesOnWithout,
+    FailOpen,
     /// There are more outcomes than counters.
     NoRoom,
 }

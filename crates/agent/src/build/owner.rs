@@ -97,7 +97,7 @@ pub(super) struct CompiledOwner {
     /// The class of its flows for its first tenant, for levels below the host.
     pub first: Option<Class>,
     /// Whether packets are forwarded while the first function of its chain is unavailable.
-    pub goes_on_without_first: bool,
+    pub first_fails_open: bool,
     /// The classes by tenant.
     pub classes: Vec<(TenantId, Variants)>,
     pub infos: Vec<Arc<ClassInfo>>,
@@ -135,7 +135,7 @@ impl<'a> Build<'a> {
     ) -> Option<CompiledOwner> {
         let path = self.chain(owner)?;
         let without = self.fail_open_functions(owner, path);
-        let goes_on_without_first = path.functions().next().is_some_and(|id| without.contains(id));
+        let first_fails_open = path.functions().next().is_some_and(|id| without.contains(id));
         let tenants = context.tenants_of(policy.map(Arc::as_ref));
         let all_tenants = tenants.len() == context.known.len();
         let mut making = Making::default();
@@ -165,7 +165,7 @@ impl<'a> Build<'a> {
             staged: owner.staged,
             takes_all: all_tenants && policy.is_some_and(|policy| selects_all(policy)),
             first,
-            goes_on_without_first,
+            first_fails_open,
             classes,
             infos,
             traits,
@@ -290,9 +290,9 @@ impl<'a> Build<'a> {
                 None => making.groups.push((kind, level, vec![fid])),
             }
         }
-        let goes_on_without = self.fail_open_functions(owner, path);
+        let fail_open_functions = self.fail_open_functions(owner, path);
         let number = owner.name.map_or(0, |name| self.state.number(name));
-        making.traits.push((fid, traits_of(owner, number, path, goes_on_without)));
+        making.traits.push((fid, traits_of(owner, number, path, fail_open_functions)));
         making.infos.push(Arc::new(ClassInfo {
             fid,
             tenant: tenant.name.to_owned(),
@@ -303,7 +303,7 @@ impl<'a> Build<'a> {
             one_sided: owner.one_sided,
             overload: owner.overload,
             bypass: owner.bypass,
-            goes_on_without,
+            fail_open_functions,
         }));
         Some(Class { fid, path })
     }
@@ -366,7 +366,7 @@ fn selects_all(policy: &PolicyDefinition) -> bool {
 }
 
 /// The data plane's form of a class.
-fn traits_of(owner: &Owner<'_>, policy: u32, path: Path, goes_on_without: Path) -> ClassTraits {
+fn traits_of(owner: &Owner<'_>, policy: u32, path: Path, fail_open_functions: Path) -> ClassTraits {
     let one_sided = matches!(owner.one_sided, OneSided::Allow | OneSided::IdsOnly);
     let Bypass { encrypted, packets, bytes } = owner.bypass;
     let enough = InspectionLimit {
@@ -375,5 +375,5 @@ fn traits_of(owner: &Owner<'_>, policy: u32, path: Path, goes_on_without: Path) 
         bytes: bytes.map(|bytes| bytes.0),
     };
     let (staged, is_empty, overload) = (owner.staged, path.is_empty(), overload(owner.overload));
-    ClassTraits { policy, staged, is_empty, one_sided, overload, enough, goes_on_without }
+    ClassTraits { policy, staged, is_empty, one_sided, overload, enough, fail_open_functions }
 }

@@ -25,7 +25,7 @@ pub struct ReplayFlow {
 }
 
 /// The recorder; see the module.
-pub struct Fates {
+pub struct FlowVerdicts {
     classes: HashMap<Fid, Arc<ClassInfo>>,
     names: Vec<&'static str>,
     /// Reasons for which staged policies would drop flows that have not ended, by flow number.
@@ -38,11 +38,11 @@ pub struct Fates {
     pub refused_without_flow: u64,
 }
 
-impl Fates {
+impl FlowVerdicts {
     /// `names`: of the functions, by their bits.
     #[must_use]
     pub fn new(classes: &[Arc<ClassInfo>], names: &[&'static str]) -> Self {
-        Fates {
+        FlowVerdicts {
             classes: classes.iter().map(|class| (class.fid, Arc::clone(class))).collect(),
             names: names.to_vec(),
             staged: HashMap::new(),
@@ -71,7 +71,7 @@ impl Fates {
     }
 }
 
-impl Recorder for Fates {
+impl Recorder for FlowVerdicts {
     fn record(&mut self, event: RecorderEvent<'_>) {
         match event {
             RecorderEvent::Alert { flow, finding, .. } => {
@@ -87,7 +87,7 @@ impl Recorder for Fates {
     }
 }
 
-impl Fates {
+impl FlowVerdicts {
     fn add_flow(&mut self, flow: &Entry) {
         let fate = self.verdict(flow);
         if self.seen.len() >= FLOWS_MAX {

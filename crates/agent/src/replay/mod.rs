@@ -14,7 +14,7 @@ pub mod outcome;
 pub mod record;
 pub mod report;
 
-pub use fates::{Fates, ReplayFlow};
+pub use fates::{FlowVerdicts, ReplayFlow};
 pub use headers::Headers;
 pub use outcome::{Amounts, FlowName, ReplayOutcome, ReplayVerdict};
 pub use record::{NotRead, Record};

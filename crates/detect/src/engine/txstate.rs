@@ -6,7 +6,7 @@
 
 use crate::engine::window::WindowScan;
 use crate::model::visibility::Visibility;
-use crate::ruleset::{RuleSet, Says};
+use crate::ruleset::{RuleDecision, RuleSet};
 use crate::state::FlowRuleState;
 use crate::state::refused::RefusedBytes;
 use bartizan_applayer::memory::Held as _;
@@ -240,11 +240,13 @@ impl FlowDetect {
             self.windows = None;
             let FlowRuleState { passed, dropped, accepted, .. } = &mut self.state;
             *accepted = accepted.filter(|rule| rules.accepts(rule));
-            *passed = passed.filter(|rule| rules.has_decision(rule, Says::Pass, visible));
-            *dropped = dropped.filter(|rule| !forward || rules.has_decision(rule, Says::Refuse, visible));
+            *passed = passed.filter(|rule| rules.has_decision(rule, RuleDecision::Pass, visible));
+            *dropped =
+                dropped.filter(|rule| !forward || rules.has_decision(rule, RuleDecision::Refuse, visible));
             for side in self.refused.iter_mut().flat_map(|both| [&mut both.to_server, &mut both.to_client]) {
-                *side =
-                    side.filter(|bytes| !forward || rules.has_decision(&bytes.rule, Says::Refuse, visible));
+                *side = side.filter(|bytes| {
+                    !forward || rules.has_decision(&bytes.rule, RuleDecision::Refuse, visible)
+                });
             }
         }
     }

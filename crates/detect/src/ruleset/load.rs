@@ -3,7 +3,7 @@
 
 use super::rule::{CompiledRule, LoadInput, Rest, RuleRefusal, Whose, compile, member};
 use super::writers::{self, Writers};
-use super::{RuleSet, Says};
+use super::{RuleDecision, RuleSet};
 use crate::compile::environment::Environment;
 use crate::compile::firewall::{self, Act, Firewall, Policies};
 use crate::compile::heads::HeadCollector;
@@ -248,8 +248,8 @@ impl RuleLoadState {
 }
 
 /// Rules that decide about flows, by gid and sid: decision and position.
-fn deciding(signatures: &[Member]) -> HashMap<(u32, u32), (Says, u32)> {
-    let said = |(index, s): (u32, &Member)| Some(((s.id.gid, s.id.sid), (Says::of_rule(s)?, index)));
+fn deciding(signatures: &[Member]) -> HashMap<(u32, u32), (RuleDecision, u32)> {
+    let said = |(index, s): (u32, &Member)| Some(((s.id.gid, s.id.sid), (RuleDecision::of_rule(s)?, index)));
     (0..).zip(signatures).filter_map(said).collect()
 }
 

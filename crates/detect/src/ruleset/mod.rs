@@ -53,7 +53,7 @@ pub struct RuleSet {
     pub guess_limit: u8,
     /// Rules that decide about flows, by gid and sid, with decision and position: decisions about flows stay
     /// in force as long as their rule is in this map.
-    deciding: HashMap<(u32, u32), (Says, u32)>,
+    deciding: HashMap<(u32, u32), (RuleDecision, u32)>,
     /// The tables of firewall rules if firewall mode is on; these rules come after those of detection in
     /// `signatures`.
     pub firewall: Option<Firewall>,
@@ -61,7 +61,7 @@ pub struct RuleSet {
     /// set.
     accepting: HashSet<(u32, u32)>,
     /// Cached properties of all rules.
-    summary: OnceLock<Looked>,
+    summary: OnceLock<RuleSetSummary>,
 }
 
 /// The rules that a policy sees.
@@ -96,7 +96,7 @@ impl VisibleRules {
 /// Properties that some rule of a set has. Cached, since all generations that share the set need them, and it
 /// has tens of thousands of rules.
 #[derive(Clone, Copy)]
-struct Looked {
+struct RuleSetSummary {
     /// Some rule refuses traffic by its detected protocol (`app-layer-protocol`).
     waits_for_protocol: bool,
     /// Some rule replaces bytes.
@@ -105,18 +105,18 @@ struct Looked {
 
 /// A rule's decision about a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum RuleDecision {
     /// The flow passes detection.
     Pass,
     /// The flow is dropped or rejected.
     Refuse,
 }
 
-impl Says {
+impl RuleDecision {
     const fn of(action: RuleAction) -> Option<Self> {
         match action {
-            RuleAction::Pass => Some(Says::Pass),
-            RuleAction::Drop | RuleAction::Reject(_) => Some(Says::Refuse),
+            RuleAction::Pass => Some(RuleDecision::Pass),
+            RuleAction::Drop | RuleAction::Reject(_) => Some(RuleDecision::Refuse),
             RuleAction::Alert | RuleAction::Config | RuleAction::Accept => None,
         }
     }
@@ -125,8 +125,8 @@ impl Says {
     fn of_rule(signature: &Signature) -> Option<Self> {
         match &signature.firewall {
             // Refusals of the firewall are not decisions of detection.
-            Some(rule) => rule.pass.then_some(Says::Pass),
-            None => Says::of(signature.action),
+            Some(rule) => rule.pass.then_some(RuleDecision::Pass),
+            None => RuleDecision::of(signature.action),
         }
     }
 }
@@ -135,7 +135,7 @@ impl RuleSet {
     /// Whether the set has the rule, in any revision, with this decision. `visible`: the visible rules;
     /// `None`: all.
     #[must_use]
-    pub fn has_decision(&self, rule: &RuleId, what: Says, visible: Option<&Visibility>) -> bool {
+    pub fn has_decision(&self, rule: &RuleId, what: RuleDecision, visible: Option<&Visibility>) -> bool {
         self.deciding
             .get(&(rule.gid, rule.sid))
             .is_some_and(|(says, index)| *says == what && visible.is_none_or(|visible| visible.has(*index)))
@@ -191,13 +191,13 @@ impl RuleSet {
         self.signatures.iter().filter(move |s| on_tcp(s) && of_packet(s)).map(|s| s.id)
     }
 
-    fn summary(&self) -> Looked {
+    fn summary(&self) -> RuleSetSummary {
         let refuses = |s: &Member| matches!(s.action, RuleAction::Drop | RuleAction::Reject(_));
         let waits = |s: &Member| refuses(s) && s.packet.iter().any(|c| c.is_detection());
         let replaces = |s: &Member| {
             s.values.iter().any(|v| v.program.literals().any(|(_, literal)| literal.replace.is_some()))
         };
-        *self.summary.get_or_init(|| Looked {
+        *self.summary.get_or_init(|| RuleSetSummary {
             waits_for_protocol: self.signatures.iter().any(waits),
             replaces: self.signatures.iter().any(replaces),
         })

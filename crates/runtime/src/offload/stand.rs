@@ -238,7 +238,7 @@ fn reason_not_evaluated(
 ) -> Option<&'static str> {
     Some(match (origin.up, unknown) {
         _ if !is_held => "the level has no room for it and the rules after it",
-        (Some(NotBelow::GoesOnWithout), _) => {
+        (Some(NotBelow::FailOpen), _) => {
             "its policy forwards packets while the function is stopped (`on-failure`)"
         }
         (Some(NotBelow::NoRoom), _) => "the level has no counters for so many rules",
@@ -279,7 +279,7 @@ mod tests {
         assert!(why(of(HandsUp::Staged), Some(Unknown::Tenant), true).contains("staged"));
         assert!(why(of(HandsUp::Answers), None, true).contains("answer"));
         assert!(why(of(HandsUp::Judges), None, true).contains("more than headers"));
-        assert!(why(Some(NotBelow::GoesOnWithout), None, true).contains("on-failure"));
+        assert!(why(Some(NotBelow::FailOpen), None, true).contains("on-failure"));
     }
 
     #[test]

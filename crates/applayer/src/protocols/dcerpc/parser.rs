@@ -124,7 +124,7 @@ impl RpcParser {
         match head.kind {
             pdu::BIND | pdu::ALTER_CONTEXT => {
                 let asked = head.contexts(body)?;
-                pdu::ask(&mut self.interfaces, asked, INTERFACES_MAX);
+                pdu::add_interfaces(&mut self.interfaces, asked, INTERFACES_MAX);
             }
             pdu::BIND_ACK | pdu::ALTER_CONTEXT_RESPONSE => {
                 let results = head.results(body)?;

@@ -198,7 +198,7 @@ impl Order {
 
 /// Adds interfaces that a client has asked for, up to a number. Transactions have the list as it stood: it is
 /// copied for a change only.
-pub(crate) fn ask(interfaces: &mut RpcInterfaces, asked: Vec<RpcInterface>, most: usize) {
+pub(crate) fn add_interfaces(interfaces: &mut RpcInterfaces, asked: Vec<RpcInterface>, most: usize) {
     let room = most.saturating_sub(interfaces.len());
     if room > 0 && !asked.is_empty() {
         Arc::make_mut(interfaces).extend(asked.into_iter().take(room));

@@ -115,7 +115,7 @@ impl Session {
                     if head.kind == pdu::BIND {
                         self.interfaces = RpcInterfaces::default();
                     }
-                    pdu::ask(&mut self.interfaces, asked, INTERFACES_MAX);
+                    pdu::add_interfaces(&mut self.interfaces, asked, INTERFACES_MAX);
                 }
                 None => is_malformed = true,
             },
