@@ -4,8 +4,8 @@
 //! ([`generated`]); network namespaces of their own ([`namespace`]) and named pipes ([`pipe`]).
 //!
 //! It uses no other crate of the project, for two reasons. Packets and their checksums are made without the
-//! code under test, so that a fault cannot hide in both. And the tests of every crate may use it: if it used `packet`, the
-//! unit tests of `packet` could not use it, because each type would exist twice for them.
+//! code under test, so that a fault cannot hide in both. And the tests of every crate may use it: if it used
+//! `packet`, the unit tests of `packet` could not use it, because each type would exist twice for them.
 //!
 //! Tests that need a whole worker or read events use `bartizan-testkit-worker` (`testkit/worker`), which uses
 //! the data plane. It is a crate of its own and no feature of this one: features of all tests that are built

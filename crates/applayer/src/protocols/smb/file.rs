@@ -2,10 +2,10 @@
 //! A file that a connection reads or writes in pieces, which may come in another order than they stand in.
 //!
 //! In prevention a piece leaves with its message, so none waits: one that does not continue the bytes
-//! before is a file of the list of its own, of the same name. The receiver puts the pieces together, so such a
-//! file begins with the last bytes before its place, and where it meets bytes that came earlier, both sides of
-//! the seam are a file, too: what lies across it is found within [`SEAM`](super::image::SEAM) bytes on either
-//! side, in however many pieces these came ([`FileImage`]).
+//! before is a file of the list of its own, of the same name. The receiver puts the pieces together, so such
+//! a file begins with the last bytes before its place, and where it meets bytes that came earlier, both sides
+//! of the seam are a file, too: what lies across it is found within [`SEAM`](super::image::SEAM) bytes on
+//! either side, in however many pieces these came ([`FileImage`]).
 
 use super::handle::FileId;
 use super::image::FileImage;
@@ -24,8 +24,8 @@ struct FileRuns {
     image: FileImage,
     /// Number of files that were opened.
     opened: usize,
-    /// Offset behind the last byte; `None` before the first one, and where other bytes follow: what comes then
-    /// is inspected as a file of its own.
+    /// Offset behind the last byte; `None` before the first one, and where other bytes follow: what comes
+    /// then is inspected as a file of its own.
     at: Option<u64>,
 }
 
