@@ -101,7 +101,7 @@ fn is_household(name: &str) -> bool {
     let begins = |phrase: &&str| {
         name.strip_prefix(*phrase).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
     };
-    WORDS.contains(&name.split('_').next().unwrap_or(name)) || PHRASES.iter().any(|phrase| begins(&phrase))
+    WORDS.contains(&name.split('_').next().unwrap_or(name)) || PHRASES.iter().any(begins)
 }
 
 /// Path, line and name of each function that the crates declare outside of tests.
