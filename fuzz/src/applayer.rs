@@ -2,14 +2,14 @@
 //! Conversations of mail, files and remote calls: SMTP, FTP, SMB, DCERPC and SSH, in both modes.
 //!
 //! The first byte chooses the protocol, unless `PROTOCOL` in the environment names one; the second has flags
-//! ([`FREES`], [`WRAPS`], [`REPEATS`]); then come four lengths of segments, and pieces with direction,
+//! (`FREES`, [`WRAPS`], [`REPEATS`]); then come four lengths of segments, and pieces with direction,
 //! length, loss and end. Beyond "does not panic":
 //!
 //! * The same bytes in other segments give the same transactions, events and expected connections, unless
 //!   bytes are lost.
-//! * The memory that a parser reports is within [`held_max`] of the bytes that it was given, and never less
+//! * The memory that a parser reports is within `held_max` of the bytes that it was given, and never less
 //!   than the contents of files that it shows.
-//! * A conversation takes less than [`TIME_MAX`], also when it is repeated in the same flow.
+//! * A conversation takes less than `TIME_MAX`, also when it is repeated in the same flow.
 
 use crate::planted::planted;
 use crate::protocol::{Driver, choices};
