@@ -2,7 +2,7 @@
 //! Conversations of mail, files and remote calls: SMTP, FTP, SMB, DCERPC and SSH, in both modes.
 //!
 //! The first byte chooses the protocol, unless `PROTOCOL` in the environment names one; the second has flags
-//! (`FREES`, [`WRAPS`], [`REPEATS`]); then come four lengths of segments, and pieces with direction,
+//! (`FREES`, `WRAPS`, `REPEATS`); then come four lengths of segments, and pieces with direction,
 //! length, loss and end. Beyond "does not panic":
 //!
 //! * The same bytes in other segments give the same transactions, events and expected connections, unless
