@@ -12,9 +12,9 @@
 //! an entry goes. The difference is credited to the flow, so timeouts, records and rules see sums over all
 //! levels. The actions of the device on these packets are counted here ([`ManagerCounters`]).
 //!
-//! **Turns.** The work of one turn is bounded. Work left undone is owed ([`FlowManager::owes`]): the caller
-//! then takes the next turn soon, even without packets. At most one round of readings is made up for: those
-//! left out are counted.
+//! **Turns.** The work of one turn is bounded. Work left undone is due ([`FlowManager::has_due_work`]): the
+//! caller then takes the next turn soon, even without packets. At most one round of readings is made up for:
+//! those left out are counted.
 //!
 //! **Generations.** A device passes up packets whose entry is of another generation at once; the flow is
 //! judged anew at the host, and offered again. Its old entry is removed meanwhile, [`RAISES_PER_TURN`] at a
