@@ -34,7 +34,7 @@
 //!         streams.stream_mut(which).app_consume(taken);
 //!     }
 //! }
-//! streams.settle(direction, segment.payload, context.budget);
+//! streams.end_packet(direction, segment.payload, context.budget);
 //! assert_eq!(streams.stream(direction).app_progress(), 16);
 //! ```
 //!
