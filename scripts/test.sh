@@ -226,7 +226,9 @@ for name in "${!pids[@]}"; do ended "$name"; done
 if [ "$bad" -gt 0 ] && [ -f "$logs/tests.log" ]; then
     awk '/has been running for over 60 seconds/ { slow[$2] } / \.\.\. / { ended[$2] }
         END { for (name in slow) if (!(name in ended)) print "test " name " did not end" }' "$logs/tests.log"
-    grep -E '^test .*(FAILED|failed)' "$logs/tests.log" | sort -u | head -n 20
+    grep -E '^test .* \.\.\. FAILED' "$logs/tests.log" | sort -u | head -n 20
+    # What a doc test that does not compile said.
+    grep -A 4 -E '^error(\[|: aborting)' "$logs/tests.log" | cut -c 1-600 | tail -n 30
     grep -A 6 -E "^thread '.*panicked at" "$logs/tests.log" | cut -c 1-600 | tail -n 60
 fi
 [ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]} (logs in $logs)"
