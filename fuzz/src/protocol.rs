@@ -72,6 +72,20 @@ impl Driver {
         }
     }
 
+    /// Calls the parser with the flow's context.
+    fn call<R>(&mut self, call: impl FnOnce(&mut dyn Parser, &mut ParseContext<'_>) -> R) -> R {
+        let mut context = ParseContext {
+            now: Timestamp::ZERO,
+            server_port: self.spec.ports.first().map_or(1, |p| p.port),
+            client_port: 40_000,
+            transport: self.transport,
+            files: &self.files,
+            prevents: self.prevents,
+            events: &mut self.events,
+        };
+        call(&mut *self.parser, &mut context)
+    }
+
     /// Passes data to the parser when enough has come.
     pub fn send(&mut self, direction: Direction, data: &[u8]) {
         let d = direction as usize;
@@ -91,17 +105,8 @@ impl Driver {
     fn parse(&mut self, direction: Direction, eof: bool) {
         let d = direction as usize;
         let data = std::mem::take(&mut self.waiting[d]);
-        let mut context = ParseContext {
-            now: Timestamp::ZERO,
-            server_port: self.spec.ports.first().map_or(1, |p| p.port),
-            client_port: 40_000,
-            transport: self.transport,
-            files: &self.files,
-            prevents: self.prevents,
-            events: &mut self.events,
-        };
         let input = Input { data: &data, offset: self.offset[d], eof };
-        let consumed = match self.parser.parse(direction, input, &mut context) {
+        let consumed = match self.call(|parser, context| parser.parse(direction, input, context)) {
             Progress::Done => data.len(),
             Progress::Incomplete { consumed, needed } => {
                 assert!(consumed <= data.len(), "{}: consumed {consumed} of {}", self.spec.name, data.len());
@@ -132,16 +137,7 @@ impl Driver {
         self.offset[d] += self.waiting[d].len() as u64 + missing;
         self.waiting[d].clear();
         self.needed[d] = 0;
-        let mut context = ParseContext {
-            now: Timestamp::ZERO,
-            server_port: 1,
-            client_port: 40_000,
-            transport: self.transport,
-            files: &self.files,
-            prevents: self.prevents,
-            events: &mut self.events,
-        };
-        if !self.parser.gap(direction, missing, &mut context) {
+        if !self.call(|parser, context| parser.gap(direction, missing, context)) {
             self.stopped[d] = true;
         }
     }
@@ -163,16 +159,7 @@ impl Driver {
             self.parse(direction, true);
         }
         self.stopped[d] = true;
-        let mut context = ParseContext {
-            now: Timestamp::ZERO,
-            server_port: 1,
-            client_port: 40_000,
-            transport: self.transport,
-            files: &self.files,
-            prevents: self.prevents,
-            events: &mut self.events,
-        };
-        self.parser.end(direction, &mut context);
+        self.call(|parser, context| parser.end(direction, context));
     }
 
     /// Frees the transactions that are complete in both directions, as a flow does after inspection.

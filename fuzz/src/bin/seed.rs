@@ -3,9 +3,9 @@
 //!
 //! Captures become frames (decode, worker), streams (protocol, split, tcp) and whole files (capture); files
 //! named `*.rules` become rules (rules, load), `*.yaml` settings and policies, `*.json` messages of the
-//! command socket, `*.conversation` flows of the protocol in
-//! their names, `*.southbound` messages between planes, `*.joined` parts of a policy file, `*.eve` flow
-//! records. Names are numbers; too large inputs are left out.
+//! command socket, `*.conversation` flows of the protocol in their names, `*.southbound` messages between
+//! planes, `*.joined` parts of a policy file, `*.eve` flow records. Names are numbers; too large inputs are
+//! left out.
 
 use bartizan_fuzz::applayer::flows;
 use bartizan_fuzz::protocol::choices;

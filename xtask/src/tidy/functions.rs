@@ -111,10 +111,11 @@ fn functions(tree: &Tree) -> Vec<(&str, usize, &str)> {
     for file in sources.filter(|file| !is_test(&file.path)) {
         let blanked = code(&file.text);
         let end = tests_begin(&file.text);
-        for (at, line) in blanked.lines().enumerate().take_while(|(at, _)| at + 1 < end) {
-            let Some((start, length)) = declared(line) else { continue };
+        let lines = blanked.lines().zip(file.text.lines()).enumerate();
+        for (at, (blank, line)) in lines.take_while(|(at, _)| at + 1 < end) {
+            let Some((start, length)) = declared(blank) else { continue };
             // Blanking keeps columns.
-            let name = file.text.lines().nth(at).and_then(|line| line.get(start..start + length));
+            let name = line.get(start..start + length);
             functions.extend(name.map(|name| (file.path.as_str(), at + 1, name)));
         }
     }

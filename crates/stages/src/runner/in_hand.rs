@@ -115,9 +115,7 @@ impl Detection {
 
     pub(super) fn after(mut self, app: Option<&mut AppLayer>, occasion: &EventContext<'_>) -> Self {
         let Some(app) = app else { return self };
-        if app.events.as_slice().len() > self.seen {
-            self.events.extend(app.events.as_slice().iter().skip(self.seen).copied());
-        }
+        self.events.extend_from_slice(app.events.as_slice().get(self.seen..).unwrap_or_default());
         let decoded = occasion.decoded();
         // An ICMP error about a flow does not carry the flow's protocol.
         if decoded.is_none_or(|packet| packet.about().is_none()) {

@@ -254,13 +254,16 @@ mod tests {
                 let (at, length) = (random.within(0, 6_000), random.within(1, most));
                 let data = random.letters(length);
                 image.write(at as u64, &data);
-                for (place, byte) in file.iter_mut().skip(at).zip(&data) {
+                let end = at + length;
+                for (place, byte) in file[at..end].iter_mut().zip(&data) {
                     *place = Some(*byte);
                 }
-                let end = at + data.len();
-                let after: Vec<u8> = file.iter().skip(end).take(SEAM).map_while(|byte| *byte).collect();
-                let mut before: Vec<u8> =
-                    file.iter().take(end).rev().take(SEAM).map_while(|byte| *byte).collect();
+                let known =
+                    |places: &[Option<u8>]| places.iter().map_while(|byte| *byte).collect::<Vec<u8>>();
+                let after = known(&file[end..end + SEAM]);
+                let mut nearest = file[end.saturating_sub(SEAM)..end].to_vec();
+                nearest.reverse();
+                let mut before = known(&nearest);
                 before.reverse();
                 assert_eq!((image.after(end as u64), image.before(end as u64)), (&after[..], &before[..]));
                 let held: usize = image.extents.values().map(|extent| extent.bytes.len()).sum();
