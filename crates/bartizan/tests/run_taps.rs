@@ -210,7 +210,7 @@ fn directions(name: &str, workers: u16) {
     folder.write(
         "bartizan.yaml",
         format!(
-            "links:\n  - {{name: whole, tap: {{interface: w1}}, workers: {workers}}}\n  - {{name: sides, tap: {{interface: [t1, u1], merge-wait: 200}}, workers: {workers}}}\n\
+            "links:\n  - {{name: whole, tap: {{interface: w1}}, workers: {workers}}}\n  - {{name: sides, tap: {{interface: [t1, u1], merge-wait: 1000}}, workers: {workers}}}\n\
              rules: r.rules\ncache: none\noutputs: {{eve: {{dir: out}}}}\n"
         ),
     );
