@@ -78,6 +78,9 @@ pub struct Detector {
     depth: [PerDirection<usize>; 2],
     ports: Vec<PortEntry>,
     likely: Vec<Receiver>,
+    /// Enabled protocols over TCP without patterns and ports: their probes run only where both sides have
+    /// agreed on them.
+    agreed: Vec<ProtocolId>,
     /// `stream.midstream`: a flow may be picked up from a response.
     midstream: bool,
 }
@@ -164,6 +167,9 @@ impl Detector {
                 let at_ports = !spec.patterns.iter().any(|p| p.transport == *transport);
                 let receiver = |probe| Receiver { protocol: id, transport: *transport, probe, at_ports };
                 detector.likely.extend(spec.likely.map(receiver));
+                if *transport == Transport::Tcp && spec.patterns.is_empty() && spec.ports.is_empty() {
+                    detector.agreed.push(id);
+                }
             }
         }
         Ok(detector)
@@ -225,6 +231,13 @@ impl Detector {
         if let Some(ports) = list("sp") {
             ports.into_iter().for_each(|port| entry(port, true));
         }
+    }
+
+    /// Whether the bytes match a protocol to which both sides have agreed to switch, if nothing else shows
+    /// that protocol (WebSocket).
+    #[must_use]
+    pub fn shows_expected(&self, id: ProtocolId, direction: Direction, data: &[u8]) -> bool {
+        self.agreed.contains(&id) && shows(id, direction, data)
     }
 
     /// Whether a pattern or a port's probe could still detect a stream with more bytes. Suricata continues up

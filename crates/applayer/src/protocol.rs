@@ -6,10 +6,11 @@
 
 use crate::event::EventCode;
 pub use crate::transaction::NumberId;
-use crate::transaction::{Transaction, TxId};
+use crate::transaction::{Bodies, Transaction, TxId};
 use crate::worklist::Worklist;
 use bartizan_base::limit::LimitSpec;
 use bartizan_base::{Direction, PerDirection, SettingError, SettingsMap, Timestamp};
+use bartizan_events::config::AlertOptions;
 
 /// A protocol's number: its position in [`crate::protocols::TABLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -212,6 +213,17 @@ pub struct NumberSpec {
     pub name: &'static str,
 }
 
+/// The side of a flow that is the source of a protocol's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordSource {
+    /// The client.
+    Client,
+    /// In records of the latest version the sender of the message; in older ones the client.
+    Message,
+    /// The sender of the packet at which the record is written, mostly the one that acknowledges the message.
+    Packet,
+}
+
 /// The parts of a protocol's records and alerts that differ between protocols.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordSpec {
@@ -219,12 +231,13 @@ pub struct RecordSpec {
     pub tx_id: bool,
     /// An alert on a transaction contains its progress (`ts_progress`, `tc_progress`).
     pub progress: bool,
-    /// An alert contains the bodies of messages if its options enable them (`http-body`).
-    pub bodies: bool,
+    /// Selects the options of an alert that enable bodies of messages in it (`http-body`); `None`: alerts
+    /// contain none.
+    pub bodies: Option<fn(&AlertOptions) -> Bodies>,
     /// Records contain the address for which a proxy forwards (`xff`), if the output's options enable it.
     pub forwarded: bool,
-    /// Records of the latest version have the sender of the message as their source.
-    pub by_message: bool,
+    /// Source of the records.
+    pub source: RecordSource,
     /// Latest version of the records, the default of the option `version`; 0 if there is only one form.
     pub version: u8,
     /// Environment variable that replaces this default.
@@ -240,9 +253,9 @@ impl RecordSpec {
     pub const PLAIN: RecordSpec = RecordSpec {
         tx_id: false,
         progress: true,
-        bodies: false,
+        bodies: None,
         forwarded: false,
-        by_message: false,
+        source: RecordSource::Client,
         version: 0,
         version_variable: None,
         listed_as: None,

@@ -38,6 +38,13 @@ fn open(capture: &mut Capture, client: (IpAddr, u16), server: (IpAddr, u16)) {
     capture.tcp(client, server, (101, 901), ACK, b"");
 }
 
+/// Number of packets that a run in prevention refused.
+fn refused(folder: &Folder, out: &str) -> Option<u64> {
+    let text = std::fs::read(folder.path().join(out).join("stats.json")).unwrap();
+    let stats: Value = serde_json::from_slice(&text).expect("statistics");
+    stats["ips.blocked"].as_u64()
+}
+
 #[test]
 fn rules_are_shown_a_packet_as_it_leaves() {
     let folder = Folder::new("as-it-leaves");
@@ -484,13 +491,57 @@ alert http any any -> any any (msg:\"a\"; flow:to_client; http.header; content:\
         assert_eq!(folder.events("passive", "http").len(), 2);
         inspect(&folder, &rules.replace("alert", "drop"), "inline", &["--ips"]);
         inspect(&folder, &rules.lines().last().unwrap().replace("alert", "drop"), "answer", &["--ips"]);
-        let refused = |out: &str| {
-            let text = std::fs::read(folder.path().join(out).join("stats.json")).unwrap();
-            let stats: Value = serde_json::from_slice(&text).expect("statistics");
-            stats["ips.blocked"].as_u64()
-        };
         // From the question on, and from the answer on.
-        assert_eq!((refused("inline"), refused("answer")), (Some(10), Some(8)), "{question}");
+        assert_eq!(
+            (refused(&folder, "inline"), refused(&folder, "answer")),
+            (Some(10), Some(8)),
+            "{question}"
+        );
+    }
+}
+
+/// Messages of WebSocket are inspected without mask, compression and division into frames, and refused with
+/// the packet that completes what a rule looks for.
+#[test]
+fn messages_after_an_upgrade_are_inspected() {
+    let question = "GET /chat HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                    Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    let answer = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+    let rules = "alert websocket any any -> any any (msg:\"hello\"; websocket.payload; content:\"Hello\"; sid:1;)\n\
+                 alert websocket any any -> any any (msg:\"kind\"; websocket.opcode:ping; websocket.flags:fin; sid:2;)\n";
+    // RFC 6455 section 5.7: a masked text, two fragments with a ping between them. RFC 7692 section 7.2.3.1:
+    // a compressed text.
+    let masked: &[&[u8]] = &[b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d", b"\x51\x58"];
+    let fragments: &[&[u8]] = &[b"\x01\x03Hel", b"\x89\x00", b"\x80\x02lo"];
+    let compressed: &[&[u8]] = &[b"\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\x00"];
+    for (n, (segments, pings)) in [(masked, 0), (fragments, 1), (compressed, 0)].into_iter().enumerate() {
+        let folder = Folder::new(&format!("after-an-upgrade-{n}"));
+        let mut capture = Capture::default();
+        for (client, server) in ends() {
+            open(&mut capture, client, server);
+            let (mut r, a) = (101 + question.len() as u32, 901 + answer.len() as u32);
+            capture.tcp(client, server, (101, 901), PSH | ACK, question.as_bytes());
+            capture.tcp(server, client, (901, r), PSH | ACK, answer.as_bytes());
+            for segment in segments {
+                capture.tcp(client, server, (r, a), PSH | ACK, segment);
+                r += segment.len() as u32;
+                capture.tcp(server, client, (a, r), ACK, b"");
+            }
+        }
+        folder.write("c.pcap", capture.pcap());
+        inspect(&folder, rules, "passive", &[]);
+        let count = |out, sid| alerts(&folder, out, sid).len();
+        assert_eq!((count("passive", 1), count("passive", 2)), (2, 2 * pings), "{n}");
+        let records = folder.events("passive", "websocket");
+        assert_eq!(records.len(), 2 * if pings == 0 { 1 } else { segments.len() }, "{records:?}");
+        inspect(&folder, &rules.replace("alert", "drop"), "inline", &["--ips"]);
+        assert_eq!(
+            (count("inline", 1), count("inline", 2)),
+            (if pings == 0 { 2 } else { 0 }, 2 * pings),
+            "{n}"
+        );
+        // From the segment on that completes it.
+        assert_eq!(refused(&folder, "inline"), Some(if pings == 0 { 4 } else { 8 }), "{n}");
     }
 }
 

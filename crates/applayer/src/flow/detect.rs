@@ -77,15 +77,7 @@ impl AppLayer {
         if stays_open {
             return ControlFlow::Break(None);
         }
-        let mut found = engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof);
-        // Data without a known pattern may be a response in the protocol that the other side revealed, and a
-        // pattern may be one of two protocols (`USER` of FTP and POP3).
-        if let DetectedProtocol::Protocol(id) = self.protocol
-            && (matches!(found, Detected::Pending | Detected::Unknown) || self.original.is_none())
-            && detection::shows(id, direction, input.data)
-        {
-            found = Detected::Protocol(id, direction);
-        }
+        let found = self.find_protocol(engine, direction, input, eof, flow);
         match found {
             Detected::Protocol(_, shown)
                 if shown != direction && other == DetectedProtocol::Pending && self.parser.is_none() =>
@@ -136,6 +128,32 @@ impl AppLayer {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// The protocol that a direction's bytes show: by themselves, or as both sides have agreed.
+    fn find_protocol(
+        &self,
+        engine: &Engine,
+        direction: Direction,
+        input: &Input<'_>,
+        eof: bool,
+        flow: &FlowInfo,
+    ) -> Detected {
+        let found = engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof);
+        if let Some(id) = self.expected
+            && engine.detector.shows_expected(id, direction, input.data)
+        {
+            return Detected::Protocol(id, direction);
+        }
+        // Data without a known pattern may be a response in the protocol that the other side revealed, and a
+        // pattern may be one of two protocols (`USER` of FTP and POP3).
+        if let DetectedProtocol::Protocol(id) = self.protocol
+            && (matches!(found, Detected::Pending | Detected::Unknown) || self.original.is_none())
+            && detection::shows(id, direction, input.data)
+        {
+            return Detected::Protocol(id, direction);
+        }
+        found
     }
 
     /// Whether a direction's bytes belong to no known protocol.

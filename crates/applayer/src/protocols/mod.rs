@@ -13,6 +13,7 @@ pub mod smtp;
 pub mod ssh;
 pub mod tftp;
 pub mod tls;
+pub mod websocket;
 
 use crate::protocol::{NumberId, ProtocolId, ProtocolSpec};
 
@@ -30,6 +31,7 @@ pub const TABLE: &[&ProtocolSpec] = &[
     &smtp::SPEC,
     &dcerpc::SPEC,
     &smb::SPEC,
+    &websocket::SPEC,
     &recognised::POP3,
     &recognised::IMAP,
 ];

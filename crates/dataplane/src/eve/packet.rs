@@ -6,7 +6,7 @@ use super::tap::{AlertKey, AlertTap};
 use super::{EveRecorder, RunInfo, flow};
 use bartizan_applayer::file::FileState as State;
 use bartizan_applayer::frames::{Frames, ProtocolFrame};
-use bartizan_applayer::protocol::ProtocolSpec;
+use bartizan_applayer::protocol::{ProtocolSpec, RecordSource};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{Bodies, LogOptions};
 use bartizan_base::{Decision, Direction, FunctionId, Reason, TenantId, Verdict};
@@ -202,10 +202,7 @@ pub(super) fn write_inside(w: &mut JsonWriter, tx: TxRecord<'_>, bodies: Bodies)
 
 /// The options of an alert for the bodies of a transaction's messages.
 fn bodies_of(tx: TxRecord<'_>, alert: &AlertOptions) -> Bodies {
-    if !tx.spec.records.bodies {
-        return Bodies::default();
-    }
-    Bodies { base64: alert.http_body, printable: alert.http_body_printable }
+    tx.spec.records.bodies.map(|select| select(alert)).unwrap_or_default()
 }
 
 /// The client address that a proxy reports in a request's header.
@@ -692,19 +689,23 @@ impl EveRecorder {
         let lists = names.lists();
         let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Flow, None);
-        // The latest record versions of some protocols show the sides as in the message: an answer comes from
-        // the server.
         let is_datagram = flow.key().protocol() == 17;
+        let declared = &tx.spec.records;
         let orientation = match tx.tx.message_direction() {
-            Some(direction) if !is_datagram => Orientation::Direction(direction),
+            Some(direction) if !is_datagram && declared.source == RecordSource::Message => {
+                Orientation::Direction(direction)
+            }
             _ => Orientation::Packet,
         };
-        let mut as_message = this.head(occasion, Some(flow), orientation, None);
+        let mut as_sent = this.head(occasion, Some(flow), orientation, None);
         // A datagram's own packet shows its message's direction; the end of a flow shows none.
-        let sent = occasion.packet().is_some();
-        let declared = &tx.spec.records;
-        let by_message = declared.by_message && (!is_datagram || sent);
-        for common in [&mut common, &mut as_message] {
+        let is_sent = !is_datagram || occasion.packet().is_some();
+        let from_sender = |version| match declared.source {
+            RecordSource::Client => false,
+            RecordSource::Message => is_sent && version >= declared.version,
+            RecordSource::Packet => is_sent,
+        };
+        for common in [&mut common, &mut as_sent] {
             common.tx_id = declared.tx_id.then_some(tx.id);
             common.variables = lists.get();
         }
@@ -718,8 +719,7 @@ impl EveRecorder {
                 if number >= tx.tx.records(log) {
                     return;
                 }
-                let mut common =
-                    if by_message && log.version >= declared.version { as_message } else { common };
+                let mut common = if from_sender(log.version) { as_sent } else { common };
                 let settings = if declared.forwarded { xff_of(options, kind) } else { None };
                 let found = settings.and_then(|s| Some((s, forwarded_for(tx, s)?)));
                 // The record shows the flow, while Suricata takes the direction from the packet: with a

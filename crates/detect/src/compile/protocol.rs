@@ -43,7 +43,6 @@ const WITHOUT_PARSER: &[&str] = &[
     "mqtt",
     "pgsql",
     "telnet",
-    "websocket",
     "ldap",
     "doh2",
     "template",

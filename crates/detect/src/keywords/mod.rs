@@ -59,6 +59,7 @@ mod unsupported;
 mod urilen;
 mod variables;
 mod vlan;
+mod websocket;
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Keyword, KeywordError};
@@ -88,6 +89,7 @@ pub const FAMILIES: &[&[Keyword]] = &[
     tftp::KEYWORDS,
     tls::KEYWORDS,
     ssh::KEYWORDS,
+    websocket::KEYWORDS,
     ftp::KEYWORDS,
     smb::KEYWORDS,
     dcerpc::KEYWORDS,

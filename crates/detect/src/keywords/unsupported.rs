@@ -145,10 +145,6 @@ pub(super) const KEYWORDS: &[(&str, &[&str])] = &[
             "snmp.version",
             "template.buffer",
             "template.rust",
-            "websocket.flags",
-            "websocket.mask",
-            "websocket.opcode",
-            "websocket.payload",
         ],
     ),
 ];

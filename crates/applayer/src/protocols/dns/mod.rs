@@ -36,7 +36,7 @@ use crate::frames::{Notes, ProtocolFrameNote};
 use crate::memory::Held as _;
 use crate::protocol::{
     CounterSpec, Input, ParseContext, Parser, ParserFactory, Probe, ProbePort, Progress, ProtocolSpec,
-    RecordSpec, Transport,
+    RecordSource, RecordSpec, Transport,
 };
 use crate::transaction::{Transaction, TxId, TxList};
 use crate::worklist::Worklist;
@@ -94,7 +94,7 @@ const PDU: u8 = 1;
 /// Alerts do not contain the progress, as Suricata's of these protocols do not.
 const MDNS_RECORDS: RecordSpec = RecordSpec { progress: false, ..RecordSpec::PLAIN };
 const RECORDS: RecordSpec = RecordSpec {
-    by_message: true,
+    source: RecordSource::Message,
     version: log::LATEST,
     version_variable: Some("SURICATA_EVE_DNS_VERSION"),
     ..MDNS_RECORDS

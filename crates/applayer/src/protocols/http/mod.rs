@@ -58,7 +58,9 @@ use crate::event::UNEXPECTED_PROTOCOL;
 use crate::protocol::{
     CounterSpec, MemoryCounters, Parser, ParserFactory, ProtocolSpec, RecordSpec, Transport,
 };
+use crate::transaction::Bodies;
 use bartizan_base::{PerDirection, SettingError, SettingsMap};
+use bartizan_events::config::AlertOptions;
 
 pub use tx::HttpTx;
 
@@ -71,7 +73,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     exact_name: "http1",
     eve_name: "http",
     eve_type: Some("http"),
-    records: RecordSpec { tx_id: true, bodies: true, forwarded: true, ..RecordSpec::PLAIN },
+    records: RecordSpec { tx_id: true, bodies: Some(alert_bodies), forwarded: true, ..RecordSpec::PLAIN },
     counters: CounterSpec {
         memory: Some(MemoryCounters { used: "http.memuse", limit: "http.memcap" }),
         ..CounterSpec::PLAIN
@@ -111,6 +113,11 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     limits: limits::LIMITS,
     configure,
 };
+
+/// The options of an alert that enable bodies in it.
+fn alert_bodies(alert: &AlertOptions) -> Bodies {
+    Bodies { base64: alert.http_body, printable: alert.http_body_printable }
+}
 
 struct HttpFactory {
     settings: Arc<settings::HttpSettings>,
