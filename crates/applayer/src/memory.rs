@@ -77,12 +77,16 @@ pub(crate) fn extend(window: &mut Vec<u8>, data: &[u8], usual: usize) {
 
 /// Appends to a window of `keep` bytes, of which up to twice as many are held: a byte is moved at most once
 /// on average. Returns the number of bytes dropped at the front. Whole windows are dropped, so that the
-/// content depends on the bytes alone, not on the pieces in which they came.
+/// content depends on the bytes alone, not on the pieces in which they came. The memory of a window that was
+/// much larger before is given back.
 pub(crate) fn slide(window: &mut Vec<u8>, data: &[u8], keep: usize) -> u64 {
     extend(window, data, keep);
     let windows = (window.len() / keep.max(1)).saturating_sub(1);
     let excess = windows.saturating_mul(keep).min(window.len());
     window.drain(..excess);
+    if excess > 0 && window.capacity() / 4 > keep {
+        window.shrink_to(keep.saturating_mul(2));
+    }
     excess as u64
 }
 

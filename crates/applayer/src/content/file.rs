@@ -167,6 +167,11 @@ impl FileTrack {
 
     /// Appends content.
     pub fn append(&mut self, data: &[u8]) {
+        self.append_fresh(data, 0);
+    }
+
+    /// Appends content, of which at least the latest `fresh` bytes stay, whatever the window.
+    pub(crate) fn append_fresh(&mut self, data: &[u8], fresh: usize) {
         if self.state != FileState::Open {
             return;
         }
@@ -183,7 +188,7 @@ impl FileTrack {
         if self.content_offset == 0 && self.content.len().saturating_add(data.len()) > self.window {
             self.kind.keep(&self.content, data);
         }
-        let gone = slide(&mut self.content, data, self.window);
+        let gone = slide(&mut self.content, data, self.window.max(fresh));
         self.content_offset = self.content_offset.saturating_add(gone);
     }
 

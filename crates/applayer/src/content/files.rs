@@ -23,6 +23,16 @@ pub(crate) struct FileContext {
     pub bombs: u32,
     /// Prevention is on: all of a file must be inspected.
     pub strict: bool,
+    /// Number of calls of the flow's parser: what came with one of them is inspected after it.
+    pub calls: u64,
+}
+
+impl FileContext {
+    /// Begins a call of the parser.
+    pub(crate) fn begin_call(&mut self, settings: &FileSettings) {
+        self.settings = settings.clone();
+        self.calls = self.calls.wrapping_add(1);
+    }
 }
 
 /// The files of a direction.
@@ -37,6 +47,8 @@ pub(crate) struct FileList {
     pub aliases: Vec<Vec<u8>>,
     /// The limit of prevention was exceeded.
     too_many: bool,
+    /// Number of the latest bytes that were not inspected and must be held, whatever the window.
+    pub fresh: usize,
 }
 
 impl FileList {
@@ -108,7 +120,7 @@ impl FileList {
         if self.open
             && let Some(file) = self.list.last_mut()
         {
-            file.append(data);
+            file.append_fresh(data, self.fresh);
         }
     }
 

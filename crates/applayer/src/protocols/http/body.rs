@@ -20,6 +20,9 @@ const BOMB_RATIO: u64 = 2048;
 /// The encoded form counts in steps of this many bytes, so that the division into segments makes no
 /// difference.
 const BOMB_STEP: u64 = 512;
+/// Limit of the bytes for which one segment stands, in prevention: 64 KiB of deflate, of which each byte
+/// stands for 1,032 at most.
+pub(super) const FRESH_MAX: usize = 72 << 20;
 /// The way in which a body becomes files.
 #[derive(Default)]
 pub(super) enum FileSource {
@@ -89,6 +92,10 @@ pub(super) struct HttpBody {
     pub awaited: Option<Awaited>,
     /// Whether the body is complete.
     pub complete: bool,
+    /// In prevention: the number of decoded bytes of the parser's call with this number.
+    fresh: (u64, usize),
+    /// In prevention: the body stands for more than is decoded.
+    is_bomb: bool,
 }
 
 /// Limit of a body's held bytes.
@@ -134,7 +141,7 @@ impl HttpBody {
     /// differently.
     pub(super) fn differs(&self) -> bool {
         let form = matches!(&self.source, FileSource::Form(form) if form.differs());
-        form || self.files.has_too_many()
+        form || self.is_bomb || self.files.has_too_many()
     }
 
     /// The held part: bytes and offset of the first.
@@ -187,8 +194,11 @@ impl HttpBody {
         let room = usize::try_from(most.saturating_sub(self.entity_length)).unwrap_or(usize::MAX);
         let taken = before(data, room);
         self.entity_length = self.entity_length.saturating_add(taken.len() as u64);
+        let fresh = self.count_fresh(taken.len(), context);
         self.accept(BodyPiece::Data(taken), limits.body, context, raised);
-        if taken.len() < data.len() {
+        let is_wanted = limits.body.limit == 0 || self.seen < limits.body.limit;
+        if taken.len() < data.len() || fresh > FRESH_MAX && is_wanted {
+            self.is_bomb = context.strict && is_wanted;
             raised.set(events::COMPRESSION_BOMB);
             context.bombs = context.bombs.saturating_add(1);
             if context.bombs == limits.http.bomb_count {
@@ -197,6 +207,19 @@ impl HttpBody {
             return Err(CodecStop);
         }
         Ok(())
+    }
+
+    /// Counts decoded bytes of a call of the parser, in prevention. Rules see them after the call, so that the
+    /// window must hold all of them, and a receiver gets them with the packet.
+    fn count_fresh(&mut self, length: usize, context: &FileContext) -> usize {
+        if !context.strict {
+            return 0;
+        }
+        let (call, before) = self.fresh;
+        let fresh = if call == context.calls { before.saturating_add(length) } else { length };
+        self.fresh = (context.calls, fresh);
+        self.files.fresh = fresh;
+        fresh
     }
 
     /// Handles missing bytes of the body.
@@ -311,7 +334,7 @@ impl HttpBody {
     }
 
     fn hold(&mut self, data: &[u8], limits: &BodySettings) {
-        let gone = slide(&mut self.data, data, window(limits));
+        let gone = slide(&mut self.data, data, window(limits).max(self.files.fresh));
         self.offset = self.offset.saturating_add(gone);
     }
 

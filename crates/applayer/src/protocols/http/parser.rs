@@ -65,7 +65,7 @@ impl Parser for HttpParser {
         if let Some(to) = self.switch {
             return Progress::Switch { consumed: 0, to };
         }
-        self.file_context.settings = context.files.clone();
+        self.file_context.begin_call(context.files);
         if *self.status(direction) == HttpDirectionStatus::Failed {
             return Progress::Error;
         }
@@ -101,7 +101,7 @@ impl Parser for HttpParser {
     }
 
     fn gap(&mut self, direction: Direction, missing: u64, context: &mut ParseContext<'_>) -> bool {
-        self.file_context.settings = context.files.clone();
+        self.file_context.begin_call(context.files);
         match *self.status(direction) {
             HttpDirectionStatus::Failed => return false,
             HttpDirectionStatus::Tunnel => return true,
@@ -176,7 +176,7 @@ impl Parser for HttpParser {
     }
 
     fn disrupt(&mut self, direction: Direction, context: &mut ParseContext<'_>) {
-        self.file_context.settings = context.files.clone();
+        self.file_context.begin_call(context.files);
         self.txs.worklist_mut().disrupt(direction);
         // The state machine never runs again: its current transaction may be freed now.
         *self.status(direction) = HttpDirectionStatus::Failed;
@@ -200,7 +200,7 @@ impl Parser for HttpParser {
     }
 
     fn end(&mut self, direction: Direction, context: &mut ParseContext<'_>) {
-        self.file_context.settings = context.files.clone();
+        self.file_context.begin_call(context.files);
         self.close(direction);
         for tx in self.txs.iter_mut() {
             let message = tx.message_mut(direction);

@@ -11,9 +11,17 @@ use bartizan_base::Direction::{self, ToClient as TC, ToServer as TS};
 use bartizan_base::SettingsMap;
 
 fn engine() -> Engine {
+    engine_with(&[])
+}
+
+/// An engine of prevention, with these settings of bodies.
+fn engine_with(bodies: &[(&str, &str)]) -> Engine {
     let mut settings = SettingsMap::new();
     settings.set("app-layer.protocols.http.inline", "yes");
     settings.set("app-layer.protocols.http.strict", "yes");
+    for (key, value) in bodies {
+        settings.set(format!("app-layer.protocols.http.libhtp.default-config.{key}"), *value);
+    }
     Engine::new(&settings, FileSettings::default()).expect("settings")
 }
 
@@ -315,4 +323,62 @@ fn ordinary_tunnels_are_opened() {
     let refused = b"HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno";
     let seen = play(&[(TS, request), (TC, refused), (TS, GOOD), (TC, ANSWER)], 1000);
     assert!(!seen.failed && seen.shows("/good"), "{seen:?}");
+}
+
+/// Deflated content of which a segment stands for more than a window holds is inspected whole: the parser's
+/// next call, or the packet, comes after rules have seen it.
+#[test]
+fn all_that_a_segment_stands_for_is_held_for_rules() {
+    use std::io::Write as _;
+    let deflate = |parts: &[&[u8]]| {
+        let mut coder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
+        parts.iter().for_each(|part| coder.write_all(part).expect("memory"));
+        coder.finish().expect("memory")
+    };
+    let (zeros, word) = (vec![0; 20 << 20], b"forbidden-word".as_slice());
+    for (before, after) in [(1_000, 20 << 20), (3 << 20, 3 << 20), (900_000, 1_400_000)] {
+        let body = deflate(&[&zeros[..before], word, &zeros[..after]]);
+        let header = format!("Content-Encoding: deflate\r\nContent-Length: {}\r\n\r\n", body.len());
+        for direction in [TS, TC] {
+            let engine = engine_with(&[("request-body-limit", "0"), ("response-body-limit", "0")]);
+            let mut flow = Feeder::new(&engine, 80);
+            let first = ["POST / HTTP/1.1\r\nHost: a\r\n", "HTTP/1.1 200 OK\r\n"];
+            if direction == TC {
+                flow.send(TS, GOOD);
+            }
+            let first = first[usize::from(direction == TC)];
+            flow.send(direction, [first.as_bytes(), header.as_bytes()].concat().as_slice());
+            let mut seen = false;
+            for segment in body.chunks(30_000) {
+                flow.send(direction, segment);
+                let parser = flow.parser();
+                let tx = parser.tx(0).expect("a transaction");
+                for (name, _, _, bytes) in shape(&SPEC, tx).buffers {
+                    seen |= name.ends_with("_body") && memchr::memmem::find(&bytes, word).is_some();
+                }
+            }
+            assert!(seen && !flow.app.failed_parsing, "{before} {after} {direction:?}");
+        }
+    }
+}
+
+/// What stands for more than is decoded is refused.
+#[test]
+fn bombs_are_refused() {
+    use std::io::Write as _;
+    let gzip = |data: &[u8]| {
+        let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        coder.write_all(data).expect("memory");
+        coder.finish().expect("memory")
+    };
+    let body = gzip(&gzip(&vec![0; 30 << 20]));
+    let header =
+        format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: {}\r\n\r\n", body.len());
+    for (limit, failed) in [("0", true), ("100 KiB", false)] {
+        let engine = engine_with(&[("response-body-limit", limit)]);
+        let mut flow = Feeder::new(&engine, 80);
+        flow.send(TS, GOOD);
+        flow.send(TC, [header.as_bytes(), &body].concat().as_slice());
+        assert_eq!(flow.app.failed_parsing, failed, "{limit}");
+    }
 }

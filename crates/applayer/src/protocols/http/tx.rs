@@ -339,7 +339,8 @@ impl HttpTx {
         }
         let HttpTx { common, settings, response, .. } = self;
         let limits = BodyLimits { body: &settings.response, http: settings };
-        response.message.body.receive(data, limits, context, &mut common.events)
+        let body = &mut response.message.body;
+        body.receive(data, limits, context, &mut common.events) && !body.differs()
     }
 
     /// Ends the encoded data of a body.
