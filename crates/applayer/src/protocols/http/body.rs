@@ -209,8 +209,8 @@ impl HttpBody {
         Ok(())
     }
 
-    /// Counts decoded bytes of a call of the parser, in prevention. Rules see them after the call, so that the
-    /// window must hold all of them, and a receiver gets them with the packet.
+    /// Counts decoded bytes of a call of the parser, in prevention. Rules see them after the call, so the
+    /// window must hold all of them; a receiver gets them with the packet.
     fn count_fresh(&mut self, length: usize, context: &FileContext) -> usize {
         if !context.strict {
             return 0;
