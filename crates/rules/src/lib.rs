@@ -25,6 +25,7 @@ mod content;
 mod diagnostic;
 mod dialect;
 mod expr;
+pub mod feed;
 mod header;
 pub mod library;
 mod meta;

@@ -314,7 +314,7 @@ impl Between {
 }
 
 /// Inflates a piece. Returns the decoder's status and the remaining bytes.
-fn inflate<'d>(
+pub(crate) fn inflate<'d>(
     decoder: &mut Decompress,
     mut data: &'d [u8],
     sink: &mut Sink<'_>,

@@ -5,15 +5,14 @@
 //! parser. A decoder with the largest window that keeps it from message to message reads the messages of all
 //! parameters: senders that begin each message anew, or use a smaller window, refer to less.
 
+use crate::content::codec::{CodecStop, Failure, inflate};
 use crate::memory::Held;
-use flate2::{Decompress, FlushDecompress, Status};
+use flate2::{Decompress, Status};
 
 /// End of each message, which senders leave out (RFC 7692 section 7.2.1).
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 /// Memory of the decoder, in bytes: its window of 32 KiB twice, and tables.
 const MEMORY: usize = 80 << 10;
-/// Bytes that are decoded at a time.
-const STEP: usize = 4 << 10;
 /// Limit of the bytes that are decoded from one input, in bytes.
 pub(super) const OUTPUT_MAX: usize = 16 << 20;
 
@@ -28,19 +27,30 @@ pub(super) enum InflateError {
     Ambiguous,
 }
 
+impl From<Failure> for InflateError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Corrupt => InflateError::Corrupt,
+            Failure::Stop => InflateError::TooMuch,
+        }
+    }
+}
+
 /// The decoder of a direction, made with its first compressed message.
 #[derive(Debug, Default)]
 pub(super) struct Inflater {
     decoder: Option<Box<Decompress>>,
     /// The compressed data of the message has ended with a final block (RFC 7692 section 7.2.3.4).
     has_ended: bool,
+    /// Number of the message's bytes behind that block.
+    behind: usize,
     /// A message could not be decoded: later ones refer to it.
     is_broken: bool,
 }
 
 impl Inflater {
     /// Decodes a part of a message, the last one if `last`. Output beyond `most` bytes of `out` is dropped;
-    /// returns whether there was some.
+    /// returns whether there was some. After a failure `out` has what came before it.
     pub(super) fn decode(
         &mut self,
         data: &[u8],
@@ -64,7 +74,9 @@ impl Inflater {
                 }
             }
         }
-        self.has_ended &= !last;
+        if last {
+            (self.has_ended, self.behind) = (false, 0);
+        }
         Ok(cut)
     }
 
@@ -75,31 +87,29 @@ impl Inflater {
         most: usize,
         out: &mut Vec<u8>,
     ) -> Result<bool, InflateError> {
-        let mut rest = data;
-        let mut cut = false;
-        while !self.has_ended {
+        let (mut rest, mut cut) = (data, false);
+        if !self.has_ended {
             let decoder = self.decoder.get_or_insert_with(|| Box::new(Decompress::new(false)));
-            let mut step = [0; STEP];
-            let (taken, given) = (decoder.total_in(), decoder.total_out());
-            let status = decoder
-                .decompress(rest, &mut step, FlushDecompress::None)
-                .map_err(|_| InflateError::Corrupt)?;
-            let taken = usize::try_from(decoder.total_in() - taken).unwrap_or(usize::MAX);
-            let given = usize::try_from(decoder.total_out() - given).unwrap_or(usize::MAX);
-            rest = rest.get(taken..).unwrap_or_default();
-            let room = most.saturating_sub(out.len()).min(given);
-            cut |= room < given;
-            out.extend_from_slice(step.get(..room).unwrap_or_default());
-            *budget = budget.checked_sub(given).ok_or(InflateError::TooMuch)?;
-            if status == Status::StreamEnd {
+            let (status, behind) = inflate(decoder, data, &mut |decoded| {
+                let room = most.saturating_sub(out.len()).min(decoded.len());
+                cut |= room < decoded.len();
+                out.extend_from_slice(decoded.get(..room).unwrap_or_default());
+                *budget = budget.checked_sub(decoded.len()).ok_or(CodecStop)?;
+                Ok(())
+            });
+            rest = behind;
+            if status? == Status::StreamEnd {
                 self.decoder = None;
                 self.has_ended = true;
-            } else if rest.is_empty() && given < STEP || taken == 0 && given == 0 {
-                return Ok(cut);
             }
         }
+        if !self.has_ended || data == TAIL {
+            return Ok(cut);
+        }
         // A sender may put the beginning of an empty block there, of which `TAIL` is the rest.
-        if matches!(rest, [] | [0]) || rest == TAIL { Ok(cut) } else { Err(InflateError::Ambiguous) }
+        self.behind = self.behind.saturating_add(rest.len());
+        let is_plain = self.behind <= 1 && matches!(rest, [] | [0]);
+        if is_plain { Ok(cut) } else { Err(InflateError::Ambiguous) }
     }
 }
 

@@ -218,22 +218,24 @@ impl WebSocketParser {
     ) -> Result<(), EventCode> {
         let reader = &mut self.readers[direction];
         let Some(tx) = self.held.get_mut(open.tx) else { return Ok(()) };
-        tx.is_complete = is_complete;
         if open.header.is_control() {
+            tx.is_complete = is_complete;
             tx.payload.push(&self.plain);
             return Ok(());
         }
         let mut decoded = Vec::new();
-        let mut part = &self.plain;
+        let (mut part, mut result) = (&self.plain, Ok(false));
         if reader.is_compressed {
             let is_last = is_complete && open.header.is_final();
-            reader.inflater.decode(part, is_last, usize::MAX, &mut decoded).map_err(event_of)?;
+            result = reader.inflater.decode(part, is_last, usize::MAX, &mut decoded);
             part = &decoded;
         }
         tx.payload.push(part);
         if let Some(message) = &mut reader.message {
             message.add(part);
         }
+        result.map_err(event_of)?;
+        tx.is_complete = is_complete;
         Ok(())
     }
 }

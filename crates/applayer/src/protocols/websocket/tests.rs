@@ -61,6 +61,8 @@ fn seeds() -> Vec<Seed> {
     let mut deflater = Deflater::new();
     let (one, two) = (deflater.message(b"compress me compress me"), deflater.message(b"compress me again"));
     let (head, tail) = two.split_at(3);
+    let corrupt = [Deflater::new().message(b"what comes before").as_slice(), &[0xff; 5]].concat();
+    let ended = [0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0, 0, 0];
     vec![
         vec![
             (ToServer, client(TEXT, b"hello")),
@@ -77,6 +79,8 @@ fn seeds() -> Vec<Seed> {
             (ToServer, client(0x80, tail)),
             (ToServer, client(TEXT, b"plain")),
         ],
+        vec![(ToServer, client(COMPRESSED_TEXT, &corrupt)), (ToServer, client(TEXT, b"after"))],
+        vec![(ToServer, client(COMPRESSED_TEXT, &ended))],
     ]
 }
 
