@@ -52,6 +52,9 @@ enum CliCommand {
     /// Check rule files and policies: every error with file, line, column and a suggestion.
     #[command(after_help = commands::check::EXAMPLES)]
     Check(commands::check::CheckArgs),
+    /// Work with rule feeds: what is missing for one, its rules as drop rules, what an update changes.
+    #[command(after_help = commands::rules::EXAMPLES)]
+    Rules(commands::rules::RulesArgs),
     /// Explain why a flow is treated as it is, or what the engine made of a rule.
     #[command(
         after_help = "`bartizan explain flow --help` and `bartizan explain rule --help` have examples."
@@ -127,6 +130,7 @@ fn main() -> ExitCode {
         CliCommand::Inspect(args) => commands::inspect::run(&args),
         CliCommand::Run(args) => commands::run::run(&args),
         CliCommand::Check(args) => commands::check::run(&args),
+        CliCommand::Rules(args) => commands::rules::run(&args),
         CliCommand::Explain(args) => commands::explain::run(&args),
         CliCommand::Ctl(args) => commands::ctl::run(&args),
         CliCommand::Guest(args) => match commands::guest::run(&args) {

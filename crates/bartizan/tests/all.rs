@@ -81,6 +81,7 @@ mod reload_memory;
 mod reports;
 mod rights;
 mod rule_effects;
+mod rule_feeds;
 mod rule_scope;
 mod run_host;
 mod run_links;

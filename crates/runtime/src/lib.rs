@@ -20,6 +20,7 @@ pub mod client;
 mod compiling;
 mod confine;
 pub mod control;
+pub mod coverage;
 pub mod crew;
 mod default_route;
 mod descriptors;

@@ -11,5 +11,6 @@ pub mod explain;
 pub mod guest;
 pub mod inspect;
 pub mod man;
+pub mod rules;
 pub mod run;
 pub mod suricata_cli;
