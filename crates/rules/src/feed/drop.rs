@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rules of a feed as drop rules.
 //!
-//! A rule that ends its flow also ends the rules that look for what it has marked. So rules whose marks others
-//! read stay as they are, and the last rule of such a chain drops.
+//! A rule that ends its flow also ends the rules that look for what it has marked. So rules whose marks
+//! others read stay as they are, and the last rule of such a chain drops.
 
 use crate::parse::RuleFile;
 use crate::rule::{OptionRef, ParsedRuleAction, Rule};
