@@ -692,7 +692,11 @@ impl AppLayer {
                 let consumed = consumed.min(input.data.len());
                 Advance { consumed, needed, parsed: consumed > 0 && worth, ..Advance::default() }
             }
-            Progress::Error if flow.transport == Transport::Udp => Advance { parsed: worth, ..all },
+            Progress::Error if flow.transport == Transport::Udp => {
+                // Prevention does not give up a flow for a datagram that its receiver discards.
+                self.failed_parsing |= !flow.prevents;
+                Advance { parsed: worth, ..all }
+            }
             Progress::Error => {
                 self.refuse(engine, flow);
                 Advance { finished: true, parsed: true, ..all }

@@ -203,7 +203,7 @@ fn ciphers(tx: &mut TlsTx, direction: Direction, kind: HelloKind, cursor: &mut C
 }
 
 /// The 16-bit numbers of a list; a single byte at the end is left out.
-fn numbers(list: &[u8]) -> impl Iterator<Item = u16> + '_ {
+pub(crate) fn numbers(list: &[u8]) -> impl Iterator<Item = u16> + '_ {
     list.as_chunks::<2>().0.iter().map(|pair| u16::from_be_bytes(*pair))
 }
 
@@ -245,7 +245,7 @@ fn extensions(tx: &mut TlsTx, direction: Direction, kind: HelloKind, cursor: &mu
 }
 
 /// Type and body of the next extension.
-fn next_extension<'a>(block: &mut Cursor<'a>) -> Option<(u16, &'a [u8])> {
+pub(crate) fn next_extension<'a>(block: &mut Cursor<'a>) -> Option<(u16, &'a [u8])> {
     let extension = block.u16()?;
     let length = usize::from(block.u16()?);
     Some((extension, block.take(length)?))
