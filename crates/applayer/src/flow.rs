@@ -683,7 +683,7 @@ impl AppLayer {
             }
         }
         let worth = parser.wants_raw(direction);
-        if input.eof && !matches!(progress, Progress::Switch { .. } | Progress::Error) {
+        if input.eof && !matches!(progress, Progress::Switch { .. } | Progress::Error | Progress::Refuse) {
             parser.end(direction, &mut context);
         }
         match progress {
@@ -697,7 +697,7 @@ impl AppLayer {
                 self.failed_parsing |= !flow.prevents;
                 Advance { parsed: worth, ..all }
             }
-            Progress::Error => {
+            Progress::Error | Progress::Refuse => {
                 self.refuse(engine, flow);
                 Advance { finished: true, parsed: true, ..all }
             }

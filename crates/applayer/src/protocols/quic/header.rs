@@ -55,6 +55,11 @@ pub(super) struct PacketHeader<'a> {
     pub(super) rest: &'a [u8],
 }
 
+/// Whether the first byte of a datagram is that of a short header of versions 1 and 2.
+pub(super) const fn is_protected(first: u8) -> bool {
+    first & (LONG | FIXED) == FIXED
+}
+
 /// Whether a version is one of Google's, with unprotected frames.
 pub(super) const fn is_google(version: u32) -> bool {
     matches!(version, Q043 | Q044 | Q045 | Q046)

@@ -6,11 +6,16 @@
 //! because a server may not know the broken one.
 
 use crate::memory::allocated;
-use crate::protocols::tls::hello::{HelloFields, next_extension, numbers};
+use crate::protocols::tls::hello::{HelloFields, RETRY_REQUEST, next_extension, numbers};
 use crate::protocols::tls::ja3::Ja3;
 use crate::protocols::tls::ja4;
 use crate::protocols::tls::version::is_grease;
 use bartizan_base::Cursor;
+
+/// Whether the body of a server hello requests another hello of the client.
+pub(super) fn is_retry_request(body: &[u8]) -> bool {
+    body.get(2..).is_some_and(|body| body.starts_with(&RETRY_REQUEST))
+}
 
 /// Types of handshake messages.
 pub(super) const CLIENT_HELLO: u8 = 1;
@@ -62,7 +67,7 @@ fn list<'a>(body: &mut Cursor<'a>, prefix: usize) -> Option<&'a [u8]> {
 
 /// A list of 16-bit numbers.
 fn even(list: &[u8]) -> Option<&[u8]> {
-    (list.len() % 2 == 0).then_some(list)
+    list.len().is_multiple_of(2).then_some(list)
 }
 
 /// A list of protocol names of which none reaches beyond the end.
@@ -157,7 +162,7 @@ impl QuicHello {
         cursor.skip(session)?;
         let ciphers = match kind {
             CLIENT_HELLO => {
-                let ciphers = list(&mut cursor, 2).filter(|list| list.len() % 2 == 0)?;
+                let ciphers = list(&mut cursor, 2).and_then(even)?;
                 list(&mut cursor, 1)?;
                 ciphers
             }

@@ -57,6 +57,11 @@ const fn salt(version: u32) -> Option<&'static [u8; 20]> {
     })
 }
 
+/// Whether keys of a version's Initial packets can be derived.
+pub(super) const fn has_keys(version: u32) -> bool {
+    salt(version).is_some()
+}
+
 /// A number of bytes to derive.
 struct Length(usize);
 
@@ -74,6 +79,44 @@ fn derive<const N: usize>(secret: &Prk, label: &[u8]) -> Option<[u8; N]> {
     let mut out = [0; N];
     secret.expand(&info, Length(N)).ok()?.fill(&mut out).ok()?;
     Some(out)
+}
+
+/// Key and nonce of the tag of Retry packets (RFC 9001 section 5.8, RFC 9369 section 3.3.3).
+const RETRY_V1: ([u8; KEY], [u8; IV]) = (
+    [0xbe, 0x0c, 0x69, 0x0b, 0x9f, 0x66, 0x57, 0x5a, 0x1d, 0x76, 0x6b, 0x54, 0xe3, 0x68, 0xc8, 0x4e],
+    [0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb],
+);
+const RETRY_V2: ([u8; KEY], [u8; IV]) = (
+    [0x8f, 0xb4, 0xb0, 0x1b, 0x56, 0xac, 0x48, 0xe2, 0x60, 0xfb, 0xcb, 0xce, 0xad, 0x7c, 0xcc, 0x92],
+    [0xd8, 0x69, 0x69, 0xbc, 0x2d, 0x7c, 0x6d, 0x99, 0x90, 0xef, 0xb0, 0x4a],
+);
+
+/// Whether a Retry packet answers the connection that a client began with the id `original`: its tag proves
+/// that. Drafts have other keys and are not checked.
+pub(super) fn is_retry_of(version: u32, packet: &[u8], original: &[u8]) -> bool {
+    let (key, nonce) = match version {
+        V1 => RETRY_V1,
+        V2 => RETRY_V2,
+        _ => return false,
+    };
+    let Some((signed, tag)) = packet.split_last_chunk::<16>() else { return false };
+    let Ok(length) = u8::try_from(original.len()) else { return false };
+    let pseudo = [&[length], original, signed].concat();
+    let Ok(key) = UnboundKey::new(&AES_128_GCM, &key) else { return false };
+    let nonce = Nonce::assume_unique_for_key(nonce);
+    LessSafeKey::new(key).open_in_place(nonce, Aad::from(&pseudo), &mut tag.to_owned()).is_ok()
+}
+
+/// The tag of a Retry packet of version 1.
+#[cfg(test)]
+pub(super) fn retry_tag(packet: &[u8], original: &[u8]) -> Vec<u8> {
+    let (key, nonce) = RETRY_V1;
+    let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).expect("a key"));
+    let pseudo = [&[original.len() as u8], original, packet].concat();
+    let mut tag = Vec::new();
+    key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(&pseudo), &mut tag)
+        .expect("sealed");
+    tag
 }
 
 /// The keys of one side's Initial packets.
@@ -195,6 +238,23 @@ mod tests {
         assert_eq!(full_number(0, 1, Some(0xff)), 0x100);
         assert_eq!(full_number(0xff, 1, Some(0x100)), 0xff);
         assert_eq!(full_number(5, 4, None), 5);
+    }
+
+    #[test]
+    fn retry_packets_of_the_rfcs() {
+        let original = bytes("8394c8f03e515708");
+        // RFC 9001 section A.4 and RFC 9369 section A.4.
+        for (version, packet) in [
+            (V1, "ff000000010008f067a5502a4262b5746f6b656e04a265ba2eff4d829058fb3f0f2496ba"),
+            (V2, "cf6b3343cf0008f067a5502a4262b5746f6b656ec8646ce8bfe33952d955543665dcc7b6"),
+        ] {
+            let mut packet = bytes(packet);
+            assert!(is_retry_of(version, &packet, &original), "{version:x}");
+            assert!(!is_retry_of(version, &packet, b"another"));
+            packet[20] ^= 1;
+            assert!(!is_retry_of(version, &packet, &original));
+            assert!(!is_retry_of(version, &packet[..15], &original));
+        }
     }
 
     #[test]

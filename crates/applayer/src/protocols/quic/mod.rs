@@ -21,6 +21,7 @@
 //! connection that moves to other addresses.
 
 mod buffers;
+mod connection;
 mod frames;
 mod google;
 mod header;
@@ -30,6 +31,10 @@ pub(crate) mod limits;
 mod names;
 mod parser;
 mod stream;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod tx;
 
 use crate::event::{EventCode, UNEXPECTED_PROTOCOL};
@@ -49,15 +54,26 @@ const COMPLETE: u8 = 1;
 /// packets in one datagram reach it.
 const MAX_HELD: usize = 512;
 
+/// Limit of connections of a flow that no server has answered yet, in prevention.
+const MAX_CONNECTIONS: usize = 32;
+
 /// Names of the events. As in Suricata, `error_on_header` has a name and is never raised: such a packet has no
 /// transaction.
-const EVENTS: &[&str] =
-    &["failed_decrypt", "error_on_data", "error_on_header", "crypto_frag_too_long", "flooded"];
+const EVENTS: &[&str] = &[
+    "failed_decrypt",
+    "error_on_data",
+    "error_on_header",
+    "crypto_frag_too_long",
+    "flooded",
+    "crypto_data_changed",
+];
 
 const FAILED_DECRYPT: EventCode = 0;
 const ERROR_ON_DATA: EventCode = 1;
 const CRYPTO_FRAG_TOO_LONG: EventCode = 3;
 const FLOODED: EventCode = 4;
+/// Handshake bytes differ from those that an earlier frame has at the same place.
+const CRYPTO_DATA_CHANGED: EventCode = 5;
 
 /// QUIC.
 pub const SPEC: ProtocolSpec = ProtocolSpec {

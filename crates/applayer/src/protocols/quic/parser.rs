@@ -1,36 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The parser of a QUIC flow: packets of datagrams, until both hellos are known.
+//! The parser of a QUIC flow: packets of datagrams, until the hellos are known.
+//!
+//! Passively a flow is one connection whose packets are read as Suricata reads them. In prevention the client
+//! may begin further connections between the same ports, and a datagram may not reach its receiver: each
+//! connection is known by its keys, and a packet that changes handshake bytes of an earlier one is refused.
 
-use super::frames::{FrameReader, QuicFrame};
-use super::google::GoogleMessage;
-use super::header::{PacketHeader, PacketKind, is_google};
-use super::hello::{Fingerprints, QuicHello};
-use super::keys::InitialKeys;
-use super::stream::{Added, CryptoStream};
+use super::connection::Connection;
+use super::frames::FrameReader;
+use super::header::{PacketHeader, PacketKind, is_protected};
+use super::hello::{Fingerprints, QuicHello, is_retry_request};
+use super::keys::{InitialKeys, has_keys};
+use super::stream::Added;
 use super::tx::QuicTransaction;
-use super::{CRYPTO_FRAG_TOO_LONG, ERROR_ON_DATA, FAILED_DECRYPT, FLOODED, MAX_HELD};
+use super::{ERROR_ON_DATA, FAILED_DECRYPT, FLOODED, MAX_CONNECTIONS, MAX_HELD};
 use crate::event::EventCode;
-use crate::memory::allocated;
+use crate::memory::Held as _;
 use crate::protocol::{Input, ParseContext, Parser, Progress};
 use crate::transaction::{Transaction, TxId, TxList};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 
-/// The state of a connection.
-#[derive(Default)]
-struct Connection {
-    keys: Option<Box<InitialKeys>>,
-    streams: PerDirection<CryptoStream>,
-    /// The direction's hello is known.
-    hello: PerDirection<bool>,
-    /// The largest packet number of Initial packets.
-    largest: PerDirection<Option<u64>>,
-}
-
 /// The parser of a QUIC flow.
 pub(super) struct QuicParser {
     fingerprints: Fingerprints,
-    connection: Connection,
+    /// Connections in the order of their beginning. Passively there is one, as in Suricata.
+    connections: Vec<Connection>,
     held: TxList<QuicTransaction>,
 }
 
@@ -42,11 +36,23 @@ enum PacketStep {
     Last,
     /// The packet is broken.
     Failed,
+    /// Prevention cannot know what the receiver reads.
+    Refused,
+}
+
+/// The result of decrypting a packet.
+enum Opened {
+    /// The position of its connection, and its frames.
+    Frames(usize, Vec<u8>),
+    /// It belongs to no connection.
+    Unreadable,
+    /// It begins a connection, and too many others have no answer.
+    Full,
 }
 
 impl QuicParser {
     pub(super) fn new(fingerprints: Fingerprints) -> Self {
-        QuicParser { fingerprints, connection: Connection::default(), held: TxList::default() }
+        QuicParser { fingerprints, connections: Vec::new(), held: TxList::default() }
     }
 
     fn push(&mut self, tx: QuicTransaction) {
@@ -66,114 +72,203 @@ impl QuicParser {
         PacketStep::Failed
     }
 
-    /// Parses a packet.
+    /// Whether a direction's hello is known.
+    fn has_hello(&self, direction: Direction) -> bool {
+        self.connections.iter().any(|connection| connection.hello[direction])
+    }
+
+    /// Parses a packet as Suricata does.
     fn packet(&mut self, direction: Direction, bytes: &[u8], header: &PacketHeader<'_>) -> PacketStep {
-        let connection = &mut self.connection;
-        if connection.hello[direction] || header.kind == PacketKind::Short {
+        if self.has_hello(direction) || header.kind == PacketKind::Short {
             return PacketStep::Last;
         }
+        if self.connections.is_empty() {
+            self.connections.push(Connection::default());
+        }
+        let Some(connection) = self.connections.first_mut() else { return PacketStep::Last };
         let version = header.version.unwrap_or_default();
         if header.kind == PacketKind::Initial {
             if connection.keys.is_none() {
                 connection.keys = InitialKeys::new(version, header.destination).map(Box::new);
             }
-        } else if header.kind == PacketKind::Retry
-            && direction == Direction::ToClient
-            && connection.keys.is_some()
-        {
-            // The client repeats its hello, with keys of the new connection id.
-            connection.keys = None;
-            connection.hello.to_server = false;
+        } else if header.kind == PacketKind::Retry && direction == Direction::ToClient {
+            connection.retry();
         }
-        let tx = QuicTransaction::new(direction, header.version);
+        let mut tx = QuicTransaction::new(direction, header.version);
         if header.kind != PacketKind::Initial {
             // Nothing but the version is readable.
             self.push(tx);
             return PacketStep::Next;
         }
         let decrypted;
-        let frames = match &connection.keys {
-            Some(keys) if !header.payload.is_empty() => {
-                let end = header.length.saturating_add(header.payload.len());
-                let packet = bytes.get(..end).unwrap_or(bytes);
-                let largest = &mut connection.largest[direction];
-                let Some(opened) = keys.open(direction, packet, header.length, *largest) else {
-                    return self.fail(tx, FAILED_DECRYPT);
-                };
-                *largest = (*largest).max(Some(opened.number));
-                decrypted = opened.frames;
-                decrypted.as_slice()
-            }
-            _ => header.payload,
+        let frames = if connection.keys.is_some() && !header.payload.is_empty() {
+            let Some(frames) = connection.open(direction, bytes, header) else {
+                return self.fail(tx, FAILED_DECRYPT);
+            };
+            decrypted = frames;
+            decrypted.as_slice()
+        } else {
+            header.payload
         };
-        self.frames(tx, version, frames)
-    }
-
-    /// Parses the frames of an Initial packet.
-    fn frames(&mut self, mut tx: QuicTransaction, version: u32, frames: &[u8]) -> PacketStep {
-        let direction = tx.direction;
-        let mut reader = FrameReader::new(frames, false);
-        let mut crypto = false;
-        for frame in reader.by_ref() {
-            match frame {
-                QuicFrame::Crypto { offset, data } => {
-                    crypto = true;
-                    if self.connection.streams[direction].add(offset, data) == Added::TooLong {
-                        tx.common.events.set(CRYPTO_FRAG_TOO_LONG);
-                    }
-                }
-                QuicFrame::Google(data) => google(&mut tx, version, data),
-                QuicFrame::Other => {}
-            }
-        }
-        if reader.broken {
+        let read = connection.read(&mut tx, FrameReader::new(frames, false));
+        if read.broken {
             return self.fail(tx, ERROR_ON_DATA);
         }
-        let mut fingerprints = self.fingerprints;
-        fingerprints.ja4 &= direction == Direction::ToServer;
-        if crypto && let Some((kind, body)) = self.connection.streams[direction].message() {
-            let Some(hello) = QuicHello::read(kind, body, fingerprints) else {
+        if let Some((kind, body)) = connection.streams[direction].message() {
+            let Some(hello) = hello(self.fingerprints, direction, kind, body) else {
                 return self.fail(tx, ERROR_ON_DATA);
             };
-            tx.hello = Some(Box::new(hello));
-            self.connection.hello[direction] = true;
-            self.connection.streams[direction].clear();
+            tx.hello = Some(hello);
+            connection.hello[direction] = true;
+            connection.streams[direction].clear();
         }
         self.push(tx);
         PacketStep::Next
     }
 
+    /// Parses a packet as its receiver does, whichever of the packets before it the receiver got.
+    fn packet_inline(&mut self, direction: Direction, bytes: &[u8], header: &PacketHeader<'_>) -> PacketStep {
+        let mut tx = QuicTransaction::new(direction, header.version);
+        let version = header.version.unwrap_or_default();
+        if header.kind == PacketKind::Short {
+            return PacketStep::Last;
+        }
+        if header.kind != PacketKind::Initial {
+            if header.kind == PacketKind::Retry && direction == Direction::ToClient {
+                self.connections.iter_mut().for_each(|connection| connection.note_retry(version, bytes));
+            }
+            if !self.has_hello(direction) {
+                self.push(tx);
+            }
+            return PacketStep::Next;
+        }
+        if !has_keys(version) {
+            if Connection::default().read(&mut tx, FrameReader::new(header.payload, false)).broken {
+                tx.common.events.set(ERROR_ON_DATA);
+            }
+            self.push(tx);
+            return PacketStep::Next;
+        }
+        let (index, frames) = match self.open(direction, bytes, header) {
+            Opened::Frames(index, frames) => (index, frames),
+            Opened::Unreadable => {
+                // A receiver discards the packet and reads the next one.
+                self.fail(tx, FAILED_DECRYPT);
+                return PacketStep::Next;
+            }
+            Opened::Full => {
+                tx.common.events.set(FLOODED);
+                self.push(tx);
+                return PacketStep::Refused;
+            }
+        };
+        let fingerprints = self.fingerprints;
+        let Some(connection) = self.connections.get_mut(index) else { return PacketStep::Next };
+        if connection.is_complete() {
+            return PacketStep::Next;
+        }
+        let read = connection.read(&mut tx, FrameReader::new(&frames, true));
+        if read.added != Added::Yes {
+            self.push(tx);
+            return PacketStep::Refused;
+        }
+        let mut is_shown = connection.hello[direction];
+        let mut shown = Vec::new();
+        while let Some((kind, body)) = connection.streams[direction].next_message() {
+            let mut tx = QuicTransaction::new(direction, header.version);
+            tx.hello = hello(fingerprints, direction, kind, body);
+            if tx.hello.is_none() {
+                tx.common.events.set(ERROR_ON_DATA);
+            } else {
+                connection.hello[direction] = true;
+                connection.asked_again = direction == Direction::ToClient && is_retry_request(body);
+            }
+            shown.push(tx);
+        }
+        if connection.is_complete() {
+            // The server has read all of the client's hello.
+            connection.streams = PerDirection::default();
+        }
+        if read.broken {
+            tx.common.events.set(ERROR_ON_DATA);
+            is_shown = false;
+        } else if !shown.is_empty() {
+            is_shown = true;
+        }
+        shown.into_iter().for_each(|tx| self.push(tx));
+        if !is_shown {
+            self.push(tx);
+        }
+        PacketStep::Next
+    }
+
+    /// Decrypts a packet with the keys of a known connection, or of a new one that the packet begins.
+    fn open(&mut self, direction: Direction, bytes: &[u8], header: &PacketHeader<'_>) -> Opened {
+        for (index, connection) in self.connections.iter_mut().enumerate().rev() {
+            if let Some(frames) = connection.open(direction, bytes, header) {
+                return Opened::Frames(index, frames);
+            }
+        }
+        let version = header.version.filter(|_| direction == Direction::ToServer);
+        let Some(mut connection) = version.and_then(|version| Connection::new(version, header.destination))
+        else {
+            return Opened::Unreadable;
+        };
+        let Some(frames) = connection.open(direction, bytes, header) else { return Opened::Unreadable };
+        if self.connections.len() >= MAX_CONNECTIONS {
+            let Some(answered) = self.connections.iter().position(Connection::is_answered) else {
+                return Opened::Full;
+            };
+            self.connections.remove(answered);
+        }
+        self.connections.push(connection);
+        Opened::Frames(self.connections.len().saturating_sub(1), frames)
+    }
+
+    /// Whether nothing but encrypted packets follows.
     fn is_complete(&self) -> bool {
-        self.connection.hello.to_server && self.connection.hello.to_client
+        self.connections.iter().any(Connection::is_complete)
+            && self.connections.iter().all(Connection::is_answered)
     }
 }
 
-/// Reads a handshake message of Google's versions.
-fn google(tx: &mut QuicTransaction, version: u32, data: &[u8]) {
-    let Some(message) = GoogleMessage::read(data) else { return };
-    if let Some(name) = message.server_name() {
-        tx.server_name = Some(name.into());
-    }
-    if let Some(agent) = message.user_agent() {
-        tx.user_agent = Some(agent.into());
-    }
-    if is_google(version) {
-        tx.cyu.extend(message.cyu(version));
-    }
+/// Reads a handshake message. Server hellos have no JA4, nor have client hellos that a server sends.
+fn hello(
+    mut fingerprints: Fingerprints,
+    direction: Direction,
+    kind: u8,
+    body: &[u8],
+) -> Option<Box<QuicHello>> {
+    fingerprints.ja4 &= direction == Direction::ToServer;
+    QuicHello::read(kind, body, fingerprints).map(Box::new)
 }
 
 impl Parser for QuicParser {
-    fn parse(&mut self, direction: Direction, input: Input<'_>, _context: &mut ParseContext<'_>) -> Progress {
+    fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
+        let prevents = context.prevents;
+        if let [first, ..] = input.data
+            && prevents
+            && is_protected(*first)
+        {
+            return Progress::Done;
+        }
         let mut bytes = input.data;
         while !bytes.is_empty() {
-            let Some(header) = PacketHeader::read(bytes, false) else { return Progress::Error };
-            match self.packet(direction, bytes, &header) {
+            let Some(header) = PacketHeader::read(bytes, prevents) else { return Progress::Error };
+            let step = if prevents {
+                self.packet_inline(direction, bytes, &header)
+            } else {
+                self.packet(direction, bytes, &header)
+            };
+            match step {
                 PacketStep::Next => bytes = header.rest,
                 PacketStep::Last => break,
                 PacketStep::Failed => return Progress::Error,
+                PacketStep::Refused => return Progress::Refuse,
             }
         }
-        Progress::Done
+        // A new connection may follow: prevention reads on.
+        if !prevents && self.is_complete() { Progress::Stop { bypass: false } } else { Progress::Done }
     }
 
     fn gap(&mut self, _direction: Direction, _missing: u64, _context: &mut ParseContext<'_>) -> bool {
@@ -210,10 +305,11 @@ impl Parser for QuicParser {
     }
 
     fn held(&mut self) -> usize {
-        let keys = self.connection.keys.as_deref().map_or(0, |keys| allocated(size_of_val(keys)));
-        let PerDirection { to_server, to_client } = &self.connection.streams;
-        let streams = to_server.held().saturating_add(to_client.held());
-        size_of::<Self>().saturating_add(keys).saturating_add(streams).saturating_add(self.held.held())
+        let connections = self
+            .connections
+            .iter()
+            .fold(self.connections.held(), |sum: usize, connection| sum.saturating_add(connection.held()));
+        size_of::<Self>().saturating_add(connections).saturating_add(self.held.held())
     }
 
     fn end(&mut self, _direction: Direction, _context: &mut ParseContext<'_>) {

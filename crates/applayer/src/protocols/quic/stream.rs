@@ -30,6 +30,8 @@ pub(super) struct CryptoStream {
     data: Vec<u8>,
     /// The ranges of `data` that have come: sorted, not empty, neither overlapping nor adjacent.
     pieces: Vec<Range<usize>>,
+    /// The offset up to which [`CryptoStream::next_message`] has read.
+    read: usize,
 }
 
 impl CryptoStream {
@@ -86,8 +88,21 @@ impl CryptoStream {
 
     /// The first handshake message, if all of it has come: type and body.
     pub(super) fn message(&self) -> Option<(u8, &[u8])> {
+        self.message_at(0)
+    }
+
+    /// The first handshake message that this method has not returned yet. Its bytes stay, to be compared with
+    /// repeated ones.
+    pub(super) fn next_message(&mut self) -> Option<(u8, &[u8])> {
+        let start = self.read;
+        let length = self.message_at(start)?.1.len();
+        self.read = start.saturating_add(HEAD).saturating_add(length);
+        self.message_at(start)
+    }
+
+    fn message_at(&self, start: usize) -> Option<(u8, &[u8])> {
         let piece = self.pieces.first().filter(|piece| piece.start == 0)?;
-        let bytes = self.data.get(piece.clone())?;
+        let bytes = self.data.get(start..piece.end)?;
         let ([kind, length @ ..], body) = bytes.split_first_chunk::<HEAD>()?;
         let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
         Some((*kind, body.get(..length)?))
