@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pieces of a QUIC transaction that rules inspect.
 
-use super::COMPLETE;
 use crate::protocol::{BufferKind, BufferSpec, ValueForm, buffer};
+
+/// Progress of a finished transaction, in both directions.
+pub(super) const COMPLETE: u8 = 1;
 
 pub(super) const VERSION: u16 = 0;
 pub(super) const SNI: u16 = 1;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state of a connection: keys and handshake bytes of its Initial packets.
 
+use super::events::{CRYPTO_DATA_CHANGED, CRYPTO_FRAG_TOO_LONG};
 use super::frames::{FrameReader, QuicFrame};
 use super::google::GoogleMessage;
 use super::header::{PacketHeader, is_google};
 use super::keys::{InitialKeys, is_retry_of};
 use super::stream::{Added, CryptoStream};
 use super::tx::QuicTransaction;
-use super::{CRYPTO_DATA_CHANGED, CRYPTO_FRAG_TOO_LONG};
 use crate::memory::allocated;
 use bartizan_base::{Direction, PerDirection};
 
 /// The state of a connection.
 #[derive(Default)]
-pub(super) struct Connection {
+pub(super) struct QuicConnection {
     pub(super) keys: Option<Box<InitialKeys>>,
     pub(super) streams: PerDirection<CryptoStream>,
     /// The direction's hello is known.
@@ -36,12 +36,16 @@ pub(super) struct FramesRead {
     pub(super) added: Added,
 }
 
-impl Connection {
+impl QuicConnection {
     /// A connection that a client's packet to this connection id begins. `None`: the version's keys are not
     /// known.
     pub(super) fn new(version: u32, destination: &[u8]) -> Option<Self> {
         let keys = InitialKeys::new(version, destination)?;
-        Some(Connection { keys: Some(Box::new(keys)), first_id: destination.into(), ..Connection::default() })
+        Some(QuicConnection {
+            keys: Some(Box::new(keys)),
+            first_id: destination.into(),
+            ..QuicConnection::default()
+        })
     }
 
     /// Bytes of memory held outside of the structure itself.

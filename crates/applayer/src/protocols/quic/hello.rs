@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hellos in CRYPTO frames (RFC 8446 section 4.1), as records of QUIC show them: extensions in order with some
-//! values, and fingerprints.
+//! Hellos in CRYPTO frames (RFC 8446 section 4.1), as records of QUIC show them: extensions in order with
+//! some values, and fingerprints.
 //!
 //! An extension that cannot be read ends the list, as in Suricata; a server name after it is still found,
 //! because a server may not know the broken one.

@@ -63,9 +63,9 @@ pub(super) const fn has_keys(version: u32) -> bool {
 }
 
 /// A number of bytes to derive.
-struct Length(usize);
+struct KeyLength(usize);
 
-impl KeyType for Length {
+impl KeyType for KeyLength {
     fn len(&self) -> usize {
         self.0
     }
@@ -77,7 +77,7 @@ fn derive<const N: usize>(secret: &Prk, label: &[u8]) -> Option<[u8; N]> {
     let name = u8::try_from(label.len().checked_add(6)?).ok()?;
     let info = [&length[..], &[name], b"tls13 ", label, &[0]];
     let mut out = [0; N];
-    secret.expand(&info, Length(N)).ok()?.fill(&mut out).ok()?;
+    secret.expand(&info, KeyLength(N)).ok()?.fill(&mut out).ok()?;
     Some(out)
 }
 

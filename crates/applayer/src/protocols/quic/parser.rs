@@ -5,14 +5,15 @@
 //! may begin further connections between the same ports, and a datagram may not reach its receiver: each
 //! connection is known by its keys, and a packet that changes handshake bytes of an earlier one is refused.
 
-use super::connection::Connection;
+use super::connection::QuicConnection;
+use super::events::{ERROR_ON_DATA, FAILED_DECRYPT, FLOODED};
 use super::frames::FrameReader;
 use super::header::{PacketHeader, PacketKind, is_protected};
 use super::hello::{Fingerprints, QuicHello, is_retry_request};
 use super::keys::{InitialKeys, has_keys};
+use super::limits::{MAX_CONNECTIONS, MAX_HELD};
 use super::stream::Added;
 use super::tx::QuicTransaction;
-use super::{ERROR_ON_DATA, FAILED_DECRYPT, FLOODED, MAX_CONNECTIONS, MAX_HELD};
 use crate::event::EventCode;
 use crate::memory::Held as _;
 use crate::protocol::{Input, ParseContext, Parser, Progress};
@@ -24,7 +25,7 @@ use bartizan_base::{Direction, PerDirection};
 pub(super) struct QuicParser {
     fingerprints: Fingerprints,
     /// Connections in the order of their beginning. Passively there is one, as in Suricata.
-    connections: Vec<Connection>,
+    connections: Vec<QuicConnection>,
     held: TxList<QuicTransaction>,
 }
 
@@ -83,7 +84,7 @@ impl QuicParser {
             return PacketStep::Last;
         }
         if self.connections.is_empty() {
-            self.connections.push(Connection::default());
+            self.connections.push(QuicConnection::default());
         }
         let Some(connection) = self.connections.first_mut() else { return PacketStep::Last };
         let version = header.version.unwrap_or_default();
@@ -143,7 +144,7 @@ impl QuicParser {
             return PacketStep::Next;
         }
         if !has_keys(version) {
-            if Connection::default().read(&mut tx, FrameReader::new(header.payload, false)).broken {
+            if QuicConnection::default().read(&mut tx, FrameReader::new(header.payload, false)).broken {
                 tx.common.events.set(ERROR_ON_DATA);
             }
             self.push(tx);
@@ -210,13 +211,14 @@ impl QuicParser {
             }
         }
         let version = header.version.filter(|_| direction == Direction::ToServer);
-        let Some(mut connection) = version.and_then(|version| Connection::new(version, header.destination))
+        let Some(mut connection) =
+            version.and_then(|version| QuicConnection::new(version, header.destination))
         else {
             return Opened::Unreadable;
         };
         let Some(frames) = connection.open(direction, bytes, header) else { return Opened::Unreadable };
         if self.connections.len() >= MAX_CONNECTIONS {
-            let Some(answered) = self.connections.iter().position(Connection::is_answered) else {
+            let Some(answered) = self.connections.iter().position(QuicConnection::is_answered) else {
                 return Opened::Full;
             };
             self.connections.remove(answered);
@@ -227,8 +229,8 @@ impl QuicParser {
 
     /// Whether nothing but encrypted packets follows.
     fn is_complete(&self) -> bool {
-        self.connections.iter().any(Connection::is_complete)
-            && self.connections.iter().all(Connection::is_answered)
+        self.connections.iter().any(QuicConnection::is_complete)
+            && self.connections.iter().all(QuicConnection::is_answered)
     }
 }
 

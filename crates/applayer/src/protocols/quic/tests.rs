@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//! Conversations of packets that `testing` makes: records, events, bounds, prevention.
 
+use super::events::{CRYPTO_DATA_CHANGED, CRYPTO_FRAG_TOO_LONG, ERROR_ON_DATA, FAILED_DECRYPT, FLOODED};
+use super::limits::{MAX_CONNECTIONS, MAX_HELD};
 use super::stream::{BYTES_MAX, PIECES_MAX};
 use super::testing::{CLIENT_ID, InitialPacket, client, client_hello, crypto, long, server, server_hello};
 use super::testing::{SERVER_ID, retry, server_hello_with, varint};
@@ -231,7 +234,7 @@ fn many_acknowledgements_end_with_their_packet() {
 #[test]
 fn bounds_of_a_hello_are_told_and_prevention_refuses_beyond() {
     let far = [&[6][..], &0x8000_ffff_u32.to_be_bytes(), &[1, b'x']].concat();
-    assert!(BYTES_MAX <= 0xffff);
+    const { assert!(BYTES_MAX <= 0xffff) };
     let scattered = |from: usize| -> Vec<u8> {
         (from..from + 200).flat_map(|piece| crypto(4 + piece * 2, b"x")).collect()
     };

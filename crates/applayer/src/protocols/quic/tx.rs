@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A QUIC transaction: one packet with a long header, as in Suricata.
 
+use super::buffers::{self, COMPLETE};
 use super::google::Cyu;
 use super::header::{V1, version_name};
 use super::hello::{ExtensionValues, QuicHello, extensions, host_names, protocol_names};
 use super::names::{extension_name, tls_version};
-use super::{COMPLETE, buffers};
 use crate::memory::{Held as _, allocated};
 use crate::protocols::tls::hello::numbers;
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
