@@ -114,7 +114,8 @@ impl Driver {
                 self.needed[d] = needed;
                 consumed
             }
-            Progress::Error | Progress::Switch { .. } | Progress::Stop { .. } => {
+            Progress::Error if self.transport == Transport::Udp => data.len(),
+            Progress::Error | Progress::Refuse | Progress::Switch { .. } | Progress::Stop { .. } => {
                 self.stopped = [true; 2];
                 data.len()
             }

@@ -683,7 +683,7 @@ impl AppLayer {
             }
         }
         let worth = parser.wants_raw(direction);
-        if input.eof && !matches!(progress, Progress::Switch { .. } | Progress::Error) {
+        if input.eof && !matches!(progress, Progress::Switch { .. } | Progress::Error | Progress::Refuse) {
             parser.end(direction, &mut context);
         }
         match progress {
@@ -692,8 +692,12 @@ impl AppLayer {
                 let consumed = consumed.min(input.data.len());
                 Advance { consumed, needed, parsed: consumed > 0 && worth, ..Advance::default() }
             }
-            Progress::Error if flow.transport == Transport::Udp => Advance { parsed: worth, ..all },
-            Progress::Error => {
+            Progress::Error if flow.transport == Transport::Udp => {
+                // Prevention does not give up a flow for a datagram that its receiver discards.
+                self.failed_parsing |= !flow.prevents;
+                Advance { parsed: worth, ..all }
+            }
+            Progress::Error | Progress::Refuse => {
                 self.refuse(engine, flow);
                 Advance { finished: true, parsed: true, ..all }
             }

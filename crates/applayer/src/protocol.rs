@@ -432,6 +432,9 @@ pub enum Progress {
     /// The data is not of this protocol, or broken beyond repair: the parser gets no more data of the stream.
     /// A datagram that fails does not affect the next one.
     Error,
+    /// Prevention cannot know how the receiver reads the data: the rest of the flow is refused, also over
+    /// UDP.
+    Refuse,
     /// From `consumed` on the direction's data belongs to another protocol (STARTTLS, HTTP CONNECT, upgrade).
     Switch {
         /// Number of bytes consumed.

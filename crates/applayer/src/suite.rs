@@ -147,7 +147,7 @@ impl Driver {
                 consumed
             }
             Progress::Error if self.transport == Transport::Udp => data.len(),
-            Progress::Error => {
+            Progress::Error | Progress::Refuse => {
                 self.failed = true;
                 self.stopped = PerDirection::new(true, true);
                 data.len()

@@ -7,6 +7,7 @@ mod first_line;
 pub mod ftp;
 pub mod http;
 pub mod http2;
+pub mod quic;
 pub mod recognised;
 pub mod smb;
 pub mod smtp;
@@ -34,6 +35,7 @@ pub const TABLE: &[&ProtocolSpec] = &[
     &websocket::SPEC,
     &recognised::POP3,
     &recognised::IMAP,
+    &quic::SPEC,
 ];
 
 /// The entry of a protocol.

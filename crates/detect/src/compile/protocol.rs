@@ -35,7 +35,6 @@ const WITHOUT_PARSER: &[&str] = &[
     "ike",
     "ikev2",
     "krb5",
-    "quic",
     "dhcp",
     "snmp",
     "sip",

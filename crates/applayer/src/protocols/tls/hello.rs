@@ -97,7 +97,7 @@ impl HelloFields {
 }
 
 /// The random of a server hello that requests another client hello (RFC 8446 section 4.1.3).
-const RETRY_REQUEST: [u8; 32] = [
+pub(crate) const RETRY_REQUEST: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
     0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
@@ -203,7 +203,7 @@ fn ciphers(tx: &mut TlsTx, direction: Direction, kind: HelloKind, cursor: &mut C
 }
 
 /// The 16-bit numbers of a list; a single byte at the end is left out.
-fn numbers(list: &[u8]) -> impl Iterator<Item = u16> + '_ {
+pub(crate) fn numbers(list: &[u8]) -> impl Iterator<Item = u16> + '_ {
     list.as_chunks::<2>().0.iter().map(|pair| u16::from_be_bytes(*pair))
 }
 
@@ -245,7 +245,7 @@ fn extensions(tx: &mut TlsTx, direction: Direction, kind: HelloKind, cursor: &mu
 }
 
 /// Type and body of the next extension.
-fn next_extension<'a>(block: &mut Cursor<'a>) -> Option<(u16, &'a [u8])> {
+pub(crate) fn next_extension<'a>(block: &mut Cursor<'a>) -> Option<(u16, &'a [u8])> {
     let extension = block.u16()?;
     let length = usize::from(block.u16()?);
     Some((extension, block.take(length)?))

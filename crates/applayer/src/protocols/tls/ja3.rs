@@ -11,16 +11,23 @@ use md5::{Digest as _, Md5};
 
 /// A JA3 text under construction, and its hash once the hello was parsed to its end.
 #[derive(Debug, Default)]
-pub(super) struct Ja3 {
+pub(crate) struct Ja3 {
     text: String,
     hash: Option<String>,
     /// The current field has a value already.
     started: bool,
+    /// Values of GREASE are written as well, as Suricata does for QUIC.
+    grease: bool,
 }
 
 impl Ja3 {
+    /// An empty text whose fields keep values of GREASE.
+    pub(crate) fn with_grease() -> Self {
+        Ja3 { grease: true, ..Ja3::default() }
+    }
+
     /// Bytes of memory held outside of the structure itself.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.text.held().saturating_add(self.hash.held())
     }
 
@@ -28,25 +35,26 @@ impl Ja3 {
     const MAX: usize = 1 << 19;
 
     /// Begins the text with the version, unless an earlier hello did.
-    pub(super) fn begin(&mut self, version: u16) {
+    pub(crate) fn begin(&mut self, version: u16) {
         if self.text.is_empty() {
             self.text = version.to_string();
         }
     }
 
     /// Whether values are still added: only the first complete hello counts.
-    pub(super) fn open(&self) -> bool {
+    pub(crate) fn open(&self) -> bool {
         self.hash.is_none() && self.text.len() < Self::MAX
     }
 
     /// Adds a field.
-    pub(super) fn field(&mut self, values: impl Iterator<Item = u16>) {
+    pub(crate) fn field(&mut self, values: impl Iterator<Item = u16>) {
         if !self.open() {
             return;
         }
         self.text.push(',');
         self.started = false;
-        for value in values.filter(|v| !is_grease(*v)) {
+        let grease = self.grease;
+        for value in values.filter(|v| grease || !is_grease(*v)) {
             if self.started {
                 self.text.push('-');
             }
@@ -56,7 +64,7 @@ impl Ja3 {
     }
 
     /// Completes the hello.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         if self.hash.is_none() && !self.text.is_empty() {
             let digest = Md5::digest(self.text.as_bytes());
             self.hash = Some(digest.iter().map(|b| format!("{b:02x}")).collect());
@@ -64,12 +72,12 @@ impl Ja3 {
     }
 
     /// The text, if there is one.
-    pub(super) fn text(&self) -> Option<&str> {
+    pub(crate) fn text(&self) -> Option<&str> {
         (!self.text.is_empty()).then_some(self.text.as_str())
     }
 
     /// The hash, if the hello was complete.
-    pub(super) fn hash(&self) -> Option<&str> {
+    pub(crate) fn hash(&self) -> Option<&str> {
         self.hash.as_deref()
     }
 }

@@ -20,7 +20,7 @@ mod events;
 mod handshake;
 mod heartbeat;
 pub(crate) mod hello;
-mod ja3;
+pub(crate) mod ja3;
 pub(crate) mod ja4;
 pub(super) mod likely;
 pub(crate) mod limits;
@@ -31,7 +31,7 @@ mod sslv2;
 mod tests;
 mod transaction;
 mod tx;
-mod version;
+pub(crate) mod version;
 
 use crate::event::NO_TLS_AFTER_STARTTLS;
 use crate::protocol::{

@@ -17,7 +17,7 @@ pub(super) const TLS13: u16 = 0x0304;
 pub(super) const PRE_DRAFT16: u16 = 0x7f01;
 
 /// Whether a value is GREASE (RFC 8701), which has no meaning and must be ignored.
-pub(super) const fn is_grease(value: u16) -> bool {
+pub(crate) const fn is_grease(value: u16) -> bool {
     value & 0x0f0f == 0x0a0a && value >> 8 == value & 0xff
 }
 
