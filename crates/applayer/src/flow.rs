@@ -622,7 +622,12 @@ impl AppLayer {
             return;
         }
         self.protocol = DetectedProtocol::Protocol(id);
-        self.parser = engine.make(id, transport);
+        // The parser of the protocol before a switch is still there.
+        let before = self.parser.as_deref().filter(|_| self.expected == Some(id));
+        self.parser = match before.map(Parser::switch_context).filter(|context| !context.is_empty()) {
+            Some(context) => engine.make_expected(id, &context),
+            None => engine.make(id, transport),
+        };
         self.attach_frames(engine);
         self.done_to = PerDirection::default();
         self.held_tx.clear();

@@ -505,6 +505,11 @@ pub trait Parser: Send {
         None
     }
 
+    /// Data for the parser of the protocol to which the flow switches ([`ParserFactory::make_expected`]).
+    fn switch_context(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
     /// Stops a direction (depth, gap, error): no more of its data is handed in, while the other direction
     /// continues. Its open transactions count as ended, and so do later ones.
     fn disrupt(&mut self, direction: Direction, context: &mut ParseContext<'_>) {

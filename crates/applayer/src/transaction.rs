@@ -6,6 +6,7 @@ use crate::event::Events;
 use crate::file::FileTrack;
 use crate::lookup::AddressLookup;
 use crate::memory::Held;
+use crate::protocols::http2::HttpFrame;
 use crate::rpc::RpcCall;
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, FunctionId, Path, PerDirection};
@@ -175,6 +176,12 @@ pub trait Transaction: Send {
 
     /// The remote procedure call that the transaction carries.
     fn rpc(&self) -> Option<RpcCall<'_>> {
+        None
+    }
+
+    /// The frames that a direction of an HTTP/2 stream sends, as rules on single frames see them.
+    fn http_frames(&self, direction: Direction) -> Option<&[HttpFrame]> {
+        let _ = direction;
         None
     }
 

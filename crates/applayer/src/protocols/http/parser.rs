@@ -163,6 +163,12 @@ impl Parser for HttpParser {
         self.txs.worklist_mut()
     }
 
+    fn switch_context(&self) -> Vec<u8> {
+        let answered = self.response_id.checked_sub(1);
+        let tx = answered.filter(|_| self.switch == Some(Some(http2::SPEC.name)));
+        tx.and_then(|id| self.txs.get(id)).map(super::upgrade::as_frames).unwrap_or_default()
+    }
+
     fn begun(&self) -> Option<ProtocolId> {
         if self.begins_http2 { by_name(http2::SPEC.name).map(|(id, _)| id) } else { None }
     }
