@@ -6,7 +6,7 @@ use crate::event::Events;
 use crate::file::FileTrack;
 use crate::lookup::AddressLookup;
 use crate::memory::Held;
-use crate::protocols::http2::HttpFrame;
+use crate::protocols::http2::HttpFrames;
 use crate::rpc::RpcCall;
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, FunctionId, Path, PerDirection};
@@ -180,7 +180,7 @@ pub trait Transaction: Send {
     }
 
     /// The frames that a direction of an HTTP/2 stream sends, as rules on single frames see them.
-    fn http_frames(&self, direction: Direction) -> Option<&[HttpFrame]> {
+    fn http_frames(&self, direction: Direction) -> Option<HttpFrames<'_>> {
         let _ = direction;
         None
     }

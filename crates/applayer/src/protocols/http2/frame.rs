@@ -138,6 +138,15 @@ pub struct HttpFrame {
     pub payload: FramePayload,
 }
 
+/// The frames of a direction, as rules on single frames see them.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpFrames<'a> {
+    /// The frames.
+    pub list: &'a [HttpFrame],
+    /// Rules inspect them once, whatever comes later.
+    pub is_final: bool,
+}
+
 /// The reason why a payload is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PayloadFailure {

@@ -158,6 +158,9 @@ impl Http2Parser {
         let body = &mut tx.sides[direction].body;
         if body.is_begun() && (with_data || strict) {
             body.finish(limit, &mut raised);
+        } else {
+            // Suricata's file stays open, and has no record, if a trailer ends the stream.
+            body.files.list.iter_mut().for_each(|file| file.logged = true);
         }
         for code in raised.as_slice() {
             tx.common_mut().events.set(*code);

@@ -29,7 +29,7 @@ mod strict;
 mod tests;
 mod tx;
 
-pub use frame::{ERROR_CODES, FRAME_TYPES, FramePayload, HttpFrame, SETTING_NAMES, Setting};
+pub use frame::{ERROR_CODES, FRAME_TYPES, FramePayload, HttpFrame, HttpFrames, SETTING_NAMES, Setting};
 pub use hpack::{FieldStatus, HeaderField};
 
 use crate::event::UNEXPECTED_PROTOCOL;

@@ -2,7 +2,7 @@
 //! Transactions: a stream, or a frame of the connection.
 
 use super::body::StreamBody;
-use super::frame::{DATA, FramePayload, HttpFrame, PING};
+use super::frame::{DATA, FramePayload, HttpFrame, HttpFrames, PING};
 use super::hpack::HeaderField;
 use super::{buffers, log};
 use crate::memory::{Held as _, allocated};
@@ -199,8 +199,9 @@ impl Transaction for Http2Tx {
         buffers::get(self, query, scratch)
     }
 
-    fn http_frames(&self, direction: Direction) -> Option<&[HttpFrame]> {
-        Some(if self.shows_frames(direction) { &self.sides[direction].frames } else { &[] })
+    fn http_frames(&self, direction: Direction) -> Option<HttpFrames<'_>> {
+        let list = if self.shows_frames(direction) { self.sides[direction].frames.as_slice() } else { &[] };
+        Some(HttpFrames { list, is_final: !self.strict })
     }
 
     fn held(&self) -> usize {
