@@ -89,6 +89,12 @@ pub fn unparsed() -> impl Iterator<Item = (ProtocolId, &'static ProtocolSpec)> {
     all().filter(|(_, spec)| !spec.is_parsed())
 }
 
+/// The protocols whose flows the settings can refuse: those that are only recognised, and later members of a
+/// family.
+pub fn refusable() -> impl Iterator<Item = (ProtocolId, &'static ProtocolSpec)> {
+    all().filter(|(_, spec)| !spec.is_parsed() || spec.family.is_some_and(|family| family != spec.name))
+}
+
 /// Finds the protocol of a number by the number's name.
 #[must_use]
 pub fn by_number(name: &str) -> Option<(ProtocolId, &'static ProtocolSpec, NumberId)> {
@@ -125,6 +131,7 @@ mod tests {
     fn settings_and_policies_come_from_the_declarations() {
         let settings: Vec<_> = computing_settings().iter().map(|(spec, key)| (spec.name, *key)).collect();
         assert_eq!(settings, [("tls", "ja3-fingerprints"), ("ssh", "hassh")]);
+        assert_eq!(refusable().map(|(_, spec)| spec.name).collect::<Vec<_>>(), ["http2", "pop3", "imap"]);
         assert_eq!(unparsed().map(|(_, spec)| spec.name).collect::<Vec<_>>(), ["pop3", "imap"]);
     }
 

@@ -82,6 +82,10 @@ impl Parser for HttpParser {
                 && let Some(to) = self.upgrade()
             {
                 self.switch = Some(Some(to));
+                if to == http2::SPEC.name {
+                    let tx = self.txs.get(self.response_id);
+                    self.upgraded = tx.map(super::upgrade::as_frames).unwrap_or_default();
+                }
                 self.complete_for_switch();
             }
         }
@@ -164,9 +168,7 @@ impl Parser for HttpParser {
     }
 
     fn switch_context(&self) -> Vec<u8> {
-        let answered = self.response_id.checked_sub(1);
-        let tx = answered.filter(|_| self.switch == Some(Some(http2::SPEC.name)));
-        tx.and_then(|id| self.txs.get(id)).map(super::upgrade::as_frames).unwrap_or_default()
+        self.upgraded.clone()
     }
 
     fn begun(&self) -> Option<ProtocolId> {
@@ -177,6 +179,7 @@ impl Parser for HttpParser {
         let lines = self.request.line.held() + self.request.header.held();
         let lines = lines + self.response.line.held() + self.response.header.held();
         let lines = lines + self.request.tunnel.as_ref().map_or(0, |start| start.bytes.held());
+        let lines = lines + self.upgraded.held();
         let own = size_of::<Self>().saturating_add(lines).saturating_add(self.ranges.held());
         own.saturating_add(self.txs.held())
     }

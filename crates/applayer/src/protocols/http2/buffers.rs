@@ -154,13 +154,15 @@ fn composed<'a>(side: &'a StreamSide, query: BufferQuery, out: &'a mut Vec<u8>) 
     match query.id {
         HOST => out.extend(bare_host(authority(side)?).to_ascii_lowercase()),
         HOST_RAW => return authority(side).map(BufferView::whole),
+        // As in Suricata, frames of the connection have lines without these values.
         REQUEST_LINE => {
-            for part in [value(b":method")?, b" ", value(b":path")?, b" HTTP/2\r\n"] {
+            let [method, path] = [&b":method"[..], b":path"].map(|name| value(name).unwrap_or_default());
+            for part in [method, b" ", path, b" HTTP/2\r\n"] {
                 out.extend_from_slice(part);
             }
         }
         RESPONSE_LINE => {
-            for part in [b"HTTP/2 ", value(b":status")?, b"\r\n"] {
+            for part in [b"HTTP/2 ", value(b":status").unwrap_or_default(), b"\r\n"] {
                 out.extend_from_slice(part);
             }
         }
