@@ -687,6 +687,17 @@ impl AppLayer {
                 frames.end(direction);
             }
         }
+        if let Some((id, _)) = parser.shown_protocol().and_then(protocols::by_name)
+            && self.protocol != DetectedProtocol::Protocol(id)
+        {
+            self.original = self.protocol.protocol();
+            self.protocol = DetectedProtocol::Protocol(id);
+            for direction in Direction::BOTH {
+                if self.by_direction[direction] != DetectedProtocol::Failed {
+                    self.by_direction[direction] = self.protocol;
+                }
+            }
+        }
         let worth = parser.wants_raw(direction);
         if input.eof && !matches!(progress, Progress::Switch { .. } | Progress::Error) {
             parser.end(direction, &mut context);

@@ -207,6 +207,11 @@ pub trait Transaction: Send {
         Direction::BOTH.iter().all(|d| self.progress(*d) >= complete[*d] || self.common().ended[*d])
     }
 
+    /// Type of the record, where a protocol's transactions have records of several types.
+    fn record_type(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Number of records for an output with these options: none with `requests: no` of dns, one for each
     /// question with its `version: 2`.
     fn records(&self, options: &LogOptions) -> usize {

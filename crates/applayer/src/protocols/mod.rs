@@ -24,6 +24,7 @@ pub const TABLE: &[&ProtocolSpec] = &[
     &dns::MDNS,
     &tftp::SPEC,
     &http2::SPEC,
+    &http2::DOH2,
     &ssh::SPEC,
     &ftp::SPEC,
     &ftp::data::SPEC,

@@ -45,7 +45,6 @@ const WITHOUT_PARSER: &[&str] = &[
     "telnet",
     "websocket",
     "ldap",
-    "doh2",
     "template",
     "rdp",
     "bittorrent-dht",

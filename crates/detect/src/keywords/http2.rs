@@ -4,7 +4,7 @@
 
 use super::number::{later, text};
 use crate::compile::builder::SignatureBuilder;
-use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::model::condition::{Answer, ConditionContext, TxCondition};
 use bartizan_applayer::protocols;
 use bartizan_applayer::protocols::http2::{
@@ -104,11 +104,10 @@ fn on_frame(
     keyword: &str,
     holds: impl Fn(&HttpFrame) -> bool + Send + Sync + 'static,
 ) -> Result<(), KeywordError> {
-    let Some((protocol, spec)) = protocols::by_name(protocols::http2::SPEC.name) else {
-        return Err(KeywordError::new(RefusalCode::UnsupportedKeyword, "this build has no parser of HTTP/2".to_owned()));
-    };
+    let spec = &protocols::http2::SPEC;
+    let protocols = protocols::called(spec.name).map(|(id, _)| id).collect();
     let condition = Box::new(OnFrame { holds, complete: spec.complete });
-    builder.push_tx(protocol, keyword, PerDirection::new(true, true), None, condition)
+    builder.push_tx_among(protocols, keyword, PerDirection::new(true, true), None, condition)
 }
 
 fn numbered<T: TryFrom<usize>>(names: &'static [&'static str]) -> impl Iterator<Item = (&'static str, T)> + Clone
@@ -182,6 +181,7 @@ fn settings(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), K
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{build, refused_in};
 
     #[test]

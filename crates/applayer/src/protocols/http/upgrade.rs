@@ -15,7 +15,7 @@ pub(super) fn as_frames(tx: &HttpTx) -> Vec<u8> {
     fields.extend(line.into_iter().filter_map(|(name, value)| Some((name, value?))));
     for field in &request.message.fields.list {
         if field.name.eq_ignore_ascii_case(b"http2-settings") {
-            settings = Some(decode(&field.value));
+            settings = Some(base64::decode_url(&field.value));
         } else if field.name.eq_ignore_ascii_case(b"host") {
             fields.push((b":authority", &field.value));
         } else {
@@ -27,17 +27,4 @@ pub(super) fn as_frames(tx: &HttpTx) -> Vec<u8> {
         frames.extend(settings_frame(&settings));
     }
     frames
-}
-
-/// Decodes base64 with the alphabet of URLs.
-fn decode(text: &[u8]) -> Vec<u8> {
-    let plain = |byte: &u8| match *byte {
-        b'-' => b'+',
-        b'_' => b'/',
-        other => other,
-    };
-    let text: Vec<u8> = text.iter().map(plain).collect();
-    let mut out = Vec::new();
-    base64::decode_lenient(&text, &mut out);
-    out
 }

@@ -2,10 +2,11 @@
 //! Buffers of HTTP/2: those of HTTP/1 with the same names, and `http2.header_name`.
 
 use super::hpack::{FieldStatus, HeaderField};
-use super::tx::{COMPLETE, FIELDS, Http2Tx, OPEN, StreamSide};
+use super::tx::{COMPLETE, FIELDS, Http2Tx, MESSAGE, OPEN, StreamSide};
 use crate::content::file::FileState;
 use crate::protocol::{BufferKind, BufferSpec, ValueForm, buffer};
-use crate::transaction::{BufferQuery, BufferView};
+use crate::protocols::dns;
+use crate::transaction::{BufferQuery, BufferView, Transaction as _};
 use bartizan_base::Direction;
 
 const URI: u16 = 0;
@@ -86,6 +87,30 @@ pub(super) const SPECS: &[BufferSpec] = &[
     buffer(FILE_MAGIC, "file.magic", true, true, COMPLETE, Multi).from(FIELDS),
 ];
 
+/// Buffers of DNS have these numbers.
+pub(super) const DNS: u16 = 64;
+const HTTP_COUNT: usize = SPECS.len();
+const DNS_COUNT: usize = dns::buffers::DNS.len();
+
+/// All buffers, with those of the messages of DNS: a message is complete when its side ends the stream.
+pub(super) static WITH_DNS: [BufferSpec; HTTP_COUNT + DNS_COUNT] = with_dns();
+
+#[allow(clippy::indexing_slicing, reason = "evaluated when the program is compiled")]
+const fn with_dns() -> [BufferSpec; HTTP_COUNT + DNS_COUNT] {
+    let mut all = [SPECS[0]; HTTP_COUNT + DNS_COUNT];
+    let mut place = 0;
+    while place < all.len() {
+        all[place] = if place < HTTP_COUNT {
+            SPECS[place]
+        } else {
+            let of_dns = dns::buffers::DNS[place - HTTP_COUNT];
+            BufferSpec { id: of_dns.id + DNS, ready: MESSAGE, state: MESSAGE, early: MESSAGE, ..of_dns }
+        };
+        place += 1;
+    }
+    all
+}
+
 /// A value of a buffer.
 pub(super) fn get<'a>(
     tx: &'a Http2Tx,
@@ -94,6 +119,10 @@ pub(super) fn get<'a>(
 ) -> Option<BufferView<'a>> {
     let side = &tx.sides[query.direction];
     match query.id {
+        DNS.. => {
+            let message = tx.dns.as_deref()?.of(query.direction)?;
+            message.buffer(BufferQuery { id: query.id.saturating_sub(DNS), ..query }, scratch)
+        }
         REQUEST_BODY | RESPONSE_BODY => file_data(side, 0),
         FILE_DATA => file_data(side, query.index),
         FILE_NAME => file(side, query.index).map(|file| BufferView::whole(&file.name)),

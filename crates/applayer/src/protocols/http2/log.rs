@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! EVE's `http` record of a stream, or of a frame of the connection.
 
-use super::frame::{ERROR_CODES, FramePayload, HttpFrame, SETTING_NAMES};
+use super::frame::{ERROR_CODES, FramePayload, GOAWAY, HttpFrame, SETTING_NAMES};
 use super::hpack::{FieldStatus, HeaderField};
 use super::tx::{Http2Tx, StreamSide};
 use bartizan_base::Direction;
@@ -86,6 +86,18 @@ fn common(json: &mut JsonWriter, tx: &Http2Tx) {
     }
 }
 
+/// The name of an error in records: in upper case for a GOAWAY frame, by words for others, as in Suricata.
+fn error_text(kind: u8, name: &str) -> String {
+    if kind == GOAWAY {
+        return name.replace('_', "");
+    }
+    let words = name.split('_').map(|word| {
+        let (first, rest) = word.split_at_checked(1).unwrap_or((word, ""));
+        format!("{first}{}", rest.to_ascii_lowercase())
+    });
+    words.collect()
+}
+
 /// Writes settings, errors and priorities of frames. Returns whether there are any.
 fn frames(json: &mut JsonWriter, list: &[HttpFrame]) -> bool {
     let settings = |frame: &HttpFrame| match &frame.payload {
@@ -109,18 +121,16 @@ fn frames(json: &mut JsonWriter, list: &[HttpFrame]) -> bool {
         json.end_array();
     }
     let mut errors = list.iter().filter_map(|frame| match frame.payload {
-        FramePayload::Error(code) => Some(code),
+        FramePayload::Error(code) => Some((frame.kind, code)),
         _ => None,
     });
     let mut weights = list.iter().filter_map(|frame| match frame.payload {
         FramePayload::Priority(weight) | FramePayload::Fields { weight: Some(weight), .. } => Some(weight),
         _ => None,
     });
-    if let Some(code) = errors.next() {
-        match usize::try_from(code).ok().and_then(|code| ERROR_CODES.get(code)) {
-            Some(name) => json.str("error_code", &name.replace('_', "")),
-            None => json.str("error_code", &code.to_string()),
-        }
+    if let Some((kind, code)) = errors.next() {
+        let name = usize::try_from(code).ok().and_then(|code| ERROR_CODES.get(code));
+        json.str("error_code", &name.map_or_else(|| code.to_string(), |name| error_text(kind, name)));
         any = true;
     }
     let weight = weights.next();

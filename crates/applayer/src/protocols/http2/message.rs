@@ -3,6 +3,7 @@
 
 use super::body::BodyRange;
 use super::events;
+use super::doh::DnsMessages;
 use super::frame::{
     CONTINUATION, FrameHead, FramePayload, PRIORITISED, PUSH_PROMISE, without_padding,
 };
@@ -112,6 +113,7 @@ impl Http2Parser {
         let encodings: Vec<_> =
             block.fields.iter().filter(|field| field.is_named(b"content-encoding")).cloned().collect();
         let is_interim = block.fields.iter().any(is_interim);
+        let dns = self.dns_of(direction, open.stream, &block.fields);
         let content = FramePayload::Fields { weight: open.weight, fields: block.fields };
         let Some(id) = self.deliver(direction, head, content) else { return false };
         let pace = if self.strict { Pace::Prompt } else { Pace::Even };
@@ -119,6 +121,8 @@ impl Http2Parser {
         let side = &mut tx.sides[direction];
         side.fields = side.fields.saturating_add(block.size);
         side.headed |= !is_interim;
+        tx.dns = dns.or_else(|| tx.dns.take());
+        let side = &mut tx.sides[direction];
         for field in &encodings {
             side.body.set_encodings(&field.value, pace);
         }
@@ -129,6 +133,14 @@ impl Http2Parser {
             return false;
         }
         if open.head.ends_stream() { self.end_stream(direction, id, false) } else { true }
+    }
+
+    /// The messages of DNS of a stream, after fields.
+    fn dns_of(&mut self, direction: Direction, stream: u32, fields: &[HeaderField]) -> Option<Box<DnsMessages>> {
+        let known = self.txs.of_stream(stream).and_then(|id| self.txs.mark_mut(id));
+        let mut dns = known.and_then(|tx| tx.dns.take()).unwrap_or_default();
+        self.has_dns |= dns.look(direction, fields, self.strict);
+        dns.is_used().then_some(dns)
     }
 
     /// Whether the fields of a message have come already, so that further ones are its trailer.
@@ -155,6 +167,9 @@ impl Http2Parser {
             return false;
         }
         let mut raised = Events::default();
+        if let Some(dns) = tx.dns.as_deref_mut().filter(|_| with_data || strict) {
+            self.has_dns |= dns.finish(direction, strict);
+        }
         let body = &mut tx.sides[direction].body;
         if body.is_begun() && (with_data || strict) {
             body.finish(limit, &mut raised);
@@ -207,7 +222,13 @@ impl Http2Parser {
             let range = if direction == Direction::ToClient { range(tx, &mut raised) } else { None };
             tx.sides[direction].body.open(range, &mut self.file_context);
         }
-        tx.sides[direction].body.receive(data, limit, &mut raised);
+        let Http2Tx { dns, sides, .. } = tx;
+        sides[direction].body.receive(data, limit, &mut raised);
+        if let Some(dns) = dns.as_deref_mut()
+            && let Some(file) = sides[direction].body.files.list.first()
+        {
+            dns.receive(direction, file, &mut raised);
+        }
         for code in raised.as_slice() {
             tx.common_mut().events.set(*code);
         }

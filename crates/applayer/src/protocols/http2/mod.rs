@@ -11,11 +11,14 @@
 //! - `settings`: `max-streams`, `max-table-size`, `max-reassembly-size`, `max-frames`,
 //!   `compression-bomb-limit` below `app-layer.protocols.http2`.
 //!
-//! Not supported: files put together from ranges over several flows; messages of DNS in streams (`doh2`);
-//! parsing after a gap.
+//! Messages of DNS in streams (RFC 8484, `doh`) turn the protocol of the flow into `doh2`, as in Suricata: a
+//! protocol of its own for rules and records, with this parser.
+//!
+//! Not supported: files put together from ranges over several flows; parsing after a gap.
 
 mod body;
 mod buffers;
+mod doh;
 mod events;
 mod frame;
 mod hpack;
@@ -44,6 +47,10 @@ use settings::Http2Settings;
 
 /// The connection preface of a client (RFC 9113 section 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Names of the states between the beginning and the end of a stream, which have none of their own.
+const STARTED: &str = "request_started";
+const ANSWERED: &str = "response_started";
 
 /// HTTP/2.
 pub static SPEC: ProtocolSpec = ProtocolSpec {
@@ -75,10 +82,9 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     likely: None,
     enabled_by_default: true,
     complete: PerDirection::new(tx::COMPLETE, tx::COMPLETE),
-    // Between its beginning and its end a stream has no states with names of their own.
     states: PerDirection {
-        to_server: &["request_started", "request_started", "request_started", "request_complete"],
-        to_client: &["response_started", "response_started", "response_started", "response_complete"],
+        to_server: &[STARTED, STARTED, STARTED, STARTED, "request_complete"],
+        to_client: &[ANSWERED, ANSWERED, ANSWERED, ANSWERED, "response_complete"],
     },
     buffers: buffers::SPECS,
     numbers: &[],
@@ -88,6 +94,44 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     absent: UNEXPECTED_PROTOCOL,
     has_trailing_bytes: false,
     limits: LIMITS,
+    configure: |settings| Ok(Box::new(Http2Factory { settings: Http2Settings::read(settings)? })),
+};
+
+/// DNS over HTTP/2: a flow of HTTP/2 in which a message of DNS was seen.
+pub static DOH2: ProtocolSpec = ProtocolSpec {
+    name: "doh2",
+    aliases: &[],
+    family: None,
+    carries: Some(&["http2", "dns"]),
+    exact_name: "doh2",
+    eve_name: "doh2",
+    eve_type: Some("http"),
+    records: RecordSpec {
+        progress: false,
+        forwarded: true,
+        listed_as: Some("doh2"),
+        ..RecordSpec::PLAIN
+    },
+    counters: CounterSpec::PLAIN,
+    transports: &[Transport::Tcp],
+    patterns: &[],
+    ports: &[],
+    probe: None,
+    likely: None,
+    enabled_by_default: true,
+    complete: PerDirection::new(tx::COMPLETE, tx::COMPLETE),
+    states: PerDirection {
+        to_server: &[STARTED, STARTED, STARTED, STARTED, "request_complete"],
+        to_client: &[ANSWERED, ANSWERED, ANSWERED, ANSWERED, "response_complete"],
+    },
+    buffers: &buffers::WITH_DNS,
+    numbers: &[],
+    encrypted: None,
+    frames: &["stream", "hdr", "data", "pdu"],
+    events: events::NAMES,
+    absent: UNEXPECTED_PROTOCOL,
+    has_trailing_bytes: false,
+    limits: &[],
     configure: |settings| Ok(Box::new(Http2Factory { settings: Http2Settings::read(settings)? })),
 };
 
@@ -114,6 +158,9 @@ pub(crate) const LIMITS: &[LimitSpec] = limits! {
     Protocol "HTTP/2: decompressed bytes of a body (`compression-bomb-limit`)" = "{}" [bytes(settings::BOMB_LIMIT)]
         in ["applayer/protocols/http2/settings.rs"], "event at a ratio beyond 2,048, decompression of the body ends",
         [Event("http2.compression_bomb")];
+    Protocol "HTTP/2: message of DNS in a stream" = "{}" [bytes(doh::MESSAGE_MAX)]
+        in ["applayer/protocols/http2/doh.rs"], "event, what is beyond it is left out",
+        [Event("http2.dns_request_too_long"), Event("http2.dns_response_too_long")];
     Protocol "HTTP/2: content encodings of a body" = "{}" [count(body::LAYERS_MAX)]
         in ["applayer/protocols/http2/body.rs"], "the body is inspected as the first ones leave it", [Nothing];
 };

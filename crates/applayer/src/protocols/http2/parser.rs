@@ -111,6 +111,8 @@ pub(super) struct Http2Parser {
     /// These frames are being read.
     pub(super) replays: bool,
     pub(super) strict: bool,
+    /// A message of DNS was seen.
+    pub(super) has_dns: bool,
 }
 
 impl Http2Parser {
@@ -125,6 +127,7 @@ impl Http2Parser {
             upgraded: upgraded.to_vec(),
             replays: false,
             strict: false,
+            has_dns: false,
         }
     }
 
@@ -324,7 +327,8 @@ impl Http2Parser {
         if let Some(code) = failure {
             tx.common_mut().events.set(code);
         }
-        if head.kind == RST_STREAM && tx.state < StreamState::Closed {
+        // For Suricata the stream stays open; here it would use up the places of others.
+        if head.kind == RST_STREAM && self.strict && tx.state < StreamState::Closed {
             tx.state = StreamState::Closed;
             for direction in Direction::BOTH {
                 self.abort(direction, id);
@@ -430,6 +434,10 @@ impl Parser for Http2Parser {
 
     fn frames(&mut self) -> Option<&mut Notes> {
         Some(&mut self.frames)
+    }
+
+    fn shown_protocol(&self) -> Option<&'static str> {
+        self.has_dns.then_some("doh2")
     }
 
     fn worklist(&self) -> &Worklist {

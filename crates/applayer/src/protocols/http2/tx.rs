@@ -2,10 +2,13 @@
 //! Transactions: a stream, or a frame of the connection.
 
 use super::body::StreamBody;
+use super::doh::DnsMessages;
 use super::frame::{DATA, FramePayload, HttpFrame, HttpFrames, PING};
 use super::hpack::HeaderField;
 use super::{buffers, log};
+use crate::lookup::AddressLookup;
 use crate::memory::{Held as _, allocated};
+use crate::protocol::NumberId;
 use crate::transaction::{
     BufferQuery, BufferView, Files, FilesMut, LogOptions, Transaction, TxCommon, TxId,
 };
@@ -18,8 +21,10 @@ use std::collections::BTreeMap;
 pub(super) const OPEN: u8 = 1;
 /// The fields of this direction's message have come.
 pub(super) const FIELDS: u8 = 2;
+/// All of this direction's message has come.
+pub(super) const MESSAGE: u8 = 3;
 /// The stream has ended in both directions.
-pub(super) const COMPLETE: u8 = 3;
+pub(super) const COMPLETE: u8 = 4;
 
 /// Limit of the frames without data that a transaction holds in a direction; frames that say the same are
 /// held once.
@@ -132,6 +137,8 @@ pub(super) struct Http2Tx {
     pub(super) strict: bool,
     /// The server has opened the stream.
     pub(super) is_pushed: bool,
+    /// Messages of DNS.
+    pub(super) dns: Option<Box<DnsMessages>>,
     pub(super) sides: PerDirection<StreamSide>,
 }
 
@@ -189,7 +196,7 @@ impl Transaction for Http2Tx {
         if self.state >= StreamState::Closed {
             COMPLETE
         } else if self.state >= fields || self.strict && side.headed {
-            FIELDS
+            if side.ended { MESSAGE } else { FIELDS }
         } else {
             OPEN
         }
@@ -204,8 +211,25 @@ impl Transaction for Http2Tx {
         Some(HttpFrames { list, is_final: !self.strict })
     }
 
+    fn is_present(&self, query: BufferQuery) -> bool {
+        let Some(id) = query.id.checked_sub(buffers::DNS) else { return false };
+        // Where there is no message, none of its values is absent.
+        let message = self.dns.as_deref().and_then(|dns| dns.of(query.direction));
+        message.is_none_or(|message| message.is_present(BufferQuery { id, ..query }))
+    }
+
+    fn number(&self, id: NumberId, direction: Direction) -> Option<u64> {
+        self.dns.as_deref()?.of(direction)?.number(id, direction)
+    }
+
+    fn lookup(&self) -> Option<&dyn AddressLookup> {
+        self.dns.as_deref()?.of(Direction::ToClient)?.lookup()
+    }
+
     fn held(&self) -> usize {
-        self.sides.to_server.held().saturating_add(self.sides.to_client.held())
+        let dns = self.dns.as_deref().map_or(0, |dns| allocated(size_of::<DnsMessages>()).saturating_add(dns.held()));
+        let sides = self.sides.to_server.held().saturating_add(self.sides.to_client.held());
+        sides.saturating_add(dns)
     }
 
     fn forwarded(&self, field: &str) -> Option<&[u8]> {
@@ -225,8 +249,23 @@ impl Transaction for Http2Tx {
         usize::from(log::says_something(self))
     }
 
-    fn log(&self, json: &mut JsonWriter, _options: &LogOptions, _in_alert: bool) {
-        log::write(self, json);
+    fn record_type(&self) -> Option<&'static str> {
+        self.dns.as_deref().and_then(DnsMessages::shown).map(|_| "dns")
+    }
+
+    fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool) {
+        match self.dns.as_deref().and_then(DnsMessages::shown) {
+            Some(message) => message.log(json, options, in_alert),
+            None => log::write(self, json),
+        }
+    }
+
+    fn log_beside(&self, json: &mut JsonWriter, _options: &LogOptions) {
+        if self.dns.as_deref().and_then(DnsMessages::shown).is_some() {
+            json.object("http");
+            log::write(self, json);
+            json.end_object();
+        }
     }
 }
 
