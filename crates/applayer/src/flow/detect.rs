@@ -86,6 +86,13 @@ impl AppLayer {
         {
             found = Detected::Protocol(id, direction);
         }
+        // After a switch either side may be the first to speak the protocol that was agreed on.
+        if let (Some(id), DetectedProtocol::Pending) = (self.expected, self.protocol)
+            && matches!(found, Detected::Pending | Detected::Unknown)
+            && detection::shows(id, direction, input.data)
+        {
+            found = Detected::Protocol(id, direction);
+        }
         match found {
             Detected::Protocol(_, shown)
                 if shown != direction && other == DetectedProtocol::Pending && self.parser.is_none() =>

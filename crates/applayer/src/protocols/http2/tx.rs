@@ -212,10 +212,9 @@ impl Transaction for Http2Tx {
     }
 
     fn is_present(&self, query: BufferQuery) -> bool {
-        let Some(id) = query.id.checked_sub(buffers::DNS) else { return false };
-        // Where there is no message, none of its values is absent.
-        let message = self.dns.as_deref().and_then(|dns| dns.of(query.direction));
-        message.is_none_or(|message| message.is_present(BufferQuery { id, ..query }))
+        // Where there is no message, none of its values is absent. The name of the root is, as in Suricata,
+        // where it is not in DNS itself.
+        query.id >= buffers::DNS && self.dns.as_deref().and_then(|dns| dns.of(query.direction)).is_none()
     }
 
     fn number(&self, id: NumberId, direction: Direction) -> Option<u64> {
