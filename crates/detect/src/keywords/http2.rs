@@ -110,10 +110,10 @@ fn on_frame(
     builder.push_tx_among(protocols, keyword, PerDirection::new(true, true), None, condition)
 }
 
-fn numbered<T: TryFrom<usize>>(names: &'static [&'static str]) -> impl Iterator<Item = (&'static str, T)> + Clone
-where
-    T: Clone,
-{
+/// Names with their numbers.
+fn numbered<T: TryFrom<usize> + Clone>(
+    names: &'static [&'static str],
+) -> impl Iterator<Item = (&'static str, T)> + Clone {
     names.iter().enumerate().filter_map(|(number, name)| Some((*name, T::try_from(number).ok()?)))
 }
 
@@ -154,9 +154,9 @@ fn size_update(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<()
     let check = UintMatch::<u64>::parse(argument)?;
     on_frame(builder, "http2.size_update", move |frame| {
         let FramePayload::Fields { fields, .. } = &frame.payload else { return false };
-        fields.iter().any(|field| {
-            matches!(field.status, FieldStatus::SizeUpdate(size) if check.matches(u64::from(size)))
-        })
+        fields.iter().any(
+            |field| matches!(field.status, FieldStatus::SizeUpdate(size) if check.matches(u64::from(size))),
+        )
     })
 }
 
@@ -180,7 +180,6 @@ fn settings(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), K
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{build, refused_in};
 

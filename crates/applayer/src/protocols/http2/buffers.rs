@@ -171,7 +171,8 @@ fn authority(side: &StreamSide) -> Option<&[u8]> {
 fn bare_host(authority: &[u8]) -> &[u8] {
     let at = authority.iter().position(|byte| *byte == b'@').map_or(0, |at| at.saturating_add(1));
     let host = authority.get(at..).unwrap_or_default();
-    let from = if host.first() == Some(&b'[') { host.iter().position(|byte| *byte == b']').unwrap_or(0) } else { 0 };
+    let from =
+        if host.first() == Some(&b'[') { host.iter().position(|byte| *byte == b']').unwrap_or(0) } else { 0 };
     let port = host.iter().skip(from).position(|byte| *byte == b':').map(|place| place.saturating_add(from));
     host.get(..port.unwrap_or(host.len())).unwrap_or(host)
 }

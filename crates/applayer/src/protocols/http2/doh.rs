@@ -93,8 +93,9 @@ impl DnsMessages {
     /// Bytes of memory held outside of the structure itself.
     pub(super) fn held(&self) -> usize {
         Direction::BOTH.into_iter().fold(0, |sum, direction| {
-            let message =
-                self.of(direction).map_or(0, |tx| allocated(size_of::<DnsTransaction>()).saturating_add(tx.held()));
+            let message = self
+                .of(direction)
+                .map_or(0, |tx| allocated(size_of::<DnsTransaction>()).saturating_add(tx.held()));
             sum.saturating_add(message).saturating_add(self.data[direction].held())
         })
     }

@@ -166,9 +166,7 @@ pub(super) fn payload(head: FrameHead, data: &[u8]) -> Result<FramePayload, Payl
         GOAWAY if length < 8 => Err(PayloadFailure::Length),
         GOAWAY => Ok(FramePayload::Error(number(4)?)),
         RST_STREAM => of_length(4).and_then(|()| Ok(FramePayload::Error(number(0)?))),
-        WINDOW_UPDATE => {
-            of_length(4).and_then(|()| Ok(FramePayload::Window(number(0)? & 0x7fff_ffff)))
-        }
+        WINDOW_UPDATE => of_length(4).and_then(|()| Ok(FramePayload::Window(number(0)? & 0x7fff_ffff))),
         PRIORITY => {
             of_length(5)?;
             data.get(4).map(|weight| FramePayload::Priority(*weight)).ok_or(PayloadFailure::Data)

@@ -212,7 +212,11 @@ impl HeaderTable {
         block
     }
 
-    fn field(&mut self, cursor: &mut Cursor<'_>, block: &mut HeaderBlock) -> Result<HeaderField, BlockFailure> {
+    fn field(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        block: &mut HeaderBlock,
+    ) -> Result<HeaderField, BlockFailure> {
         let first = cursor.u8().ok_or(BlockFailure::Malformed)?;
         if first & 0x80 != 0 {
             let index = integer(first, 0x7f, cursor)?;
@@ -307,18 +311,32 @@ mod tests {
 
     fn hex(text: &str) -> Vec<u8> {
         let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-        digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).expect("hex"), 16).expect("hex")).collect()
+        digits
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).expect("hex"), 16).expect("hex"))
+            .collect()
     }
 
     #[test]
     fn requests_of_the_rfc_are_read() {
         // RFC 7541 appendix C.3 and C.4.
-        let plain = ["828684410f7777772e6578616d706c652e636f6d", "828684be58086e6f2d6361636865", "828785bf400a637573746f6d2d6b65790c637573746f6d2d76616c7565"];
-        let coded = ["828684418cf1e3c2e5f23a6ba0ab90f4ff", "828684be5886a8eb10649cbf", "828785bf408825a849e95ba97d7f8925a849e95bb8e8b4bf"];
+        let plain = [
+            "828684410f7777772e6578616d706c652e636f6d",
+            "828684be58086e6f2d6361636865",
+            "828785bf400a637573746f6d2d6b65790c637573746f6d2d76616c7565",
+        ];
+        let coded = [
+            "828684418cf1e3c2e5f23a6ba0ab90f4ff",
+            "828684be5886a8eb10649cbf",
+            "828785bf408825a849e95ba97d7f8925a849e95bb8e8b4bf",
+        ];
         for blocks in [plain, coded] {
             let mut table = HeaderTable::new(65_536);
             let [first, second, third] = blocks.map(|block| table.read(&hex(block), 0));
-            assert_eq!(texts(&first), [":method: GET", ":scheme: http", ":path: /", ":authority: www.example.com"]);
+            assert_eq!(
+                texts(&first),
+                [":method: GET", ":scheme: http", ":path: /", ":authority: www.example.com"]
+            );
             assert_eq!(second.fields.len(), 5);
             assert_eq!(texts(&second)[4], "cache-control: no-cache");
             assert_eq!(texts(&third)[3..], [":authority: www.example.com", "custom-key: custom-value"]);
@@ -330,11 +348,21 @@ mod tests {
     fn the_table_evicts_its_oldest_entries() {
         // RFC 7541 appendix C.5.
         let mut table = HeaderTable::new(256);
-        let first = hex("4803333032580770726976617465611d4d6f6e2c203231204f637420323031332032303a31333a323120474d546e1768747470733a2f2f7777772e6578616d706c652e636f6d");
+        let first = hex(
+            "4803333032580770726976617465611d4d6f6e2c203231204f637420323031332032303a31333a323120474d546e1768747470733a2f2f7777772e6578616d706c652e636f6d",
+        );
         assert_eq!(texts(&table.read(&first, 0))[0], ":status: 302");
         assert_eq!(table.size, 222);
         let second = table.read(&hex("4803333037c1c0bf"), 0);
-        assert_eq!(texts(&second), [":status: 307", "cache-control: private", "date: Mon, 21 Oct 2013 20:13:21 GMT", "location: https://www.example.com"]);
+        assert_eq!(
+            texts(&second),
+            [
+                ":status: 307",
+                "cache-control: private",
+                "date: Mon, 21 Oct 2013 20:13:21 GMT",
+                "location: https://www.example.com"
+            ]
+        );
         assert_eq!((table.size, table.entries.len()), (222, 4));
         // An update to 0 empties it (section 4.3).
         let update = table.read(&[0x20], 0);
@@ -346,7 +374,10 @@ mod tests {
         let read = |data: &[u8]| HeaderTable::new(4_096).read(data, 0);
         assert_eq!(read(&[0xbe]).fields[0].status, FieldStatus::NotIndexed);
         assert_eq!(read(&[0x80]).fields[0].status, FieldStatus::NotIndexed);
-        assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]).failure, Some(BlockFailure::IntegerOverflow));
+        assert_eq!(
+            read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]).failure,
+            Some(BlockFailure::IntegerOverflow)
+        );
         assert_eq!(read(&[0x82, 0x40, 0x05, b'a']).failure, Some(BlockFailure::Malformed));
         assert_eq!(read(&[0x00, 0x81, 0x00, 0x00]).failure, Some(BlockFailure::Malformed));
         assert!(read(&[0x3f, 0xe2, 0x1f]).table_overflow && !read(&[0x3f, 0xe1, 0x1f]).table_overflow);

@@ -2,11 +2,9 @@
 //! Messages of streams: blocks of fields, and data.
 
 use super::body::BodyRange;
-use super::events;
 use super::doh::DnsMessages;
-use super::frame::{
-    CONTINUATION, FrameHead, FramePayload, PRIORITISED, PUSH_PROMISE, without_padding,
-};
+use super::events;
+use super::frame::{CONTINUATION, FrameHead, FramePayload, PRIORITISED, PUSH_PROMISE, without_padding};
 use super::hpack::{BlockFailure, FieldStatus, HeaderField};
 use super::parser::{Assembly, Http2Parser};
 use super::strict;
@@ -62,7 +60,8 @@ impl Http2Parser {
         let too_long = open.data.len().saturating_add(data.len()) > self.settings.block
             || open.frames > self.settings.frames;
         if too_long {
-            let Some(id) = self.deliver(direction, FrameHead { stream: open.stream, ..head }, FramePayload::Other)
+            let Some(id) =
+                self.deliver(direction, FrameHead { stream: open.stream, ..head }, FramePayload::Other)
             else {
                 return false;
             };
@@ -136,7 +135,12 @@ impl Http2Parser {
     }
 
     /// The messages of DNS of a stream, after fields.
-    fn dns_of(&mut self, direction: Direction, stream: u32, fields: &[HeaderField]) -> Option<Box<DnsMessages>> {
+    fn dns_of(
+        &mut self,
+        direction: Direction,
+        stream: u32,
+        fields: &[HeaderField],
+    ) -> Option<Box<DnsMessages>> {
         let known = self.txs.of_stream(stream).and_then(|id| self.txs.mark_mut(id));
         let mut dns = known.and_then(|tx| tx.dns.take()).unwrap_or_default();
         self.has_dns |= dns.look(direction, fields, self.strict);
@@ -248,7 +252,8 @@ impl Http2Parser {
         let (host, path) = (named(b":authority"), named(b":path"));
         let Some(file) = tx.sides.to_client.body.files.list.first() else { return };
         let (data, offset) = file.content();
-        let whole = file.state == FileState::Closed && !file.gaps && offset == 0 && data.len() as u64 == file.size;
+        let whole =
+            file.state == FileState::Closed && !file.gaps && offset == 0 && data.len() as u64 == file.size;
         let Some(start) = file.start.filter(|_| whole) else { return };
         let Some(joined) = self.ranges.add(host, path, size, start, data) else { return };
         let Some(tx) = self.txs.get_mut(id) else { return };

@@ -61,12 +61,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     exact_name: "http2",
     eve_name: "http2",
     eve_type: Some("http"),
-    records: RecordSpec {
-        progress: false,
-        forwarded: true,
-        listed_as: Some("http2"),
-        ..RecordSpec::PLAIN
-    },
+    records: RecordSpec { progress: false, forwarded: true, listed_as: Some("http2"), ..RecordSpec::PLAIN },
     counters: CounterSpec::PLAIN,
     transports: &[Transport::Tcp],
     patterns: &[DetectionPattern {
@@ -106,12 +101,7 @@ pub static DOH2: ProtocolSpec = ProtocolSpec {
     exact_name: "doh2",
     eve_name: "doh2",
     eve_type: Some("http"),
-    records: RecordSpec {
-        progress: false,
-        forwarded: true,
-        listed_as: Some("doh2"),
-        ..RecordSpec::PLAIN
-    },
+    records: RecordSpec { progress: false, forwarded: true, listed_as: Some("doh2"), ..RecordSpec::PLAIN },
     counters: CounterSpec::PLAIN,
     transports: &[Transport::Tcp],
     patterns: &[],

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The parser of a connection: the client's preface, and frames of both sides.
 
+use super::PREFACE;
 use super::events;
 use super::frame::{
     CONTINUATION, DATA, END_HEADERS, FrameHead, FramePayload, HEAD, HEADERS, HttpFrame, MAX_FRAME_SIZE,
-    PADDED, PayloadFailure, PING, PUSH_PROMISE, RST_STREAM, SETTINGS, payload,
+    PADDED, PING, PUSH_PROMISE, PayloadFailure, RST_STREAM, SETTINGS, payload,
 };
 use super::hpack::HeaderTable;
 use super::settings::Http2Settings;
 use super::strict;
 use super::tx::{Http2Tx, StreamState, TxTable};
-use super::PREFACE;
 use crate::content::files::FileContext;
 use crate::event::EventCode;
 use crate::frames::{Notes, ProtocolFrameNote};
@@ -219,7 +219,9 @@ impl Http2Parser {
         }
         let made = self.txs.range().end;
         let newest = (made > before).then(|| made.saturating_sub(1));
-        let tx = newest.or_else(|| self.txs.of_stream(head.stream)).filter(|_| head.length > 0 || head.kind != SETTINGS);
+        let tx = newest
+            .or_else(|| self.txs.of_stream(head.stream))
+            .filter(|_| head.length > 0 || head.kind != SETTINGS);
         self.note(direction, head, at, tx);
         Http2Step::Taken(HEAD.saturating_add(head.length))
     }
@@ -338,7 +340,12 @@ impl Http2Parser {
     }
 
     /// Holds a frame in the transaction of its stream. `None`: there are too many transactions.
-    pub(super) fn deliver(&mut self, direction: Direction, head: FrameHead, content: FramePayload) -> Option<TxId> {
+    pub(super) fn deliver(
+        &mut self,
+        direction: Direction,
+        head: FrameHead,
+        content: FramePayload,
+    ) -> Option<TxId> {
         let known = self.txs.of_stream(head.stream).filter(|_| head.stream > 0);
         let id = match known {
             Some(id) => id,
@@ -346,7 +353,8 @@ impl Http2Parser {
         };
         let limit = self.settings.frames;
         let tx = self.txs.get_mut(id)?;
-        let late = tx.state == StreamState::Closed && matches!(head.kind, DATA | HEADERS | PUSH_PROMISE | CONTINUATION);
+        let late = tx.state == StreamState::Closed
+            && matches!(head.kind, DATA | HEADERS | PUSH_PROMISE | CONTINUATION);
         if late && known.is_some() {
             tx.common_mut().events.set(events::STREAM_ID_REUSE);
         }

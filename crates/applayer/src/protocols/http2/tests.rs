@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::flow::{AppLayer, DetectedProtocol, Engine, FlowInfo};
-use crate::{event, file::FileSettings, protocols};
 use crate::protocol::Input;
 use crate::suite::{Seed, protocol_suite};
+use crate::{event, file::FileSettings, protocols};
 use bartizan_base::{SettingsMap, Timestamp};
 
 /// Plays the bytes of both sides, one after the other. Returns the flow, and whether parsing failed.
@@ -86,8 +86,21 @@ fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-const GET: &[(&str, &str)] = &[(":method", "GET"), (":path", "/a?b=c"), (":scheme", "http"), (":authority", "Host.Test:80"), ("user-agent", "ua"), ("cookie", "k=v")];
-const POST: &[(&str, &str)] = &[(":method", "POST"), (":path", "/p"), (":scheme", "http"), (":authority", "h"), ("content-length", "4")];
+const GET: &[(&str, &str)] = &[
+    (":method", "GET"),
+    (":path", "/a?b=c"),
+    (":scheme", "http"),
+    (":authority", "Host.Test:80"),
+    ("user-agent", "ua"),
+    ("cookie", "k=v"),
+];
+const POST: &[(&str, &str)] = &[
+    (":method", "POST"),
+    (":path", "/p"),
+    (":scheme", "http"),
+    (":authority", "h"),
+    ("content-length", "4"),
+];
 const OK: &[(&str, &str)] = &[(":status", "200"), ("server", "s"), ("content-type", "text/plain")];
 
 fn client(frames: &[Vec<u8>]) -> (Direction, Vec<u8>) {
@@ -111,7 +124,12 @@ fn two_streams() -> Seed {
         client(&[
             framed(frame::HEADERS, ENDS, 1, &block(GET)),
             framed(frame::WINDOW_UPDATE, 0, 0, &[0, 0, 4, 0]),
-            framed(frame::HEADERS, frame::PADDED | frame::PRIORITISED, 3, &[&[2, 0, 0, 0, 0, 7], head, &[0, 0]].concat()),
+            framed(
+                frame::HEADERS,
+                frame::PADDED | frame::PRIORITISED,
+                3,
+                &[&[2, 0, 0, 0, 0, 7], head, &[0, 0]].concat(),
+            ),
             framed(frame::CONTINUATION, frame::END_HEADERS, 3, tail),
             framed(frame::DATA, frame::PADDED, 3, &[3, b'a', b'b', 0, 0, 0]),
             framed(frame::DATA, frame::END_STREAM, 3, b"cd"),

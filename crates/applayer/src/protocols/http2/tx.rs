@@ -9,9 +9,7 @@ use super::{buffers, log};
 use crate::lookup::AddressLookup;
 use crate::memory::{Held as _, allocated};
 use crate::protocol::NumberId;
-use crate::transaction::{
-    BufferQuery, BufferView, Files, FilesMut, LogOptions, Transaction, TxCommon, TxId,
-};
+use crate::transaction::{BufferQuery, BufferView, Files, FilesMut, LogOptions, Transaction, TxCommon, TxId};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 use bartizan_events::JsonWriter;
@@ -102,8 +100,7 @@ impl StreamSide {
         // Records say whether there is more than one priority or error.
         let is_single = matches!(frame.payload, FramePayload::Error(_));
         let anywhere = matches!(frame.kind, DATA | PING);
-        if !is_single
-            && (recent.into_iter().any(says_same) || anywhere && self.frames.iter().any(says_same))
+        if !is_single && (recent.into_iter().any(says_same) || anywhere && self.frames.iter().any(says_same))
         {
             return true;
         }
@@ -111,7 +108,9 @@ impl StreamSide {
             return false;
         }
         if let FramePayload::Fields { fields, .. } = &frame.payload {
-            let texts = fields.iter().map(|field| allocated(field.name.len() + 16) + allocated(field.value.len() + 16));
+            let texts = fields
+                .iter()
+                .map(|field| allocated(field.name.len() + 16) + allocated(field.value.len() + 16));
             self.texts = self.texts.saturating_add(texts.sum()).saturating_add(fields.held());
         }
         if let FramePayload::Settings(list) = &frame.payload {
@@ -146,9 +145,7 @@ impl Http2Tx {
     /// Moves the state on when a frame ends a direction of the stream.
     pub(super) fn end_side(&mut self, direction: Direction) {
         use Direction::{ToClient, ToServer};
-        use StreamState::{
-            Closed, Connection, DataServer, Dropped, HalfClosedClient, HalfClosedServer,
-        };
+        use StreamState::{Closed, Connection, DataServer, Dropped, HalfClosedClient, HalfClosedServer};
         self.sides[direction].ended = true;
         self.state = match (self.state, direction) {
             (Closed | Connection | Dropped, _) => self.state,
@@ -226,7 +223,10 @@ impl Transaction for Http2Tx {
     }
 
     fn held(&self) -> usize {
-        let dns = self.dns.as_deref().map_or(0, |dns| allocated(size_of::<DnsMessages>()).saturating_add(dns.held()));
+        let dns = self
+            .dns
+            .as_deref()
+            .map_or(0, |dns| allocated(size_of::<DnsMessages>()).saturating_add(dns.held()));
         let sides = self.sides.to_server.held().saturating_add(self.sides.to_client.held());
         sides.saturating_add(dns)
     }
