@@ -20,11 +20,11 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The protocols, by their names in the table.
-const PROTOCOLS: &[&str] = &["smtp", "ftp", "ftp-data", "smb", "dcerpc", "ssh", "websocket"];
+const PROTOCOLS: &[&str] = &["smtp", "ftp", "ftp-data", "smb", "dcerpc", "ssh", "websocket", "http2"];
 
 /// Flag: transactions are freed when they are complete.
 const FREES: u8 = 1;
-/// Flag: a piece is a whole message, whose length is put into its header (SMB, DCERPC).
+/// Flag: a piece is a whole message, whose length is put into its header (SMB, DCERPC, HTTP/2).
 const WRAPS: u8 = 2;
 /// Flag: the pieces come [`ROUNDS`] times, in one flow.
 const REPEATS: u8 = 4;
@@ -67,6 +67,10 @@ fn piece(take: &mut Take<'_>, name: &str, wraps: bool) -> ConversationPiece {
             let order = if is_little { length.to_le_bytes() } else { length.to_be_bytes() };
             bytes[8..10].copy_from_slice(&order);
         }
+        "http2" if wraps && bytes.len() >= 9 => {
+            let [high, low] = length.saturating_sub(9).to_be_bytes();
+            bytes.splice(..3, [0, high, low]);
+        }
         _ => {}
     }
     ConversationPiece { direction, bytes, lost, ends: kind & 0xf2 == 2 }
@@ -84,7 +88,10 @@ fn only() -> Option<&'static str> {
 /// The protocols with their transports, in the order of the first byte.
 pub fn flows() -> Vec<(&'static ProtocolSpec, Transport)> {
     let is_wanted = |name| only().map_or(PROTOCOLS.contains(&name), |only| only == name);
-    choices().into_iter().filter(|(spec, _)| is_wanted(spec.name)).collect()
+    let mut flows: Vec<_> = choices().into_iter().filter(|(spec, _)| is_wanted(spec.name)).collect();
+    // Findings have the places of the others.
+    flows.sort_by_key(|(spec, _)| spec.name == "http2");
+    flows
 }
 
 /// A conversation in one flow.

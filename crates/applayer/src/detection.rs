@@ -78,9 +78,8 @@ pub struct Detector {
     depth: [PerDirection<usize>; 2],
     ports: Vec<PortEntry>,
     likely: Vec<Receiver>,
-    /// Enabled protocols over TCP without patterns and ports: their probes run only where both sides have
-    /// agreed on them.
-    agreed: Vec<ProtocolId>,
+    /// Enabled protocols over TCP.
+    over_tcp: Vec<ProtocolId>,
     /// `stream.midstream`: a flow may be picked up from a response.
     midstream: bool,
 }
@@ -167,8 +166,8 @@ impl Detector {
                 let at_ports = !spec.patterns.iter().any(|p| p.transport == *transport);
                 let receiver = |probe| Receiver { protocol: id, transport: *transport, probe, at_ports };
                 detector.likely.extend(spec.likely.map(receiver));
-                if *transport == Transport::Tcp && spec.patterns.is_empty() && spec.ports.is_empty() {
-                    detector.agreed.push(id);
+                if *transport == Transport::Tcp {
+                    detector.over_tcp.push(id);
                 }
             }
         }
@@ -233,11 +232,10 @@ impl Detector {
         }
     }
 
-    /// Whether the bytes match a protocol to which both sides have agreed to switch, if nothing else shows
-    /// that protocol (WebSocket).
+    /// Whether the bytes match a protocol to which both sides have agreed to switch.
     #[must_use]
     pub fn shows_expected(&self, id: ProtocolId, direction: Direction, data: &[u8]) -> bool {
-        self.agreed.contains(&id) && shows(id, direction, data)
+        self.over_tcp.contains(&id) && shows(id, direction, data)
     }
 
     /// Whether a pattern or a port's probe could still detect a stream with more bytes. Suricata continues up

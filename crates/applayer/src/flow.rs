@@ -622,7 +622,12 @@ impl AppLayer {
             return;
         }
         self.protocol = DetectedProtocol::Protocol(id);
-        self.parser = engine.make(id, transport);
+        // The parser of the protocol before a switch is still there.
+        let before = self.parser.as_deref().filter(|_| self.expected == Some(id));
+        self.parser = match before.map(Parser::switch_context).filter(|context| !context.is_empty()) {
+            Some(context) => engine.make_expected(id, &context),
+            None => engine.make(id, transport),
+        };
         self.attach_frames(engine);
         self.done_to = PerDirection::default();
         self.held_tx.clear();
@@ -680,6 +685,17 @@ impl AppLayer {
             frames.take(notes);
             if input.eof {
                 frames.end(direction);
+            }
+        }
+        if let Some((id, _)) = parser.shown_protocol().and_then(protocols::by_name)
+            && self.protocol != DetectedProtocol::Protocol(id)
+        {
+            self.original = self.protocol.protocol();
+            self.protocol = DetectedProtocol::Protocol(id);
+            for direction in Direction::BOTH {
+                if self.by_direction[direction] != DetectedProtocol::Failed {
+                    self.by_direction[direction] = self.protocol;
+                }
             }
         }
         let worth = parser.wants_raw(direction);

@@ -296,9 +296,9 @@ pub struct ProtocolSpec {
     pub aliases: &'static [&'static str],
     /// Name in rules that stands for all protocols that declare it (`http` for both versions).
     pub family: Option<&'static str>,
-    /// Name of a protocol whose rules apply here, too, since messages of this protocol carry its messages
+    /// Names of protocols whose rules apply here, too, since messages of this protocol carry their messages
     /// (`dcerpc` in pipes of SMB).
-    pub carries: Option<&'static str>,
+    pub carries: Option<&'static [&'static str]>,
     /// Name that means this protocol and no other of its family, in hooks and in settings of firewall mode
     /// (`http1`).
     pub exact_name: &'static str,
@@ -359,6 +359,14 @@ impl ProtocolSpec {
         self.numbers.iter().find(|number| number.name == name).map(|number| number.id)
     }
 
+    /// Whether its transactions have all buffers of a protocol that it carries, and so its numbers.
+    #[must_use]
+    pub fn carries_all_of(&self, other: &ProtocolSpec) -> bool {
+        let has = |name: &str| self.buffers.iter().any(|buffer| buffer.name == name);
+        let carried = self.carries.unwrap_or_default();
+        carried.contains(&other.name) && other.buffers.iter().all(|buffer| has(buffer.name))
+    }
+
     /// Whether transactions are parsed. A protocol that is only recognised has none, and so no states.
     #[must_use]
     pub const fn is_parsed(&self) -> bool {
@@ -369,7 +377,11 @@ impl ProtocolSpec {
     /// protocol that it carries.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.aliases.contains(&name) || [self.family, self.carries].contains(&Some(name))
+        let carried = self.carries.unwrap_or_default();
+        self.name == name
+            || self.aliases.contains(&name)
+            || self.family == Some(name)
+            || carried.contains(&name)
     }
 }
 
@@ -521,6 +533,11 @@ pub trait Parser: Send {
         None
     }
 
+    /// Data for the parser of the protocol to which the flow switches ([`ParserFactory::make_expected`]).
+    fn switch_context(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
     /// Stops a direction (depth, gap, error): no more of its data is handed in, while the other direction
     /// continues. Its open transactions count as ended, and so do later ones.
     fn disrupt(&mut self, direction: Direction, context: &mut ParseContext<'_>) {
@@ -550,6 +567,12 @@ pub trait Parser: Send {
     /// ended.
     fn rejoin(&mut self, direction: Direction) {
         self.worklist_mut().rejoin(direction);
+    }
+
+    /// The protocol that the flow has from here on, with this parser, since its messages show more than was
+    /// detected.
+    fn shown_protocol(&self) -> Option<&'static str> {
+        None
     }
 
     /// Another protocol that a client has begun to speak within this one, without asking the server.

@@ -6,6 +6,7 @@ use crate::event::Events;
 use crate::file::FileTrack;
 use crate::lookup::AddressLookup;
 use crate::memory::Held;
+use crate::protocols::http2::HttpFrames;
 use crate::rpc::RpcCall;
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, FunctionId, Path, PerDirection};
@@ -178,6 +179,12 @@ pub trait Transaction: Send {
         None
     }
 
+    /// The frames that a direction of an HTTP/2 stream sends, as rules on single frames see them.
+    fn http_frames(&self, direction: Direction) -> Option<HttpFrames<'_>> {
+        let _ = direction;
+        None
+    }
+
     /// The address that the client announces for a further connection.
     fn announced_address(&self) -> Option<IpAddr> {
         None
@@ -198,6 +205,11 @@ pub trait Transaction: Send {
     /// in [`TxCommon`]).
     fn log_ready(&self, complete: PerDirection<u8>) -> bool {
         Direction::BOTH.iter().all(|d| self.progress(*d) >= complete[*d] || self.common().ended[*d])
+    }
+
+    /// Type of the record, where a protocol's transactions have records of several types.
+    fn record_type(&self) -> Option<&'static str> {
+        None
     }
 
     /// Number of records for an output with these options: none with `requests: no` of dns, one for each

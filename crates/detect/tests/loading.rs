@@ -168,7 +168,7 @@ fn rules_that_refuse_http_are_counted() {
         ("reject http1 any any -> any any (content:\"x\"; sid:1;)", 1),
         ("drop tcp any any -> any any (http.uri; content:\"/x\"; sid:1;)", 1),
         ("alert http any any -> any any (http.uri; content:\"/x\"; sid:1;)", 0),
-        ("drop http2 any any -> any any (content:\"x\"; sid:1;)", 0),
+        ("drop http2 any any -> any any (http.uri; content:\"x\"; sid:1;)", 0),
         ("drop tcp any any -> any any (content:\"x\"; sid:1;)", 0),
     ] {
         assert_eq!(count(rule), refuses, "{rule}");
@@ -213,7 +213,7 @@ alert udp any any -> any any (content:\"x\"; flowbits:isnotset,b; sid:4;)
 }
 
 #[test]
-fn http2_is_named_by_rules_and_has_no_hooks() {
+fn rules_of_http2_load() {
     let loaded = |rule: &str| load_text(rule, &SettingsMap::new(), &Arc::default());
     for rule in [
         "alert http2 any any -> any any (content:\"x\"; sid:1;)",
@@ -225,6 +225,16 @@ fn http2_is_named_by_rules_and_has_no_hooks() {
         "alert http2:request_complete any any -> any any (sid:1;)",
         "alert http2 any any -> any any (http.uri; content:\"x\"; sid:1;)",
         "alert http2 any any -> any any (http2.frametype:4; sid:1;)",
+        "alert doh2 any any -> any any (http.uri; content:\"x\"; dns.query; content:\"y\"; sid:1;)",
+        "alert doh2 any any -> any any (dns.rcode:3; http2.window:1; sid:1;)",
+        "alert http2 any any -> any any (app-layer-event:http2.invalid_header; sid:1;)",
+    ] {
+        assert_eq!(loaded(rule).rules.report.loaded, 1, "{rule}");
+    }
+    for rule in [
+        "alert http2:request_line any any -> any any (sid:1;)",
+        "alert http1 any any -> any any (http2.frametype:4; sid:1;)",
+        "alert dns any any -> any any (http2.frametype:4; http.start; content:\"x\"; sid:1;)",
     ] {
         assert_eq!(loaded(rule).rules.report.loaded, 0, "{rule}");
     }

@@ -450,20 +450,22 @@ fn request_frames(engine: &Engine, settings: &SettingsMap, needs: &Needs) -> Res
     Ok(())
 }
 
-/// The warning that rules which refuse HTTP do not see cleartext HTTP/2, unless the settings refuse it.
+/// The warning that rules which refuse HTTP do not see HTTP/2 that begins within a connection of HTTP/1, unless
+/// the settings refuse it.
 pub fn unseen_http2(settings: &SettingsMap, needs: &Needs) -> Option<String> {
-    let keys: Vec<String> = protocols::unparsed().map(|(_, spec)| unparsed_key(spec)).collect();
+    let later = protocols::refusable().filter(|(_, spec)| spec.family.is_some());
+    let keys: Vec<String> = later.map(|(_, spec)| unparsed_key(spec)).collect();
     let is_refused = keys.iter().all(|key| settings.get(key).is_some_and(|policy| policy != "inspect"));
-    let (rules, see) = match needs.refuse_parsed {
+    let rules = match needs.refuse_parsed {
         0 => return None,
-        1 => ("1 rule of `http` that drops or rejects does".to_owned(), "it applies"),
-        count => (format!("{count} rules of `http` that drop or reject do"), "they apply"),
+        1 => "1 rule of `http` that drops or rejects does".to_owned(),
+        count => format!("{count} rules of `http` that drop or reject do"),
     };
     (!is_refused).then(|| {
         let key = keys.join("`, `");
         format!(
-            "{rules} not see requests over HTTP/2, which is not parsed: {see} to HTTP/1 only, and HTTP/2 in \
-             clear text is forwarded; in prevention `{key}: drop-flow` (or `reject`) blocks such connections"
+            "{rules} not see HTTP/2 that begins within a connection of HTTP/1 (after a proxy's header, empty \
+             lines or other requests); in prevention `{key}: drop-flow` (or `reject`) blocks HTTP/2 in clear text"
         )
     })
 }

@@ -423,7 +423,7 @@ impl UnparsedPolicy {
     /// One policy for all such protocols.
     #[must_use]
     pub fn for_all(policy: ExceptionPolicy) -> Vec<UnparsedPolicy> {
-        protocols::unparsed().map(|(protocol, _)| UnparsedPolicy { protocol, policy }).collect()
+        protocols::refusable().map(|(protocol, _)| UnparsedPolicy { protocol, policy }).collect()
     }
 }
 
@@ -437,7 +437,7 @@ pub fn unparsed_key(spec: &ProtocolSpec) -> String {
 /// streams apply.
 fn unparsed(settings: &SettingsMap, prevention: bool) -> Result<Vec<UnparsedPolicy>, SettingError> {
     let mut refused = Vec::new();
-    for (protocol, spec) in protocols::unparsed() {
+    for (protocol, spec) in protocols::refusable() {
         let key = unparsed_key(spec);
         let policy = match settings.get(&key) {
             None | Some("inspect") => continue,

@@ -57,6 +57,20 @@ pub fn decode_lenient(text: &[u8], out: &mut Vec<u8>) {
     flush(group, filled, out);
 }
 
+/// Decodes text with the alphabet of URLs (RFC 4648 section 5), or the usual one.
+#[must_use]
+pub fn decode_url(text: &[u8]) -> Vec<u8> {
+    let usual = |byte: &u8| match *byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        other => other,
+    };
+    let text: Vec<u8> = text.iter().map(usual).collect();
+    let mut out = Vec::new();
+    decode_lenient(&text, &mut out);
+    out
+}
+
 /// Decodes in a mode, a group of four symbols at a time, as Suricata 8.0.8 does: `=` is a symbol in the last
 /// two places of a group, and text continues after a padded group. `false`: the text is not base64 in this
 /// mode; `out` is then empty.

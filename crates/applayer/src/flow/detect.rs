@@ -140,7 +140,9 @@ impl AppLayer {
         flow: &FlowInfo,
     ) -> Detected {
         let found = engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof);
-        if let Some(id) = self.expected
+        // After a switch either side may be the first to speak the protocol that was agreed on.
+        if let (Some(id), DetectedProtocol::Pending) = (self.expected, self.protocol)
+            && matches!(found, Detected::Pending | Detected::Unknown)
             && engine.detector.shows_expected(id, direction, input.data)
         {
             return Detected::Protocol(id, direction);

@@ -36,6 +36,7 @@ pub const TABLE: &[&ProtocolSpec] = &[
     &recognised::POP3,
     &recognised::IMAP,
     &quic::SPEC,
+    &http2::DOH2,
 ];
 
 /// The entry of a protocol.
@@ -66,12 +67,11 @@ pub fn called(name: &str) -> impl Iterator<Item = (ProtocolId, &'static Protocol
     all().filter(move |(_, spec)| spec.is_called(name))
 }
 
-/// Whether the family of a parsed protocol has a member that is only recognised, so that rules on the parsed
-/// one see less than the family.
+/// Whether a protocol is the first of a family with later members, which may begin within its connections.
 #[must_use]
-pub fn has_unparsed_relative(id: ProtocolId) -> bool {
-    let Some((own, family)) = spec(id).and_then(|own| Some((own, own.family?))) else { return false };
-    own.is_parsed() && called(family).any(|(_, relative)| !relative.is_parsed())
+pub fn has_later_relative(id: ProtocolId) -> bool {
+    let family = spec(id).and_then(|own| own.family.filter(|family| *family == own.name));
+    family.is_some_and(|family| called(family).count() > 1)
 }
 
 /// The settings on which values of buffers are computed, each once, with their protocols.
@@ -91,6 +91,12 @@ pub fn computing_settings() -> Vec<(&'static ProtocolSpec, &'static str)> {
 /// The protocols that are only recognised: a policy of the settings decides about their flows.
 pub fn unparsed() -> impl Iterator<Item = (ProtocolId, &'static ProtocolSpec)> {
     all().filter(|(_, spec)| !spec.is_parsed())
+}
+
+/// The protocols whose flows the settings can refuse: those that are only recognised, and later members of a
+/// family.
+pub fn refusable() -> impl Iterator<Item = (ProtocolId, &'static ProtocolSpec)> {
+    all().filter(|(_, spec)| !spec.is_parsed() || spec.family.is_some_and(|family| family != spec.name))
 }
 
 /// Finds the protocol of a number by the number's name.
@@ -129,7 +135,8 @@ mod tests {
     fn settings_and_policies_come_from_the_declarations() {
         let settings: Vec<_> = computing_settings().iter().map(|(spec, key)| (spec.name, *key)).collect();
         assert_eq!(settings, [("tls", "ja3-fingerprints"), ("ssh", "hassh")]);
-        assert_eq!(unparsed().map(|(_, spec)| spec.name).collect::<Vec<_>>(), ["http2", "pop3", "imap"]);
+        assert_eq!(refusable().map(|(_, spec)| spec.name).collect::<Vec<_>>(), ["http2", "pop3", "imap"]);
+        assert_eq!(unparsed().map(|(_, spec)| spec.name).collect::<Vec<_>>(), ["pop3", "imap"]);
     }
 
     #[test]
@@ -138,7 +145,8 @@ mod tests {
         assert_eq!(called("http"), ["http", "http2"]);
         assert_eq!((called("http1"), called("ssl"), called("smtp2")), (vec!["http"], vec!["tls"], vec![]));
         assert_eq!((called("dcerpc"), called("smb")), (vec!["dcerpc", "smb"], vec!["smb"]));
-        let unparsed = |name| by_name(name).is_some_and(|(id, _)| has_unparsed_relative(id));
-        assert!(unparsed("http") && !unparsed("http2") && !unparsed("tls"));
+        assert_eq!((called("dns"), called("http2")), (vec!["dns", "doh2"], vec!["http2", "doh2"]));
+        let has_later = |name| by_name(name).is_some_and(|(id, _)| has_later_relative(id));
+        assert!(has_later("http") && !has_later("http2") && !has_later("tls"));
     }
 }

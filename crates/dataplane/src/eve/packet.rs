@@ -191,7 +191,7 @@ pub(super) fn file_info<'a>(
 
 /// Writes a transaction's record inside another event; such a record always is the extended one.
 pub(super) fn write_inside(w: &mut JsonWriter, tx: TxRecord<'_>, bodies: Bodies) {
-    let Some(kind) = tx.spec.eve_type else { return };
+    let Some(kind) = tx.tx.record_type().or(tx.spec.eve_type) else { return };
     let version = tx.spec.records.version;
     let options = LogOptions { extended: true, version, bodies, ..LogOptions::default() };
     w.object(kind);
@@ -680,7 +680,7 @@ impl EveRecorder {
     }
 
     pub(super) fn write_transaction(&mut self, occasion: &EventContext<'_>, flow: &Entry, tx: TxRecord<'_>) {
-        let Some(kind) = tx.spec.eve_type else { return };
+        let Some(kind) = tx.tx.record_type().or(tx.spec.eve_type) else { return };
         let listed = tx.spec.records.listed_as.unwrap_or(kind);
         if !self.wants(|types| types.protocols.contains_key(listed)) {
             return;

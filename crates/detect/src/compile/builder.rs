@@ -611,8 +611,23 @@ impl<'e> SignatureBuilder<'e> {
         state: Option<u8>,
         condition: Box<dyn TxCondition>,
     ) -> Result<(), KeywordError> {
-        self.narrow_app(&[protocol], keyword)?;
-        self.tx.push(TxCheck { protocols: vec![protocol], directions, state, condition });
+        self.push_tx_among(vec![protocol], keyword, directions, state, condition)
+    }
+
+    /// Adds a condition on transactions of one of these protocols.
+    ///
+    /// # Errors
+    /// The rule concerns other protocols already.
+    pub fn push_tx_among(
+        &mut self,
+        protocols: Vec<ProtocolId>,
+        keyword: &str,
+        directions: PerDirection<bool>,
+        state: Option<u8>,
+        condition: Box<dyn TxCondition>,
+    ) -> Result<(), KeywordError> {
+        self.narrow_app(&protocols, keyword)?;
+        self.tx.push(TxCheck { protocols, directions, state, condition });
         Ok(())
     }
 

@@ -43,7 +43,6 @@ const WITHOUT_PARSER: &[&str] = &[
     "pgsql",
     "telnet",
     "ldap",
-    "doh2",
     "template",
     "rdp",
     "bittorrent-dht",

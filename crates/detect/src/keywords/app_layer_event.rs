@@ -98,7 +98,11 @@ fn on_parser(builder: &mut SignatureBuilder<'_>, written: &str, event: &str) -> 
     };
     let condition = OnParser { code, complete: spec.complete };
     let both = PerDirection::new(true, true);
-    builder.push_tx(id, "app-layer-event", both, None, Box::new(condition))
+    // A protocol that carries this one may have its parser, and so its events.
+    let carriers = protocols::called(spec.name).filter(|(_, carrier)| carrier.events == spec.events);
+    let others = carriers.map(|(carrier, _)| carrier).filter(|carrier| *carrier != id);
+    let protocols = core::iter::once(id).chain(others).collect();
+    builder.push_tx_among(protocols, "app-layer-event", both, None, Box::new(condition))
 }
 
 fn unknown(name: &str, near: Option<&str>) -> KeywordError {

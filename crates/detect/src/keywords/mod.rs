@@ -28,6 +28,7 @@ mod ftp;
 mod geoip;
 mod hostbits;
 mod http;
+mod http2;
 mod icmp;
 mod ip_fields;
 mod ip_proto;
@@ -84,6 +85,7 @@ pub const FAMILIES: &[&[Keyword]] = &[
     app_layer_protocol::KEYWORDS,
     app_layer_state::KEYWORDS,
     http::KEYWORDS,
+    http2::KEYWORDS,
     urilen::KEYWORDS,
     dns::KEYWORDS,
     tftp::KEYWORDS,

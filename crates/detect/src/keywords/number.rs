@@ -163,7 +163,9 @@ impl NumberRef {
         direction: Direction,
         scene: &ConditionContext<'_>,
     ) -> Answer {
-        later(tx, direction, self.spec.complete, scene)
+        // The protocol that carries this one may count otherwise.
+        let current = scene.facts.flow.and_then(|flow| flow.app.current()).and_then(protocols::spec);
+        later(tx, direction, current.unwrap_or(self.spec).complete, scene)
     }
 }
 
@@ -194,5 +196,8 @@ pub(crate) fn tx_number<T: Uint + Send + Sync + 'static>(
     let names = names.iter().filter_map(|(name, value)| Some((*name, T::from_u64(*value)?)));
     let check = UintMatch::<T>::parse_or_name(argument, names)?;
     let number = NumberRef::named(name)?;
-    builder.push_tx(number.protocol, name, directions, None, Box::new(TxNumber { number, check }))
+    let own = (number.protocol, number.spec);
+    let carriers = protocols::called(number.spec.name).filter(|(_, spec)| spec.carries_all_of(own.1));
+    let protocols = core::iter::once(own).chain(carriers).map(|(id, _)| id).collect();
+    builder.push_tx_among(protocols, name, directions, None, Box::new(TxNumber { number, check }))
 }

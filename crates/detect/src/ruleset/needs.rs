@@ -28,8 +28,8 @@ pub struct Needs {
     pub frames: bool,
     /// Some rule inspects the frame of a whole stream.
     pub stream_frames: bool,
-    /// Number of rules that refuse transactions of a protocol which has a related protocol that is recognised
-    /// and not parsed (HTTP/1).
+    /// Number of rules that refuse transactions of a protocol within whose connections a later one of its
+    /// family may begin (HTTP/1).
     pub refuse_parsed: usize,
 }
 
@@ -57,7 +57,7 @@ impl Needs {
                 |v: &crate::model::signature::ValueCheck| rules.buffers.name(v.buffer) == magic::BUFFER;
             needs.magic |= signature.values.iter().any(kind);
             needs.certificates |= signature.requests.contains(&Request::StoreCertificates);
-            let parsed = signature.protocol.app.iter().any(|id| protocols::has_unparsed_relative(*id));
+            let parsed = signature.protocol.app.iter().any(|id| protocols::has_later_relative(*id));
             needs.refuse_parsed +=
                 usize::from(parsed && matches!(signature.action, RuleAction::Drop | RuleAction::Reject(_)));
             needs.store |= signature.requests.iter().any(|r| matches!(r, Request::StoreFiles(_)));

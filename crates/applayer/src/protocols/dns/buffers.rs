@@ -38,7 +38,7 @@ pub(super) const NUMBERS: &[NumberSpec] = &[
 ];
 
 /// Buffers of DNS.
-pub(super) const DNS: &[BufferSpec] = &[
+pub(in crate::protocols) const DNS: &[BufferSpec] = &[
     buffer(QUERY, "dns.query", true, false, COMPLETE, Multi),
     buffer(QUERIES, "dns.queries.rrname", true, true, COMPLETE, Multi),
     buffer(QUERY_NAME, "dns.query.name", true, true, COMPLETE, Multi),

@@ -13,7 +13,7 @@
 //! Not supported: matching of responses to queries (function `names` does it for itself), DNS over TLS, EDNS
 //! response codes above 15, classes (detection and records do not distinguish IN and CH).
 
-mod buffers;
+pub(super) mod buffers;
 mod likely;
 pub(crate) mod limits;
 mod log;

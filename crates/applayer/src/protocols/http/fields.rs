@@ -247,14 +247,14 @@ pub(super) fn is_unknown_authorization(value: &[u8]) -> bool {
 
 /// A `Content-Range`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ContentRange {
+pub(in crate::protocols) struct ContentRange {
     pub start: Option<u64>,
     pub end: Option<u64>,
     pub size: Option<u64>,
 }
 
 /// Reads `bytes 0-9/100`, `bytes 0-9/*`, `bytes */100`.
-pub(super) fn content_range(value: &[u8]) -> Option<ContentRange> {
+pub(in crate::protocols) fn content_range(value: &[u8]) -> Option<ContentRange> {
     let text = core::str::from_utf8(value).ok()?.trim_start_matches(' ');
     let text = text.strip_prefix("bytes")?.trim_start_matches(' ');
     let (range, size) = text.split_once('/')?;

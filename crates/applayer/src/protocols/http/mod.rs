@@ -25,7 +25,7 @@ mod cut_tests;
 mod encodings;
 mod events;
 mod feed;
-mod fields;
+pub(super) mod fields;
 mod headers;
 mod likely;
 pub(crate) mod limits;
@@ -35,7 +35,7 @@ mod patterns;
 #[cfg(test)]
 mod prevention_tests;
 mod proxy;
-mod ranges;
+pub(super) mod ranges;
 mod request;
 mod request_body;
 mod request_message;
@@ -48,6 +48,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod tx;
+mod upgrade;
 mod uri;
 mod urldecode;
 

@@ -82,6 +82,10 @@ impl Parser for HttpParser {
                 && let Some(to) = self.upgrade()
             {
                 self.switch = Some(Some(to));
+                if to == http2::SPEC.name {
+                    let tx = self.txs.get(self.response_id);
+                    self.upgraded = tx.map(super::upgrade::as_frames).unwrap_or_default();
+                }
                 self.complete_for_switch();
             }
         }
@@ -163,6 +167,10 @@ impl Parser for HttpParser {
         self.txs.worklist_mut()
     }
 
+    fn switch_context(&self) -> Vec<u8> {
+        self.upgraded.clone()
+    }
+
     fn begun(&self) -> Option<ProtocolId> {
         if self.begins_http2 { by_name(http2::SPEC.name).map(|(id, _)| id) } else { None }
     }
@@ -171,6 +179,7 @@ impl Parser for HttpParser {
         let lines = self.request.line.held() + self.request.header.held();
         let lines = lines + self.response.line.held() + self.response.header.held();
         let lines = lines + self.request.tunnel.as_ref().map_or(0, |start| start.bytes.held());
+        let lines = lines + self.upgraded.held();
         let own = size_of::<Self>().saturating_add(lines).saturating_add(self.ranges.held());
         own.saturating_add(self.txs.held())
     }

@@ -25,20 +25,20 @@ struct Partial {
 
 /// The incomplete files of a flow.
 #[derive(Default)]
-pub(super) struct PartialFiles {
+pub(in crate::protocols) struct PartialFiles {
     files: Vec<Partial>,
     held: usize,
 }
 
 impl PartialFiles {
     /// Bytes of memory held outside of the structure itself; names count with their largest length.
-    pub(super) fn held(&self) -> usize {
+    pub(in crate::protocols) fn held(&self) -> usize {
         let names: usize = self.files.iter().map(|file| file.host.held() + file.name.held()).sum();
         self.held.saturating_add(names).saturating_add(self.files.held())
     }
 
     /// Adds a piece; returns the whole file if this was the last missing one.
-    pub(super) fn add(
+    pub(in crate::protocols) fn add(
         &mut self,
         host: &[u8],
         name: &[u8],

@@ -27,6 +27,8 @@ pub(super) struct HttpParser {
     pub(super) completed_responses: u64,
     /// The flow switches to another protocol; the inner value names it if it is known.
     pub(super) switch: Option<Option<&'static str>>,
+    /// The request that asked for HTTP/2, as frames, once the server has agreed.
+    pub(super) upgraded: Vec<u8>,
     /// A request line was the beginning of HTTP/2's preface.
     pub(super) begins_http2: bool,
     pub(super) frames: Notes,
@@ -49,6 +51,7 @@ impl HttpParser {
             ranges: PartialFiles::default(),
             completed_responses: 0,
             switch: None,
+            upgraded: Vec::new(),
             begins_http2: false,
             frames: Notes::default(),
             next: PerDirection::default(),

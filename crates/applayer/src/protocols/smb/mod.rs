@@ -50,7 +50,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     name: "smb",
     aliases: &[],
     family: None,
-    carries: Some("dcerpc"),
+    carries: Some(&["dcerpc"]),
     exact_name: "smb",
     eve_name: "smb",
     eve_type: Some("smb"),
