@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Conversations of mail, files and remote calls: SMTP, FTP, SMB, DCERPC and SSH, in both modes.
+//! Conversations of mail, files and remote calls (SMTP, FTP, SMB, DCERPC and SSH), and QUIC, in both modes.
 //!
 //! The first byte chooses the protocol, unless `PROTOCOL` in the environment names one; the second has flags
 //! (`FREES`, `WRAPS`, `REPEATS`); then come four lengths of segments, and pieces with direction,
@@ -16,15 +16,17 @@ use crate::protocol::{Driver, choices};
 use crate::take::Take;
 use bartizan_applayer::protocol::{ProtocolSpec, Transport};
 use bartizan_base::Direction;
+use bartizan_testkit::quic;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The protocols, by their names in the table.
-const PROTOCOLS: &[&str] = &["smtp", "ftp", "ftp-data", "smb", "dcerpc", "ssh", "websocket", "http2"];
+const PROTOCOLS: &[&str] = &["smtp", "ftp", "ftp-data", "smb", "dcerpc", "ssh", "websocket", "http2", "quic"];
 
 /// Flag: transactions are freed when they are complete.
 const FREES: u8 = 1;
-/// Flag: a piece is a whole message, whose length is put into its header (SMB, DCERPC, HTTP/2).
+/// Flag: a piece is a whole message, whose length is put into its header (SMB, DCERPC, HTTP/2), or the frames
+/// of an Initial packet, which is encrypted (QUIC).
 const WRAPS: u8 = 2;
 /// Flag: the pieces come [`ROUNDS`] times, in one flow.
 const REPEATS: u8 = 4;
@@ -50,6 +52,20 @@ struct ConversationPiece {
     ends: bool,
 }
 
+/// An Initial packet. The first byte of the piece has the packet's number, and a bit for another connection;
+/// its frames follow.
+fn initial(direction: Direction, piece: &[u8]) -> Vec<u8> {
+    const LONGEST: usize = 4_096;
+    let (first, frames) = piece.split_first().unwrap_or((&0, &[]));
+    let frames = frames.get(..LONGEST).unwrap_or(frames);
+    let number = u64::from(first & 0x7f);
+    let packet = match direction {
+        Direction::ToServer => quic::client(number, frames),
+        Direction::ToClient => quic::server(number, frames),
+    };
+    if first & 0x80 == 0 { packet.seal() } else { packet.of(b"another").seal() }
+}
+
 /// Reads a piece.
 fn piece(take: &mut Take<'_>, name: &str, wraps: bool) -> ConversationPiece {
     let (kind, len) = (take.byte(), take.short());
@@ -71,6 +87,7 @@ fn piece(take: &mut Take<'_>, name: &str, wraps: bool) -> ConversationPiece {
             let [high, low] = length.saturating_sub(9).to_be_bytes();
             bytes.splice(..3, [0, high, low]);
         }
+        "quic" if wraps => bytes = initial(direction, &bytes),
         _ => {}
     }
     ConversationPiece { direction, bytes, lost, ends: kind & 0xf2 == 2 }

@@ -154,6 +154,34 @@ fn what_is_encrypted_is_not_inspected_and_the_session_is_recorded() {
     }
 }
 
+/// A connection of QUIC: hellos, then datagrams with the secret from both sides.
+fn quic(v6: bool) -> Capture {
+    use bartizan_testkit::quic::{client, client_hello, crypto, server, server_hello};
+    let (from_client, from_server) = ends(v6);
+    let mut capture = Capture::default();
+    capture.udp(from_client, from_server, &client(0, &crypto(0, &client_hello("a.example"))).seal());
+    capture.udp(from_server, from_client, &server(0, &crypto(0, &server_hello())).seal());
+    for _ in 0..3 {
+        capture.udp(from_client, from_server, b"\x41 secret ");
+        capture.udp(from_server, from_client, b"\x41 secret ");
+    }
+    capture
+}
+
+#[test]
+fn quic_is_encrypted_after_both_hellos() {
+    let folder = Folder::new("policy-bypass-quic");
+    for (v6, ips) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (alerts, flows) = inspect(&folder, quic(v6), "", ips);
+        assert_eq!((alerts.len(), &flows[0]["app_proto"]), (6, &"quic".into()));
+        assert_eq!(flows[0]["flow"]["state"], "established");
+        let (alerts, flows) = inspect(&folder, quic(v6), ", bypass: {encrypted: true}", ips);
+        assert_eq!(alerts.len(), 0, "IPv6 {v6}, prevention {ips}");
+        assert_eq!(flows[0]["flow"]["state"], "bypassed", "IPv6 {v6}, prevention {ips}");
+        assert_eq!(flows[0]["app_proto"], "quic");
+    }
+}
+
 #[test]
 fn rules_see_encrypted_bytes_in_prevention_or_where_the_settings_say_so() {
     let folder = Folder::new("policy-hidden-tls");

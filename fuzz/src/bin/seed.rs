@@ -119,7 +119,7 @@ fn conversation(corpus: &mut Corpus, path: &Path, bytes: &[u8]) {
     let name = name.split('-').next().unwrap_or_default();
     for (index, (spec, _)) in flows().into_iter().enumerate() {
         if spec.name.split('-').next() == Some(name) {
-            for flags in [0, 1, 4] {
+            for flags in [0, 1, 2, 4] {
                 corpus.add("applayer", &[&[index as u8, flags, 3, 1, 17, 39][..], bytes].concat());
             }
         }

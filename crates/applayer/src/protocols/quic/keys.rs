@@ -107,22 +107,10 @@ pub(super) fn is_retry_of(version: u32, packet: &[u8], original: &[u8]) -> bool 
     LessSafeKey::new(key).open_in_place(nonce, Aad::from(&pseudo), &mut tag.to_owned()).is_ok()
 }
 
-/// The tag of a Retry packet of version 1.
-#[cfg(test)]
-pub(super) fn retry_tag(packet: &[u8], original: &[u8]) -> Vec<u8> {
-    let (key, nonce) = RETRY_V1;
-    let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).expect("a key"));
-    let pseudo = [&[original.len() as u8], original, packet].concat();
-    let mut tag = Vec::new();
-    key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(&pseudo), &mut tag)
-        .expect("sealed");
-    tag
-}
-
 /// The keys of one side's Initial packets.
-pub(super) struct PacketKeys {
-    pub(super) header: HeaderProtectionKey,
-    pub(super) payload: LessSafeKey,
+struct PacketKeys {
+    header: HeaderProtectionKey,
+    payload: LessSafeKey,
     iv: [u8; IV],
 }
 
@@ -142,7 +130,7 @@ impl PacketKeys {
     }
 
     /// The nonce of a packet.
-    pub(super) fn nonce(&self, number: u64) -> Nonce {
+    fn nonce(&self, number: u64) -> Nonce {
         let mut nonce = self.iv;
         for (byte, part) in nonce.iter_mut().rev().zip(number.to_be_bytes().iter().rev()) {
             *byte ^= part;
@@ -153,7 +141,7 @@ impl PacketKeys {
 
 /// The keys of both sides' Initial packets, by the direction of a packet.
 pub(super) struct InitialKeys {
-    pub(super) sides: PerDirection<PacketKeys>,
+    sides: PerDirection<PacketKeys>,
 }
 
 /// A decrypted packet.

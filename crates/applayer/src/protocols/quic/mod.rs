@@ -34,8 +34,6 @@ mod names;
 mod parser;
 mod stream;
 #[cfg(test)]
-mod testing;
-#[cfg(test)]
 mod tests;
 mod tx;
 

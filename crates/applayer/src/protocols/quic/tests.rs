@@ -4,8 +4,6 @@
 use super::events::{CRYPTO_DATA_CHANGED, CRYPTO_FRAG_TOO_LONG, ERROR_ON_DATA, FAILED_DECRYPT, FLOODED};
 use super::limits::{MAX_CONNECTIONS, MAX_HELD};
 use super::stream::{BYTES_MAX, PIECES_MAX};
-use super::testing::{CLIENT_ID, InitialPacket, client, client_hello, crypto, long, server, server_hello};
-use super::testing::{SERVER_ID, retry, server_hello_with, varint};
 use super::*;
 use crate::event::EventCode;
 use crate::protocol::Progress;
@@ -13,14 +11,29 @@ use crate::protocols::tls::hello::RETRY_REQUEST;
 use crate::suite::{self, Driver, Seed, protocol_suite};
 use crate::transaction::{BufferQuery, LogOptions};
 use Direction::{ToClient, ToServer};
+use bartizan_testkit::quic::{
+    CLIENT_ID, InitialPacket, SERVER_ID, Sender, client, client_hello, crypto, long, retry, server,
+    server_hello, server_hello_with, varint,
+};
+
+use proptest::prelude::*;
 
 const NAME: &str = "server.example";
+
+fn direction(packet: &InitialPacket) -> Direction {
+    if packet.sender == Sender::Client { ToServer } else { ToClient }
+}
+
+/// Direction and bytes of a datagram with a packet.
+fn datagram(packet: &InitialPacket) -> (Direction, Vec<u8>) {
+    (direction(packet), packet.seal())
+}
 
 fn whole() -> Seed {
     let acknowledged = [&[2, 0, 0, 0, 0][..], &crypto(0, &server_hello())].concat();
     let answer = [server(0, &acknowledged).seal(), long(2, CLIENT_ID, b"encrypted handshake")].concat();
     vec![
-        client(0, &crypto(0, &client_hello(NAME))).datagram(),
+        datagram(&client(0, &crypto(0, &client_hello(NAME)))),
         (ToClient, answer),
         (ToServer, b"\x41short header and its payload".to_vec()),
     ]
@@ -30,24 +43,24 @@ fn in_pieces() -> Seed {
     let hello = client_hello(NAME);
     let frames = [crypto(100, &hello[100..]), vec![1], crypto(0, &hello[..40])].concat();
     vec![
-        client(0, &frames).datagram(),
-        client(1, &crypto(30, &hello[30..110])).datagram(),
-        server(0, &crypto(0, &server_hello())).datagram(),
+        datagram(&client(0, &frames)),
+        datagram(&client(1, &crypto(30, &hello[30..110]))),
+        datagram(&server(0, &crypto(0, &server_hello()))),
     ]
 }
 
 fn with_retry() -> Seed {
     let hello = crypto(0, &client_hello(NAME));
     vec![
-        client(0, &hello).datagram(),
+        datagram(&client(0, &hello)),
         (ToClient, retry(b"chosen")),
-        client(1, &hello).of(b"chosen").datagram(),
-        server(0, &crypto(0, &server_hello())).of(b"chosen").datagram(),
+        datagram(&client(1, &hello).of(b"chosen")),
+        datagram(&server(0, &crypto(0, &server_hello())).of(b"chosen")),
     ]
 }
 
 fn version_two() -> Seed {
-    let version = |packet: InitialPacket| packet.version(header::V2).datagram();
+    let version = |packet: InitialPacket| datagram(&packet.version(header::V2));
     vec![version(client(0, &crypto(0, &client_hello(NAME)))), version(server(0, &crypto(0, &server_hello())))]
 }
 
@@ -77,7 +90,7 @@ fn play(driver: &mut Driver, conversation: &Seed) {
 }
 
 fn send(driver: &mut Driver, packet: &InitialPacket) {
-    driver.send(packet.direction, &packet.seal());
+    driver.send(direction(packet), &packet.seal());
 }
 
 fn records(driver: &mut Driver) -> Vec<String> {
@@ -382,4 +395,47 @@ fn the_rest_of_a_flow_costs_nothing() {
     let input = crate::protocol::Input { data: b"\x41short", offset: 0, eof: false };
     let progress = driver.parser().parse(ToServer, input, &mut context);
     assert_eq!(progress, Progress::Stop { bypass: false });
+}
+
+/// Frames that begin well, with some bytes changed.
+fn frames() -> impl Strategy<Value = Vec<u8>> {
+    let hello = client_hello(NAME);
+    let good = prop::sample::select(vec![
+        crypto(0, &hello),
+        crypto(0, &server_hello()),
+        crypto(60, &hello[60..]),
+        crypto(0, &hello[..70]),
+        vec![2, 0x40, 9, 0, 1, 3, 0, 2, 1, 0, 0, 0],
+        vec![0x1c, 0, 6, 2, b'n', b'o', 0x80, 1, 2, 3],
+    ]);
+    let change = (any::<prop::sample::Index>(), any::<u8>());
+    (prop::collection::vec(good, 1..5), prop::collection::vec(change, 0..5)).prop_map(|(good, changes)| {
+        let mut frames = good.concat();
+        for (at, value) in changes {
+            let at = at.index(frames.len());
+            frames[at] = value;
+        }
+        frames
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_frames_beneath_encryption(
+        packets in prop::collection::vec((any::<bool>(), 0u64..300, any::<bool>(), frames()), 1..8),
+    ) {
+        for prevents in [false, true] {
+            let mut driver = driver(prevents);
+            let mut sent = 0;
+            for (to_server, number, second, frames) in &packets {
+                let packet = if *to_server { client(*number, frames) } else { server(*number, frames) };
+                let packet = if *second { packet.of(b"another") } else { packet };
+                send(&mut driver, &packet);
+                sent += frames.len();
+            }
+            prop_assert!(records(&mut driver).len() <= 4 * packets.len());
+            let held = driver.parser().held();
+            prop_assert!(held < (32 << 10) + 200 * sent + BYTES_MAX * 8, "{held} bytes for {sent}");
+        }
+    }
 }
