@@ -169,7 +169,7 @@ fn settings(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), K
     let end = argument.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(argument.len());
     let (name, value) = argument.split_at_checked(end).unwrap_or((argument, ""));
     let is_named = |known: &&str| !name.is_empty() && known.eq_ignore_ascii_case(name);
-    let named = SETTING_NAMES.iter().position(|known| is_named(&known));
+    let named = SETTING_NAMES.iter().position(is_named);
     let number = named.and_then(|place| u16::try_from(place.checked_add(1)?).ok());
     let Some(wanted) = number.or_else(|| name.parse().ok()) else {
         return Err(KeywordError::argument(format!("`{name}` is no setting of HTTP/2")).help(format!(
