@@ -687,7 +687,7 @@ impl AppLayer {
                 frames.end(direction);
             }
         }
-        if let Some((id, _)) = parser.shown_protocol().and_then(protocols::by_name)
+        if let Some((id, _)) = parser.refined_protocol().and_then(protocols::by_name)
             && self.protocol != DetectedProtocol::Protocol(id)
         {
             self.original = self.protocol.protocol();

@@ -571,7 +571,7 @@ pub trait Parser: Send {
 
     /// The protocol that the flow has from here on, with this parser, since its messages show more than was
     /// detected.
-    fn shown_protocol(&self) -> Option<&'static str> {
+    fn refined_protocol(&self) -> Option<&'static str> {
         None
     }
 

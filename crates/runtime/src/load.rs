@@ -450,8 +450,8 @@ fn request_frames(engine: &Engine, settings: &SettingsMap, needs: &Needs) -> Res
     Ok(())
 }
 
-/// The warning that rules which refuse HTTP do not see HTTP/2 that begins within a connection of HTTP/1, unless
-/// the settings refuse it.
+/// The warning that rules which refuse HTTP do not see HTTP/2 that begins within a connection of HTTP/1,
+/// unless the settings refuse it.
 pub fn unseen_http2(settings: &SettingsMap, needs: &Needs) -> Option<String> {
     let later = protocols::refusable().filter(|(_, spec)| spec.family.is_some());
     let keys: Vec<String> = later.map(|(_, spec)| unparsed_key(spec)).collect();

@@ -127,7 +127,11 @@ fn error_code(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(),
     on_frame(
         builder,
         "http2.errorcode",
-        move |frame| matches!(frame.payload, FramePayload::Error(code) if check.matches(code)),
+        // As in Suricata, a code without a name matches nothing.
+        move |frame| {
+            let FramePayload::Error(code) = frame.payload else { return false };
+            usize::try_from(code).is_ok_and(|code| code < ERROR_CODES.len()) && check.matches(code)
+        },
     )
 }
 
@@ -154,9 +158,9 @@ fn size_update(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<()
     let check = UintMatch::<u64>::parse(argument)?;
     on_frame(builder, "http2.size_update", move |frame| {
         let FramePayload::Fields { fields, .. } = &frame.payload else { return false };
-        fields.iter().any(
-            |field| matches!(field.status, FieldStatus::SizeUpdate(size) if check.matches(u64::from(size))),
-        )
+        fields
+            .iter()
+            .any(|field| matches!(field.status, FieldStatus::SizeUpdate(size) if check.matches(size)))
     })
 }
 
@@ -164,11 +168,14 @@ fn settings(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), K
     let argument = text(argument)?.trim();
     let end = argument.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(argument.len());
     let (name, value) = argument.split_at_checked(end).unwrap_or((argument, ""));
-    let named = SETTING_NAMES.iter().position(|known| known.eq_ignore_ascii_case(name));
+    let is_named = |known: &&str| !name.is_empty() && known.eq_ignore_ascii_case(name);
+    let named = SETTING_NAMES.iter().position(is_named);
     let number = named.and_then(|place| u16::try_from(place.checked_add(1)?).ok());
     let Some(wanted) = number.or_else(|| name.parse().ok()) else {
-        return Err(KeywordError::argument(format!("`{name}` is no setting of HTTP/2"))
-            .help(format!("write one of {}, or its number", SETTING_NAMES.join(", "))));
+        return Err(KeywordError::argument(format!("`{name}` is no setting of HTTP/2")).help(format!(
+            "write one of {}, or its number",
+            SETTING_NAMES.iter().filter(|name| !name.is_empty()).copied().collect::<Vec<_>>().join(", ")
+        )));
     };
     let value = value.trim();
     let check = UintMatch::<u32>::parse(value.strip_prefix('=').unwrap_or(value).trim().as_bytes())?;
@@ -210,6 +217,6 @@ mod tests {
             let refused = refused_in("http2", &[(keyword, argument)]);
             assert_eq!(refused, Some(RefusalCode::BadArgument), "{keyword}:{argument}");
         }
-        assert_eq!(refused_in("dns", &[("http2.window", "1")]), Some(RefusalCode::BadContext));
+        assert_eq!(refused_in("ssh", &[("http2.window", "1")]), Some(RefusalCode::BadContext));
     }
 }

@@ -73,7 +73,7 @@ pub enum ExceptionTarget {
     AppLayerError,
     /// Memory for application layers is used up, and the flow gives way.
     AppLayerMemory,
-    /// The connection speaks HTTP/2 in clear text, which is not parsed.
+    /// The connection speaks HTTP/2 in clear text, or a protocol that is not parsed, which settings refuse.
     Http2,
     /// The load exceeds the worker's capacity, and the flow gives way.
     Overload,

@@ -644,7 +644,7 @@ fn has_failed(entry: &Entry) -> bool {
     entry.ext.app.as_deref().is_some_and(|app| app.failed_parsing)
 }
 
-/// The policy that refuses a flow because it uses a protocol that is not parsed, or has negotiated it.
+/// The policy that refuses a flow because of its protocol, or of the one that it has negotiated.
 fn unparsed_policy(settings: &EngineSettings, entry: &Entry) -> Option<ExceptionPolicy> {
     let app = entry.ext.app.as_deref()?;
     settings.unparsed.iter().find(|of| app.is_or_becomes(of.protocol)).map(|of| of.policy)

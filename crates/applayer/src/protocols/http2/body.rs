@@ -25,6 +25,8 @@ pub(super) struct StreamBody {
     /// Bytes on the wire, without padding.
     pub(super) wire: u64,
     decoded: u64,
+    /// The part of a larger file that the body is.
+    pub(super) range: Option<BodyRange>,
     /// All of the body has come.
     pub(super) complete: bool,
 }
@@ -33,7 +35,6 @@ pub(super) struct StreamBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BodyRange {
     pub(super) start: u64,
-    pub(super) end: u64,
 }
 
 impl StreamBody {
@@ -61,13 +62,11 @@ impl StreamBody {
         !self.files.list.is_empty()
     }
 
-    /// Opens the file of the body.
-    pub(super) fn open(&mut self, range: Option<BodyRange>, context: &mut FileContext) {
-        // The name of the file is empty, as in Suricata, so it is never too long.
-        let _ = self.files.open(b"", context);
-        if let Some(BodyRange { start, end }) = range {
-            self.files.set_range(Some(start), Some(end));
-        }
+    /// Opens a file. A body has no name, as in Suricata, but a file that parts were put together to has.
+    pub(super) fn open(&mut self, name: &[u8], range: Option<BodyRange>, context: &mut FileContext) {
+        // The bound of a name is that of a message's fields.
+        let _ = self.files.open(name, context);
+        self.range = self.range.or(range);
     }
 
     /// Handles a piece of the body. `limit`: see [`super::settings::Http2Settings::bomb`].

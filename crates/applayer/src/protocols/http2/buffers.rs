@@ -31,6 +31,8 @@ const HEADER_NAME: u16 = 18;
 const FILE_DATA: u16 = 19;
 const FILE_NAME: u16 = 20;
 const FILE_MAGIC: u16 = 21;
+/// Size of a file from which on it is inspected while it grows, in bytes.
+const INSPECT_FROM: u64 = 32_768;
 /// Buffers of single fields begin here, in the order of [`FIELD_NAMES`].
 const SINGLE: u16 = 32;
 
@@ -123,8 +125,8 @@ pub(super) fn get<'a>(
             let message = tx.dns.as_deref()?.of(query.direction)?;
             message.buffer(BufferQuery { id: query.id.saturating_sub(DNS), ..query }, scratch)
         }
-        REQUEST_BODY | RESPONSE_BODY => file_data(side, 0),
-        FILE_DATA => file_data(side, query.index),
+        REQUEST_BODY | RESPONSE_BODY => file_data(tx, side, 0),
+        FILE_DATA => file_data(tx, side, query.index),
         FILE_NAME => file(side, query.index).map(|file| BufferView::whole(&file.name)),
         FILE_MAGIC => {
             let file = file(side, query.index)?;
@@ -203,7 +205,7 @@ fn composed<'a>(side: &'a StreamSide, query: BufferQuery, out: &'a mut Vec<u8>) 
             }
         }
         HEADER_NAMES => {
-            for field in fields(side).filter(|field| *field.name != *cookie) {
+            for field in fields(side) {
                 if out.is_empty() {
                     out.extend_from_slice(b"\r\n");
                 }
@@ -243,10 +245,14 @@ fn file(side: &StreamSide, index: u32) -> Option<&crate::file::FileTrack> {
     side.body.files.list.get(usize::try_from(index).ok()?)
 }
 
-fn file_data(side: &StreamSide, index: u32) -> Option<BufferView<'_>> {
+/// The content of a file. While it grows it is visible passively from a minimum size on, as in Suricata.
+fn file_data<'a>(tx: &Http2Tx, side: &'a StreamSide, index: u32) -> Option<BufferView<'a>> {
     let file = file(side, index)?;
     let (data, offset) = file.content();
     let complete = file.state != FileState::Open;
+    if !complete && !tx.strict && file.size < INSPECT_FROM {
+        return None;
+    }
     (!data.is_empty() || complete).then_some(BufferView { data, offset, complete })
 }
 

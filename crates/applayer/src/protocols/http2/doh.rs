@@ -30,7 +30,12 @@ pub(super) struct DnsMessages {
 
 impl DnsMessages {
     /// Looks for the media type, and for a message in the URI. Returns whether a message was read.
-    pub(super) fn look(&mut self, direction: Direction, fields: &[HeaderField], lenient: bool) -> bool {
+    pub(super) fn read_fields(
+        &mut self,
+        direction: Direction,
+        fields: &[HeaderField],
+        lenient: bool,
+    ) -> bool {
         let is_type = |field: &HeaderField| {
             let value = field.value.split(|byte| *byte == b';').next().unwrap_or_default();
             (field.is_named(b"content-type") || field.is_named(b"accept"))
@@ -86,7 +91,7 @@ impl DnsMessages {
     }
 
     /// The message that records show: the response, if there is one.
-    pub(super) fn shown(&self) -> Option<&DnsTransaction> {
+    pub(super) fn latest(&self) -> Option<&DnsTransaction> {
         self.of(Direction::ToClient).or_else(|| self.of(Direction::ToServer))
     }
 

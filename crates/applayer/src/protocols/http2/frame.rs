@@ -59,14 +59,18 @@ pub const ERROR_CODES: [&str; 14] = [
     "HTTP_1_1_REQUIRED",
 ];
 
-/// Names of the settings (RFC 9113 section 6.5.2), from number 1 on, as rules write them.
-pub const SETTING_NAMES: [&str; 6] = [
+/// Names of the settings (RFC 9113 section 6.5.2, RFC 8441, RFC 9218), from number 1 on, as rules write them;
+/// number 7 has none.
+pub const SETTING_NAMES: [&str; 9] = [
     "SETTINGS_HEADER_TABLE_SIZE",
     "SETTINGS_ENABLE_PUSH",
     "SETTINGS_MAX_CONCURRENT_STREAMS",
     "SETTINGS_INITIAL_WINDOW_SIZE",
     "SETTINGS_MAX_FRAME_SIZE",
     "SETTINGS_MAX_HEADER_LIST_SIZE",
+    "",
+    "SETTINGS_ENABLE_CONNECT_PROTOCOL",
+    "SETTINGS_NO_RFC7540_PRIORITIES",
 ];
 /// Number of the setting of the largest frame.
 pub(super) const MAX_FRAME_SIZE: u16 = 5;
@@ -171,7 +175,6 @@ pub(super) fn payload(head: FrameHead, data: &[u8]) -> Result<FramePayload, Payl
             of_length(5)?;
             data.get(4).map(|weight| FramePayload::Priority(*weight)).ok_or(PayloadFailure::Data)
         }
-        PING => of_length(8).map(|()| FramePayload::Other),
         SETTINGS => {
             let read = |entry: &[u8]| {
                 let (id, value) = entry.split_first_chunk::<2>()?;
@@ -181,11 +184,8 @@ pub(super) fn payload(head: FrameHead, data: &[u8]) -> Result<FramePayload, Payl
                 })
             };
             let list: Vec<Setting> = data.chunks(6).map_while(read).collect();
-            if list.len().checked_mul(6) == Some(length) {
-                Ok(FramePayload::Settings(list))
-            } else {
-                Err(PayloadFailure::Data)
-            }
+            // Bytes behind the last whole setting are passed over, as in Suricata.
+            Ok(FramePayload::Settings(list))
         }
         _ => Ok(FramePayload::Other),
     }
@@ -222,11 +222,9 @@ mod tests {
 
     #[test]
     fn false_lengths_are_refused() {
-        for (kind, length) in [(RST_STREAM, 5), (PRIORITY, 4), (WINDOW_UPDATE, 3), (PING, 7), (GOAWAY, 7)] {
+        for (kind, length) in [(RST_STREAM, 5), (PRIORITY, 4), (WINDOW_UPDATE, 3), (GOAWAY, 7)] {
             let head = FrameHead { length, kind, flags: 0, stream: 0 };
             assert_eq!(payload(head, &[0; 8]).err(), Some(PayloadFailure::Length), "{kind}");
         }
-        let head = FrameHead { length: 7, kind: SETTINGS, flags: 0, stream: 0 };
-        assert_eq!(payload(head, &[0; 7]).err(), Some(PayloadFailure::Data));
     }
 }

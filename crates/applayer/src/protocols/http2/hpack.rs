@@ -14,8 +14,8 @@ pub(super) const TABLE_SIZE: usize = 4_096;
 /// Limit of the fields of one message, with the size of their entries, in bytes: blocks can name an entry of
 /// the table again and again.
 pub(super) const LIST_MAX: usize = 1 << 20;
-/// Limit of an integer: longer ones are an error.
-const INTEGER_MAX: u64 = u32::MAX as u64;
+/// Limit of the bits of an integer: longer ones are an error.
+const INTEGER_BITS: u32 = 63;
 
 /// Entries that every table begins with (RFC 7541 appendix A).
 const STATIC: [(&str, &str); 61] = [
@@ -88,7 +88,7 @@ pub enum FieldStatus {
     /// A field.
     Field,
     /// The sender changes the size of its table.
-    SizeUpdate(u32),
+    SizeUpdate(u64),
     /// The index is beyond the table.
     NotIndexed,
     /// A number is too large.
@@ -228,7 +228,7 @@ impl HeaderTable {
             block.table_overflow |= wanted > self.most;
             self.limit = wanted.min(self.most);
             self.evict(0);
-            return Ok(HeaderField::of(FieldStatus::SizeUpdate(u32::try_from(size).unwrap_or(u32::MAX))));
+            return Ok(HeaderField::of(FieldStatus::SizeUpdate(size)));
         }
         let is_added = first & 0xc0 == 0x40;
         let index = integer(first, if is_added { 0x3f } else { 0x0f }, cursor)?;
@@ -255,13 +255,10 @@ fn integer(first: u8, mask: u8, cursor: &mut Cursor<'_>) -> Result<u64, BlockFai
     }
     for shift in (0..).step_by(7) {
         let byte = cursor.u8().ok_or(BlockFailure::Malformed)?;
-        if shift > 28 {
+        if shift + 7 > INTEGER_BITS {
             return Err(BlockFailure::IntegerOverflow);
         }
         value = value.saturating_add(u64::from(byte & 0x7f) << shift);
-        if value > INTEGER_MAX {
-            return Err(BlockFailure::IntegerOverflow);
-        }
         if byte & 0x80 == 0 {
             break;
         }
@@ -374,10 +371,7 @@ mod tests {
         let read = |data: &[u8]| HeaderTable::new(4_096).read(data, 0);
         assert_eq!(read(&[0xbe]).fields[0].status, FieldStatus::NotIndexed);
         assert_eq!(read(&[0x80]).fields[0].status, FieldStatus::NotIndexed);
-        assert_eq!(
-            read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]).failure,
-            Some(BlockFailure::IntegerOverflow)
-        );
+        assert_eq!(read(&[0xff; 12]).failure, Some(BlockFailure::IntegerOverflow));
         assert_eq!(read(&[0x82, 0x40, 0x05, b'a']).failure, Some(BlockFailure::Malformed));
         assert_eq!(read(&[0x00, 0x81, 0x00, 0x00]).failure, Some(BlockFailure::Malformed));
         assert!(read(&[0x3f, 0xe2, 0x1f]).table_overflow && !read(&[0x3f, 0xe1, 0x1f]).table_overflow);

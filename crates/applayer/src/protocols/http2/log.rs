@@ -2,18 +2,17 @@
 //! EVE's `http` record of a stream, or of a frame of the connection.
 
 use super::frame::{ERROR_CODES, FramePayload, GOAWAY, HttpFrame, SETTING_NAMES};
-use super::hpack::{FieldStatus, HeaderField};
+use super::hpack::FieldStatus;
 use super::tx::{Http2Tx, StreamSide};
 use bartizan_base::Direction;
 use bartizan_events::JsonWriter;
 
 /// Whether a record has anything to say: fields, settings, priorities or errors.
-pub(super) fn says_something(tx: &Http2Tx) -> bool {
+pub(super) fn has_content(tx: &Http2Tx) -> bool {
     let frames = Direction::BOTH.into_iter().flat_map(|direction| &tx.sides[direction].frames);
     frames.into_iter().any(|frame| match &frame.payload {
         FramePayload::Fields { weight, fields } => weight.is_some() || !fields.is_empty(),
-        FramePayload::Settings(list) => !list.is_empty(),
-        FramePayload::Error(_) | FramePayload::Priority(_) => true,
+        FramePayload::Settings(_) | FramePayload::Error(_) | FramePayload::Priority(_) => true,
         FramePayload::Window(_) | FramePayload::Other => false,
     })
 }
@@ -65,8 +64,9 @@ fn headers(json: &mut JsonWriter, key: &str, side: &StreamSide) {
 fn common(json: &mut JsonWriter, tx: &Http2Tx) {
     let all = || Direction::BOTH.into_iter().flat_map(|direction| tx.sides[direction].all());
     let last = |names: [&[u8]; 2]| {
-        let is_named = |field: &&HeaderField| names.iter().any(|name| field.is_named(name));
-        all().filter(is_named).last().map(|field| &*field.value)
+        let last = |name: &[u8]| all().filter(|field| field.is_named(name)).last();
+        let [first, second] = names;
+        last(first).or_else(|| last(second)).map(|field| &*field.value)
     };
     for (key, names) in [
         ("hostname", [&b":authority"[..], b"host"]),
@@ -100,18 +100,17 @@ fn error_text(kind: u8, name: &str) -> String {
 
 /// Writes settings, errors and priorities of frames. Returns whether there are any.
 fn frames(json: &mut JsonWriter, list: &[HttpFrame]) -> bool {
-    let settings = |frame: &HttpFrame| match &frame.payload {
-        FramePayload::Settings(list) => list.clone(),
-        _ => Vec::new(),
+    let settings = |frame| match frame {
+        &HttpFrame { payload: FramePayload::Settings(ref list), .. } => Some(list),
+        _ => None,
     };
-    let mut all = list.iter().flat_map(settings).peekable();
-    let mut any = all.peek().is_some();
+    let mut any = list.iter().any(|frame| settings(frame).is_some());
     if any {
         json.array("settings");
-        for setting in all {
+        for setting in list.iter().filter_map(settings).flatten() {
             json.begin_object();
             let place = usize::from(setting.id).checked_sub(1);
-            match place.and_then(|place| SETTING_NAMES.get(place)) {
+            match place.and_then(|place| SETTING_NAMES.get(place)).filter(|name| !name.is_empty()) {
                 Some(name) => json.str("settings_id", &name.replace('_', "")),
                 None => json.str("settings_id", &format!("SETTINGSUNKNOWN({})", setting.id)),
             }

@@ -6,7 +6,7 @@ use super::doh::DnsMessages;
 use super::events;
 use super::frame::{CONTINUATION, FrameHead, FramePayload, PRIORITISED, PUSH_PROMISE, without_padding};
 use super::hpack::{BlockFailure, FieldStatus, HeaderField};
-use super::parser::{Assembly, Http2Parser};
+use super::parser::{Http2Parser, OpenBlock};
 use super::strict;
 use super::tx::Http2Tx;
 use crate::content::decompress::Pace;
@@ -34,7 +34,7 @@ impl Http2Parser {
             self.raise_on(id, events::INVALID_FRAME_DATA);
             return !self.strict;
         };
-        let open = Assembly {
+        let open = OpenBlock {
             head,
             stream: start.stream,
             weight: start.weight,
@@ -52,9 +52,12 @@ impl Http2Parser {
     fn continued(&mut self, direction: Direction, head: FrameHead, data: &[u8]) -> bool {
         let open = self.sides[direction].assembly.take().filter(|open| open.head.stream == head.stream);
         let Some(mut open) = open else {
-            let Some(id) = self.deliver(direction, head, FramePayload::Other) else { return false };
-            self.raise_on(id, events::CONTINUATION_WITHOUT_HEADERS);
-            return !self.strict;
+            let open = OpenBlock { head, stream: head.stream, weight: None, data: Vec::new(), frames: 1 };
+            let is_read = self.fields(direction, &open, head, data);
+            if let Some(id) = self.txs.of_stream(head.stream) {
+                self.raise_on(id, events::CONTINUATION_WITHOUT_HEADERS);
+            }
+            return is_read && !self.strict;
         };
         open.frames = open.frames.saturating_add(1);
         let too_long = open.data.len().saturating_add(data.len()) > self.settings.block
@@ -85,7 +88,7 @@ impl Http2Parser {
     }
 
     /// Reads the fields of a block. `last`: the frame that ends it.
-    fn fields(&mut self, direction: Direction, open: &Assembly, last: FrameHead, data: &[u8]) -> bool {
+    fn fields(&mut self, direction: Direction, open: &OpenBlock, last: FrameHead, data: &[u8]) -> bool {
         let used = self.txs.of_stream(open.stream).and_then(|id| self.txs.get(id));
         let used = used.map_or(0, |tx| tx.sides[direction].fields);
         let block = self.sides[direction].table.read(data, used);
@@ -143,7 +146,7 @@ impl Http2Parser {
     ) -> Option<Box<DnsMessages>> {
         let known = self.txs.of_stream(stream).and_then(|id| self.txs.mark_mut(id));
         let mut dns = known.and_then(|tx| tx.dns.take()).unwrap_or_default();
-        self.has_dns |= dns.look(direction, fields, self.strict);
+        self.has_dns |= dns.read_fields(direction, fields, self.strict);
         dns.is_used().then_some(dns)
     }
 
@@ -154,7 +157,7 @@ impl Http2Parser {
     }
 
     /// Whether a message may begin, or go on, on this stream: the side has not ended it.
-    fn sides_match(&self, direction: Direction, open: &Assembly) -> bool {
+    fn sides_match(&self, direction: Direction, open: &OpenBlock) -> bool {
         let tx = self.txs.of_stream(open.stream).and_then(|id| self.txs.get(id));
         let trailer_ends = !self.has_final_fields(direction, open.stream) || open.head.ends_stream();
         trailer_ends && tx.is_none_or(|tx| !tx.sides[direction].ended)
@@ -222,9 +225,9 @@ impl Http2Parser {
             return false;
         }
         let mut raised = Events::default();
-        if !data.is_empty() && !tx.sides[direction].body.is_begun() {
+        if (!data.is_empty() || ends) && !tx.sides[direction].body.is_begun() {
             let range = if direction == Direction::ToClient { range(tx, &mut raised) } else { None };
-            tx.sides[direction].body.open(range, &mut self.file_context);
+            tx.sides[direction].body.open(b"", range, &mut self.file_context);
         }
         let Http2Tx { dns, sides, .. } = tx;
         sides[direction].body.receive(data, limit, &mut raised);
@@ -254,19 +257,23 @@ impl Http2Parser {
         let (data, offset) = file.content();
         let whole =
             file.state == FileState::Closed && !file.gaps && offset == 0 && data.len() as u64 == file.size;
-        let Some(start) = file.start.filter(|_| whole) else { return };
-        let Some(joined) = self.ranges.add(host, path, size, start, data) else { return };
+        let range = tx.sides.to_client.body.range.filter(|_| whole);
+        let Some(joined) = range.and_then(|range| self.ranges.add(host, path, size, range.start, data))
+        else {
+            return;
+        };
+        let path = path.to_vec();
         let Some(tx) = self.txs.get_mut(id) else { return };
         let body = &mut tx.sides.to_client.body;
         let mut raised = Events::default();
-        body.open(None, &mut self.file_context);
+        body.open(&path, None, &mut self.file_context);
         body.files.append(&joined);
         body.finish(limit, &mut raised);
     }
 }
 
 /// The side whose pseudo-fields a block has: a promise stands for a request.
-fn direction_of(open: &Assembly, direction: Direction) -> Direction {
+fn direction_of(open: &OpenBlock, direction: Direction) -> Direction {
     if open.head.kind == PUSH_PROMISE { Direction::ToServer } else { direction }
 }
 
@@ -319,5 +326,5 @@ fn range(tx: &Http2Tx, raised: &mut Events) -> Option<BodyRange> {
         return None;
     };
     let is_part = end > 0 && !size.is_some_and(|size| start == 0 && end.saturating_add(1) == size);
-    is_part.then_some(BodyRange { start, end })
+    is_part.then_some(BodyRange { start })
 }

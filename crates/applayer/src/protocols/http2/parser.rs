@@ -5,7 +5,7 @@ use super::PREFACE;
 use super::events;
 use super::frame::{
     CONTINUATION, DATA, END_HEADERS, FrameHead, FramePayload, HEAD, HEADERS, HttpFrame, MAX_FRAME_SIZE,
-    PADDED, PING, PUSH_PROMISE, PayloadFailure, RST_STREAM, SETTINGS, payload,
+    PADDED, PUSH_PROMISE, PayloadFailure, RST_STREAM, SETTINGS, payload,
 };
 use super::hpack::HeaderTable;
 use super::settings::Http2Settings;
@@ -31,7 +31,7 @@ const DATA_FRAME: u8 = 2;
 const PDU_FRAME: u8 = 3;
 
 /// A block of fields that is not complete.
-pub(super) struct Assembly {
+pub(super) struct OpenBlock {
     /// The first frame.
     pub(super) head: FrameHead,
     /// The stream that the fields belong to.
@@ -58,7 +58,7 @@ pub(super) struct Http2Side {
     /// The first frame is read.
     begun: bool,
     pub(super) table: HeaderTable,
-    pub(super) assembly: Option<Box<Assembly>>,
+    pub(super) assembly: Option<Box<OpenBlock>>,
     data: Option<OpenData>,
     /// Bytes of a frame that are passed over.
     skip: usize,
@@ -83,7 +83,7 @@ impl Http2Side {
     }
 
     fn held(&self) -> usize {
-        let assembly = |open: &Assembly| allocated(size_of::<Assembly>()).saturating_add(open.data.held());
+        let assembly = |open: &OpenBlock| allocated(size_of::<OpenBlock>()).saturating_add(open.data.held());
         self.table.held().saturating_add(self.assembly.as_deref().map_or(0, assembly))
     }
 }
@@ -151,7 +151,7 @@ impl Http2Parser {
     }
 
     /// Raises an event on the newest transaction, as Suricata does with what belongs to no frame.
-    fn raise(&mut self, code: EventCode) {
+    pub(super) fn raise(&mut self, code: EventCode) {
         match self.txs.last_mut() {
             Some(tx) => tx.common_mut().events.set(code),
             None => {
@@ -165,7 +165,7 @@ impl Http2Parser {
     }
 
     /// Reads the client's preface.
-    fn greet(&mut self, data: &[u8]) -> Http2Step {
+    fn read_preface(&mut self, data: &[u8]) -> Http2Step {
         if data.starts_with(PREFACE) {
             self.sides.to_server.greeted = true;
             return Http2Step::Taken(PREFACE.len());
@@ -182,7 +182,7 @@ impl Http2Parser {
     fn step(&mut self, direction: Direction, data: &[u8], at: u64) -> Http2Step {
         let side = &mut self.sides[direction];
         if !side.greeted {
-            return self.greet(data);
+            return self.read_preface(data);
         }
         if side.skip > 0 {
             let skipped = side.skip.min(data.len());
@@ -202,10 +202,12 @@ impl Http2Parser {
             return self.begin_data(direction, head, payload, at);
         }
         if head.length >= WHOLE_MAX {
+            self.raise(events::LONG_FRAME_DATA);
             let tx = self.deliver(direction, head, FramePayload::Other);
             self.note(direction, head, at, tx);
-            let Some(tx) = tx.and_then(|tx| self.txs.get_mut(tx)) else { return Http2Step::Fail };
-            tx.common_mut().events.set(events::LONG_FRAME_DATA);
+            if tx.is_none() {
+                return Http2Step::Fail;
+            }
             self.sides[direction].skip = head.length;
             return Http2Step::Taken(HEAD);
         }
@@ -264,14 +266,12 @@ impl Http2Parser {
         if self.strict && content.is_none() {
             return Http2Step::Fail;
         }
+        if head.length >= WHOLE_MAX {
+            self.raise(events::LONG_FRAME_DATA);
+        }
         let tx = self.deliver(direction, head, FramePayload::Other);
         self.note(direction, head, at, tx);
         let Some(id) = tx else { return Http2Step::Fail };
-        if head.length >= WHOLE_MAX
-            && let Some(tx) = self.txs.get_mut(id)
-        {
-            tx.common_mut().events.set(events::LONG_FRAME_DATA);
-        }
         let content = content.unwrap_or(0);
         let padding = head.length.saturating_sub(padded).saturating_sub(content);
         self.sides[direction].data = Some(OpenData { tx: id, content, padding, ends: head.ends_stream() });
@@ -312,9 +312,6 @@ impl Http2Parser {
         let (content, failure) = match payload(head, data) {
             Ok(content) => (content, None),
             Err(PayloadFailure::Length) => (FramePayload::Other, Some(events::INVALID_FRAME_LENGTH)),
-            Err(PayloadFailure::Data) if self.replays => {
-                (FramePayload::Other, Some(events::INVALID_HTTP1_SETTINGS))
-            }
             Err(PayloadFailure::Data) => (FramePayload::Other, Some(events::INVALID_FRAME_DATA)),
         };
         if let FramePayload::Settings(list) = &content {
@@ -324,6 +321,10 @@ impl Http2Parser {
                 other.largest = other.largest.max(size).min(WHOLE_MAX << 8);
             }
         }
+        let failure = failure.or_else(|| {
+            let is_odd = self.replays && !head.length.is_multiple_of(6);
+            is_odd.then_some(events::INVALID_HTTP1_SETTINGS)
+        });
         let Some(id) = self.deliver(direction, head, content) else { return false };
         let Some(tx) = self.txs.get_mut(id) else { return false };
         if let Some(code) = failure {
@@ -336,7 +337,7 @@ impl Http2Parser {
                 self.abort(direction, id);
             }
         }
-        failure.is_none() || !self.strict || head.kind == PING && head.length == 8
+        failure.is_none() || !self.strict
     }
 
     /// Holds a frame in the transaction of its stream. `None`: there are too many transactions.
@@ -352,12 +353,12 @@ impl Http2Parser {
             None => self.begin(direction, head)?,
         };
         let limit = self.settings.frames;
-        let tx = self.txs.get_mut(id)?;
-        let late = tx.state == StreamState::Closed
-            && matches!(head.kind, DATA | HEADERS | PUSH_PROMISE | CONTINUATION);
+        let is_closed = self.txs.get(id)?.state == StreamState::Closed;
+        let late = is_closed && matches!(head.kind, DATA | HEADERS | PUSH_PROMISE | CONTINUATION);
         if late && known.is_some() {
-            tx.common_mut().events.set(events::STREAM_ID_REUSE);
+            self.raise(events::STREAM_ID_REUSE);
         }
+        let tx = self.txs.get_mut(id)?;
         let side = &mut tx.sides[direction];
         if side.count >= limit || !side.push(HttpFrame { kind: head.kind, payload: content }) {
             tx.common_mut().events.set(events::TOO_MANY_FRAMES);
@@ -444,7 +445,7 @@ impl Parser for Http2Parser {
         Some(&mut self.frames)
     }
 
-    fn shown_protocol(&self) -> Option<&'static str> {
+    fn refined_protocol(&self) -> Option<&'static str> {
         self.has_dns.then_some("doh2")
     }
 

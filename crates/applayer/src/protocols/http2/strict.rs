@@ -14,7 +14,9 @@ pub(super) const fn frame(direction: Direction, head: FrameHead) -> bool {
     match head.kind {
         DATA | HEADERS | PRIORITY | RST_STREAM | CONTINUATION => head.stream > 0,
         PUSH_PROMISE => head.stream > 0 && matches!(direction, Direction::ToClient),
-        SETTINGS | PING | GOAWAY => head.stream == 0,
+        SETTINGS => head.stream == 0 && head.length.is_multiple_of(6),
+        PING => head.stream == 0 && head.length == 8,
+        GOAWAY => head.stream == 0,
         _ => true,
     }
 }

@@ -4,8 +4,9 @@
 use super::*;
 use crate::flow::{AppLayer, DetectedProtocol, Engine, FlowInfo};
 use crate::protocol::Input;
-use crate::suite::{Seed, protocol_suite};
-use crate::{event, file::FileSettings, protocols};
+use crate::suite::{Driver, Seed, protocol_suite};
+use crate::transaction::{BufferQuery, LogOptions};
+use crate::{event, file::FileSettings, protocols, suite};
 use bartizan_base::{SettingsMap, Timestamp};
 
 /// Plays the bytes of both sides, one after the other. Returns the flow, and whether parsing failed.
@@ -164,3 +165,202 @@ fn seeds() -> Vec<Seed> {
 }
 
 protocol_suite!(over_tcp, &SPEC, Transport::Tcp, seeds());
+
+/// A frame that begins a transaction.
+fn window_of(stream: u32) -> Vec<u8> {
+    [&[0, 0, 4, frame::WINDOW_UPDATE, 0][..], &stream.to_be_bytes(), &[0, 0, 0, 1]].concat()
+}
+
+/// Plays a conversation in one piece for each side.
+fn played(prevents: bool, seed: &Seed) -> Driver {
+    let mut driver = Driver::new(&SPEC, Transport::Tcp);
+    driver.prevents = prevents;
+    for (direction, bytes) in seed {
+        driver.send(*direction, bytes);
+    }
+    driver
+}
+
+fn events_of(driver: &mut Driver) -> Vec<&'static str> {
+    let parser = driver.parser();
+    let all = parser.tx_range().filter_map(|id| parser.tx(id)).flat_map(|tx| tx.common().events.as_slice());
+    all.filter_map(|code| SPEC.events.get(usize::from(*code)).copied()).collect()
+}
+
+fn record(driver: &mut Driver, id: u64) -> serde_json::Value {
+    let tx = driver.parser().tx(id).expect("a transaction");
+    serde_json::from_str(&suite::record(tx, &LogOptions::default(), false)).expect("JSON")
+}
+
+#[test]
+fn streams_have_records() {
+    for prevents in [false, true] {
+        let mut driver = played(prevents, &two_streams());
+        assert!(!driver.failed && events_of(&mut driver).is_empty());
+        let settings = record(&mut driver, 0);
+        assert_eq!(
+            settings["http2"]["request"]["settings"][0]["settings_id"],
+            "SETTINGSMAXCONCURRENTSTREAMS"
+        );
+        let get = record(&mut driver, 1);
+        assert_eq!(
+            (&get["url"], &get["status"], &get["http2"]["stream_id"]),
+            (&"/a?b=c".into(), &200.into(), &1.into())
+        );
+        let post = record(&mut driver, 3);
+        assert_eq!((&post["length"], &post["http2"]["request"]["priority"]), (&4.into(), &7.into()));
+        assert_eq!(post["response_headers"][3]["name"], "x-trailer");
+        let tx = driver.parser().tx(1).expect("the first stream");
+        let body = &tx.files_of(Direction::ToClient)[0];
+        assert_eq!((body.content().0, body.state), (&b"one more"[..], crate::file::FileState::Closed));
+        let mut scratch = Vec::new();
+        let host = SPEC.buffers.iter().find(|buffer| buffer.name == "http.host").expect("a buffer");
+        let query = BufferQuery { id: host.id, direction: Direction::ToServer, index: 0 };
+        assert_eq!(tx.buffer(query, &mut scratch).expect("a host").data, b"host.test");
+    }
+}
+
+/// Rules see the fields of a message before its data comes.
+#[test]
+fn in_prevention_fields_are_ready_with_their_frame() {
+    for (prevents, progress) in [(false, tx::OPEN), (true, tx::FIELDS)] {
+        let mut driver =
+            played(prevents, &vec![client(&[framed(frame::HEADERS, frame::END_HEADERS, 1, &block(POST))])]);
+        let tx = driver.parser().tx(1).expect("a stream");
+        assert_eq!(tx.progress(Direction::ToServer), progress);
+    }
+}
+
+#[test]
+fn in_prevention_messages_that_receivers_read_differently_are_refused() {
+    let get = |fields: &[(&str, &str)]| framed(frame::HEADERS, ENDS, 1, &block(&[GET, fields].concat()));
+    let open = framed(frame::HEADERS, frame::END_HEADERS, 1, &block(POST));
+    let data = |flags, payload: &[u8]| framed(frame::DATA, flags, 1, payload);
+    let cases: Vec<(&str, Vec<Vec<u8>>)> = vec![
+        ("a name in upper case", vec![get(&[("X-Name", "v")])]),
+        ("a blank in a name", vec![get(&[("x name", "v")])]),
+        ("a line end in a value", vec![get(&[("x", "v\r\ny: z")])]),
+        ("a NUL in a value", vec![get(&[("x", "v\0")])]),
+        ("a coding of HTTP/1", vec![get(&[("transfer-encoding", "chunked")])]),
+        ("a repeated pseudo-field", vec![get(&[(":path", "/other")])]),
+        ("a false length", vec![open.clone(), data(frame::END_STREAM, b"abc")]),
+        (
+            "two lengths",
+            vec![
+                framed(
+                    frame::HEADERS,
+                    frame::END_HEADERS,
+                    1,
+                    &block(&[POST, &[("content-length", "5")]].concat()),
+                ),
+                data(frame::END_STREAM, b"abcd"),
+            ],
+        ),
+        ("data before fields", vec![data(0, b"abc")]),
+        ("data on the connection", vec![framed(frame::DATA, 0, 0, b"abc")]),
+        ("data behind the end", vec![get(&[]), data(0, b"abc")]),
+        ("fields behind the end", vec![get(&[]), get(&[])]),
+        ("false padding", vec![open.clone(), data(frame::PADDED, b"\x05abc")]),
+        (
+            "a frame within a block",
+            vec![framed(frame::HEADERS, 0, 1, &block(GET)), framed(frame::PING, 0, 0, &[0; 8])],
+        ),
+        (
+            "a block that is continued elsewhere",
+            vec![framed(frame::HEADERS, 0, 1, &block(GET)), framed(frame::CONTINUATION, 4, 3, &[])],
+        ),
+        ("a continuation of nothing", vec![framed(frame::CONTINUATION, 4, 1, &block(GET))]),
+        ("an index beyond the table", vec![framed(frame::HEADERS, ENDS, 1, &[0xff, 0x00])]),
+        ("a frame beyond the agreed size", vec![open.clone(), data(0, &[b'x'; 16_385])]),
+        (
+            "a promise of a client",
+            vec![framed(frame::PUSH_PROMISE, 4, 1, &[&[0, 0, 0, 2], &block(GET)[..]].concat())],
+        ),
+        ("a window of three bytes", vec![framed(frame::WINDOW_UPDATE, 0, 0, &[0; 3])]),
+        ("HTTP/1", vec![b"GET / HTTP/1.1\r\n\r\n".to_vec()]),
+    ];
+    for (what, frames) in cases {
+        assert!(played(true, &vec![client(&frames)]).failed, "{what}");
+    }
+    assert!(!played(true, &vec![client(&[get(&[("x-name", "v")])])]).failed);
+    assert!(!played(true, &vec![client(&[open, data(0, b"ab"), data(frame::END_STREAM, b"cd")])]).failed);
+}
+
+#[test]
+fn anomalies_have_events() {
+    let get = framed(frame::HEADERS, ENDS, 1, &block(GET));
+    let cases: Vec<(&str, Vec<Vec<u8>>)> = vec![
+        ("data_stream_zero", vec![framed(frame::DATA, 0, 0, b"abc")]),
+        ("continuation_without_headers", vec![framed(frame::CONTINUATION, 4, 1, &block(GET))]),
+        ("invalid_frame_length", vec![framed(frame::RST_STREAM, 0, 1, &[0; 3])]),
+        ("invalid_frame_data", vec![framed(frame::HEADERS, ENDS, 1, &[0x40, 9, 1])]),
+        ("invalid_header", vec![framed(frame::HEADERS, ENDS, 1, &[0xff, 0x00])]),
+        ("header_integer_overflow", vec![framed(frame::HEADERS, ENDS, 1, &[0xff; 12])]),
+        ("header_table_overflow", vec![framed(frame::HEADERS, ENDS, 1, &[0x3f, 0xff, 0xff, 0x7f])]),
+        (
+            "authority_host_mismatch",
+            vec![framed(frame::HEADERS, ENDS, 1, &block(&[GET, &[("host", "other")]].concat()))],
+        ),
+        ("userinfo_in_uri", vec![framed(frame::HEADERS, ENDS, 1, &block(&[(":authority", "u@h")]))]),
+        ("long_frame_data", vec![get.clone(), framed(0x20, 0, 1, &[0; 65_536])]),
+        (
+            "reassembly_limit_reached",
+            core::iter::once(framed(frame::HEADERS, 0, 1, &[]))
+                .chain((0..7).map(|_| framed(frame::CONTINUATION, 0, 1, &[0x82; 16_384])))
+                .collect(),
+        ),
+        ("too_many_streams", (0..300).map(|n| window_of(2 * n + 1)).collect()),
+    ];
+    for (event, frames) in cases {
+        let mut driver = played(false, &vec![client(&frames)]);
+        assert!(events_of(&mut driver).contains(&event), "{event}: {:?}", events_of(&mut driver));
+    }
+    // A block as it is, and one whose length is not that of its check.
+    let broken = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\0\x05\0\xfa\xffhello\x01\x05\0\0\0hello".to_vec();
+    let answers = [
+        ("failed_decompression", vec![("content-encoding", "gzip")], broken),
+        ("invalid_range", vec![("content-range", "bytes x")], b"abc".to_vec()),
+    ];
+    for (event, fields, body) in answers {
+        let seed = vec![
+            client(core::slice::from_ref(&get)),
+            server(&[
+                framed(frame::HEADERS, frame::END_HEADERS, 1, &block(&[OK, &fields].concat())),
+                framed(frame::DATA, 0, 1, &body),
+                framed(frame::DATA, frame::END_STREAM, 1, &[0xff; 600]),
+            ]),
+        ];
+        let mut driver = played(false, &seed);
+        assert!(events_of(&mut driver).contains(&event), "{event}: {:?}", events_of(&mut driver));
+    }
+}
+
+#[test]
+fn messages_of_dns_turn_the_protocol() {
+    let question = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x04test\0\0\x01\0\x01";
+    let fields = [POST.get(..4).expect("fields"), &[("content-type", "application/dns-message")]].concat();
+    for prevents in [false, true] {
+        let frames = [
+            framed(frame::HEADERS, frame::END_HEADERS, 1, &block(&fields)),
+            framed(frame::DATA, 0, 1, &question[..7]),
+            framed(frame::DATA, frame::END_STREAM, 1, &question[7..]),
+        ];
+        let mut driver = played(prevents, &vec![client(&frames)]);
+        assert_eq!(driver.parser().refined_protocol(), Some("doh2"));
+        let query = DOH2.buffers.iter().find(|buffer| buffer.name == "dns.query").expect("a buffer");
+        let query = BufferQuery { id: query.id, direction: Direction::ToServer, index: 0 };
+        let mut scratch = Vec::new();
+        let tx = driver.parser().tx(1).expect("a stream");
+        assert_eq!(tx.buffer(query, &mut scratch).expect("a name").data, b"www.example.test");
+        assert_eq!(record(&mut driver, 1)["queries"][0]["rrname"], "www.example.test");
+    }
+}
+
+#[test]
+fn an_idle_connection_holds_little() {
+    let mut driver = played(false, &two_streams());
+    for id in driver.parser().tx_range() {
+        driver.parser().free_tx(id);
+    }
+    assert!(driver.parser().held() <= 16 << 10, "{}", driver.parser().held());
+}

@@ -245,22 +245,22 @@ impl Transaction for Http2Tx {
     }
 
     fn records(&self, _options: &LogOptions) -> usize {
-        usize::from(log::says_something(self))
+        usize::from(log::has_content(self))
     }
 
     fn record_type(&self) -> Option<&'static str> {
-        self.dns.as_deref().and_then(DnsMessages::shown).map(|_| "dns")
+        self.dns.as_deref().and_then(DnsMessages::latest).map(|_| "dns")
     }
 
     fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool) {
-        match self.dns.as_deref().and_then(DnsMessages::shown) {
+        match self.dns.as_deref().and_then(DnsMessages::latest) {
             Some(message) => message.log(json, options, in_alert),
             None => log::write(self, json),
         }
     }
 
     fn log_beside(&self, json: &mut JsonWriter, _options: &LogOptions) {
-        if self.dns.as_deref().and_then(DnsMessages::shown).is_some() {
+        if self.dns.as_deref().and_then(DnsMessages::latest).is_some() {
             json.object("http");
             log::write(self, json);
             json.end_object();
