@@ -35,6 +35,30 @@ impl FileContext {
     }
 }
 
+/// Limit of the decoded bytes that one call of the parser brings, in prevention: 64 KiB of deflate, of which
+/// each byte stands for 1,032 at most.
+pub(crate) const FRESH_MAX: usize = 72 << 20;
+
+/// In prevention: counts the decoded bytes of a body that came with the current call of the parser. Rules see
+/// them after the call, so windows must hold all of them; a receiver gets them with the packet.
+#[derive(Default)]
+pub(crate) struct FreshBytes {
+    call: u64,
+    count: usize,
+}
+
+impl FreshBytes {
+    /// Adds bytes; returns the number of all of the call, or 0 without prevention.
+    pub(crate) fn add(&mut self, length: usize, context: &FileContext) -> usize {
+        if !context.strict {
+            return 0;
+        }
+        let before = if self.call == context.calls { self.count } else { 0 };
+        (self.call, self.count) = (context.calls, before.saturating_add(length));
+        self.count
+    }
+}
+
 /// The files of a direction.
 #[derive(Default)]
 pub(crate) struct FileList {

@@ -8,7 +8,7 @@ use super::fields::ContentRange;
 use super::settings::{BodySettings, HttpSettings};
 use crate::content::decompress::{BodyDecoder, CodecStop, Encoding, Pace};
 use crate::content::file::FileState;
-use crate::content::files::{FileContext, FileList};
+use crate::content::files::{FRESH_MAX, FileContext, FileList, FreshBytes};
 use crate::content::mime::multipart::{Multipart, MultipartFinding, Oddity};
 use crate::event::{EventCode, Events};
 use crate::memory::{Held as _, slide};
@@ -20,9 +20,6 @@ const BOMB_RATIO: u64 = 2048;
 /// The encoded form counts in steps of this many bytes, so that the division into segments makes no
 /// difference.
 const BOMB_STEP: u64 = 512;
-/// Limit of the bytes for which one segment stands, in prevention: 64 KiB of deflate, of which each byte
-/// stands for 1,032 at most.
-pub(super) const FRESH_MAX: usize = 72 << 20;
 /// The way in which a body becomes files.
 #[derive(Default)]
 pub(super) enum FileSource {
@@ -92,8 +89,7 @@ pub(super) struct HttpBody {
     pub awaited: Option<Awaited>,
     /// Whether the body is complete.
     pub complete: bool,
-    /// In prevention: the number of decoded bytes of the parser's call with this number.
-    fresh: (u64, usize),
+    fresh: FreshBytes,
     /// In prevention: the body stands for more than is decoded.
     is_bomb: bool,
 }
@@ -194,7 +190,8 @@ impl HttpBody {
         let room = usize::try_from(most.saturating_sub(self.entity_length)).unwrap_or(usize::MAX);
         let taken = before(data, room);
         self.entity_length = self.entity_length.saturating_add(taken.len() as u64);
-        let fresh = self.count_fresh(taken.len(), context);
+        let fresh = self.fresh.add(taken.len(), context);
+        self.files.fresh = fresh;
         self.accept(BodyPiece::Data(taken), limits.body, context, raised);
         let is_wanted = limits.body.limit == 0 || self.seen < limits.body.limit;
         if taken.len() < data.len() || fresh > FRESH_MAX && is_wanted {
@@ -207,19 +204,6 @@ impl HttpBody {
             return Err(CodecStop);
         }
         Ok(())
-    }
-
-    /// Counts decoded bytes of a call of the parser, in prevention. Rules see them after the call, so the
-    /// window must hold all of them; a receiver gets them with the packet.
-    fn count_fresh(&mut self, length: usize, context: &FileContext) -> usize {
-        if !context.strict {
-            return 0;
-        }
-        let (call, before) = self.fresh;
-        let fresh = if call == context.calls { before.saturating_add(length) } else { length };
-        self.fresh = (context.calls, fresh);
-        self.files.fresh = fresh;
-        fresh
     }
 
     /// Handles missing bytes of the body.

@@ -29,8 +29,8 @@ pub(crate) const LIMITS: &[LimitSpec] = limits! {
         in ["applayer/protocols/http/settings.rs"],
         "event, decompression of the body ends; after so many such bodies another event, and further bodies of the flow are decompressed all the same (Suricata ends it); a body with more codings, or in zstd, is inspected as it comes, though clients decode it",
         [Event("http.compression_bomb"), Event("http.compression_bomb_limit_reached"), Event("http.too_many_encoding_layers")];
-    Protocol "HTTP, in prevention: decompressed bytes of one segment" = "{}" [bytes(super::body::FRESH_MAX)]
-        in ["applayer/protocols/http/body.rs"],
+    Protocol "HTTP/1 and HTTP/2, in prevention: decompressed bytes of one segment" = "{}" [bytes(crate::content::files::FRESH_MAX)]
+        in ["applayer/content/files.rs"],
         "event; this and a body beyond `compression-bomb-limit` are refused where rules still look at the body (`response-body-limit`)",
         [Event("http.compression_bomb"), Refused(AppLayerError)];
     Protocol "HTTP: a CR alone in a header (`X: y\\rContent-Length: 20`); `Content-Length`, `Transfer-Encoding` or `Content-Encoding` folded, with white space at its name, or after a line that some receivers do not take for a field (no colon, a name with white space, a control or a byte beyond ASCII); a chunk's line or end that is more than digits, blanks and an extension; white space that only Python knows (0x1c to 0x1f, 0x85, 0xa0) in or after a method; a request with chunks and a length, with chunks in version 1.0, or with codings of which one is unknown or `chunked` is not the last; in such an answer an extension of a chunk"

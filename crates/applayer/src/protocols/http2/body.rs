@@ -4,7 +4,7 @@
 use super::events;
 use crate::content::decompress::{BodyDecoder, CodecStop, Encoding, Pace};
 use crate::content::file::FileState;
-use crate::content::files::{FileContext, FileList};
+use crate::content::files::{FRESH_MAX, FileContext, FileList, FreshBytes};
 use crate::event::Events;
 
 /// Limit of the content encodings that are removed from a body.
@@ -22,6 +22,7 @@ pub(super) struct StreamBody {
     decoder: Option<BodyDecoder>,
     /// The decoder has given up: nothing more of the body is read.
     failed: bool,
+    fresh: FreshBytes,
     /// Bytes on the wire, without padding.
     pub(super) wire: u64,
     decoded: u64,
@@ -70,21 +71,31 @@ impl StreamBody {
     }
 
     /// Handles a piece of the body. `limit`: see [`super::settings::Http2Settings::bomb`].
-    pub(super) fn receive(&mut self, data: &[u8], limit: u64, raised: &mut Events) {
+    /// `false`: a receiver may decode what is not inspected, which prevention refuses.
+    pub(super) fn receive(
+        &mut self,
+        data: &[u8],
+        limit: u64,
+        context: &FileContext,
+        raised: &mut Events,
+    ) -> bool {
         if self.failed {
-            return;
+            return !context.strict;
         }
         let Some(mut decoder) = self.decoder.take() else {
             self.wire = self.wire.saturating_add(data.len() as u64);
             self.files.append(data);
-            return;
+            return true;
         };
         let mut rest = data;
         while !rest.is_empty() && !self.failed {
             let step = usize::try_from(BOMB_STEP - self.wire % BOMB_STEP).unwrap_or(1);
             let (piece, tail) = rest.split_at_checked(step).unwrap_or((rest, &[]));
             rest = tail;
-            let result = decoder.write(piece, &mut |decoded| self.decoded(decoded, limit, raised));
+            let result = decoder.write(piece, &mut |decoded| {
+                self.files.fresh = self.fresh.add(decoded.len(), context);
+                self.decoded(decoded, limit, raised)
+            });
             self.wire = self.wire.saturating_add(piece.len() as u64);
             if result.is_err() {
                 self.failed = true;
@@ -95,6 +106,7 @@ impl StreamBody {
         }
         self.wire = self.wire.saturating_add(rest.len() as u64);
         self.decoder = Some(decoder);
+        !(self.failed && context.strict)
     }
 
     fn decoded(&mut self, data: &[u8], limit: u64, raised: &mut Events) -> Result<(), CodecStop> {
@@ -104,7 +116,7 @@ impl StreamBody {
         let taken = data.get(..room).unwrap_or(data);
         self.decoded = self.decoded.saturating_add(taken.len() as u64);
         self.files.append(taken);
-        if taken.len() < data.len() {
+        if taken.len() < data.len() || self.files.fresh > FRESH_MAX {
             raised.set(events::COMPRESSION_BOMB);
             return Err(CodecStop);
         }

@@ -230,7 +230,7 @@ impl Http2Parser {
             tx.sides[direction].body.open(b"", range, &mut self.file_context);
         }
         let Http2Tx { dns, sides, .. } = tx;
-        sides[direction].body.receive(data, limit, &mut raised);
+        let is_readable = sides[direction].body.receive(data, limit, &self.file_context, &mut raised);
         if let Some(dns) = dns.as_deref_mut()
             && let Some(file) = sides[direction].body.files.list.first()
         {
@@ -238,6 +238,9 @@ impl Http2Parser {
         }
         for code in raised.as_slice() {
             tx.common_mut().events.set(*code);
+        }
+        if !is_readable {
+            return false;
         }
         if ends {
             return self.end_stream(direction, id, true);

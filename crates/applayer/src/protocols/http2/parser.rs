@@ -133,7 +133,7 @@ impl Http2Parser {
 
     /// Takes the settings of the flow, and reads the request of HTTP/1 before the first frame.
     fn prepare(&mut self, context: &ParseContext<'_>) -> bool {
-        self.file_context.settings = context.files.clone();
+        self.file_context.begin_call(context.files);
         self.strict |= context.prevents;
         self.file_context.strict = self.strict;
         let upgraded = core::mem::take(&mut self.upgraded);
