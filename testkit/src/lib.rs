@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Helpers that tests share: frames ([`packet`], [`layers`], [`hosts`], [`tunnels`]), capture files
-//! ([`capture`]), numbers that follow from a seed ([`random`]) and committed files that are generated
-//! ([`generated`]); QUIC packets ([`quic`]); network namespaces of their own ([`namespace`]) and named pipes ([`pipe`]).
+//! Helpers that tests share: frames ([`packet`], [`layers`], [`hosts`], [`tunnels`]), QUIC packets
+//! ([`quic`]), capture files ([`capture`]), numbers that follow from a seed ([`random`]) and committed
+//! files that are generated ([`generated`]); network namespaces of their own ([`namespace`]) and named
+//! pipes ([`pipe`]).
 //!
 //! It uses no other crate of the project, for two reasons. Packets and their checksums are made without the
 //! code under test, so that a fault cannot hide in both. And the tests of every crate may use it: if it used
