@@ -220,6 +220,28 @@ fn streams_have_records() {
     }
 }
 
+#[test]
+fn good_conversations_pass_in_prevention() {
+    for seed in seeds() {
+        assert!(!played(true, &seed).failed);
+    }
+    // Data that was on its way when the client reset the stream.
+    let data = |flags| framed(frame::DATA, flags, 1, b"late");
+    let seed = vec![
+        client(&[
+            framed(frame::HEADERS, ENDS, 1, &block(GET)),
+            framed(frame::RST_STREAM, 0, 1, &[0, 0, 0, 8]),
+        ]),
+        server(&[
+            framed(frame::HEADERS, frame::END_HEADERS, 1, &block(OK)),
+            data(0),
+            data(frame::END_STREAM),
+        ]),
+    ];
+    let mut driver = played(true, &seed);
+    assert!(!driver.failed && events_of(&mut driver).is_empty());
+}
+
 /// Rules see the fields of a message before its data comes.
 #[test]
 fn in_prevention_fields_are_ready_with_their_frame() {
