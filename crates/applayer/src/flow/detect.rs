@@ -78,17 +78,11 @@ impl AppLayer {
             return ControlFlow::Break(None);
         }
         let mut found = engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof);
+        found = self.expected_instead(found, direction, input.data);
         // Data without a known pattern may be a response in the protocol that the other side revealed, and a
         // pattern may be one of two protocols (`USER` of FTP and POP3).
         if let DetectedProtocol::Protocol(id) = self.protocol
             && (matches!(found, Detected::Pending | Detected::Unknown) || self.original.is_none())
-            && detection::shows(id, direction, input.data)
-        {
-            found = Detected::Protocol(id, direction);
-        }
-        // After a switch either side may be the first to speak the protocol that was agreed on.
-        if let (Some(id), DetectedProtocol::Pending) = (self.expected, self.protocol)
-            && matches!(found, Detected::Pending | Detected::Unknown)
             && detection::shows(id, direction, input.data)
         {
             found = Detected::Protocol(id, direction);
@@ -143,6 +137,19 @@ impl AppLayer {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// The protocol that a switch announced, if no other is found in a side's first bytes and these show it:
+    /// either side may be the first to speak it.
+    fn expected_instead(&self, found: Detected, direction: Direction, data: &[u8]) -> Detected {
+        match (self.expected, self.protocol, found) {
+            (Some(id), DetectedProtocol::Pending, Detected::Pending | Detected::Unknown)
+                if detection::shows(id, direction, data) =>
+            {
+                Detected::Protocol(id, direction)
+            }
+            _ => found,
+        }
     }
 
     /// Whether a direction's bytes belong to no known protocol.
