@@ -88,6 +88,8 @@ pub fn apply(builder: &mut SignatureBuilder<'_>, protocol: &str, hook: &str) -> 
         let names = protocols::spec(id).map(names).unwrap_or_default();
         unknown(protocol, hook, &names)
     })?;
+    // A state is one of this protocol, not of those that carry it.
+    builder.narrow_app(&[id], "hook")?;
     set(builder, hook)
 }
 
@@ -106,12 +108,17 @@ fn apply_to_packets(
     Ok(())
 }
 
-/// The one protocol of a rule; `http` stands for two protocols with different states.
+/// The one protocol of a rule, beside those that carry it; `http` stands for two protocols with different
+/// states.
 pub(crate) fn single(builder: &SignatureBuilder<'_>) -> Option<ProtocolId> {
-    match (builder.protocol.app.as_slice(), builder.protocol.ambiguous) {
-        ([one], false) => Some(*one),
-        _ => None,
-    }
+    let ([one, others @ ..], false) = (builder.protocol.app.as_slice(), builder.protocol.ambiguous) else {
+        return None;
+    };
+    let name = protocols::spec(*one)?.name;
+    let carries = |id: &ProtocolId| {
+        protocols::spec(*id).and_then(|spec| spec.carries).is_some_and(|carried| carried.contains(&name))
+    };
+    others.iter().all(carries).then_some(*one)
 }
 
 /// Ties a rule to a state.

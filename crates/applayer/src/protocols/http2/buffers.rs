@@ -97,18 +97,19 @@ const DNS_COUNT: usize = dns::buffers::DNS.len();
 /// All buffers, with those of the messages of DNS: a message is complete when its side ends the stream.
 pub(super) static WITH_DNS: [BufferSpec; HTTP_COUNT + DNS_COUNT] = with_dns();
 
-#[allow(clippy::indexing_slicing, reason = "evaluated when the program is compiled")]
 const fn with_dns() -> [BufferSpec; HTTP_COUNT + DNS_COUNT] {
-    let mut all = [SPECS[0]; HTTP_COUNT + DNS_COUNT];
-    let mut place = 0;
-    while place < all.len() {
-        all[place] = if place < HTTP_COUNT {
-            SPECS[place]
-        } else {
-            let of_dns = dns::buffers::DNS[place - HTTP_COUNT];
-            BufferSpec { id: of_dns.id + DNS, ready: MESSAGE, state: MESSAGE, early: MESSAGE, ..of_dns }
-        };
-        place += 1;
+    let mut all = [buffer(URI, "http.uri", true, false, FIELDS, Single); HTTP_COUNT + DNS_COUNT];
+    let (mut places, mut own, mut of_dns) = (all.as_mut_slice(), SPECS, dns::buffers::DNS);
+    while let Some((place, behind)) = places.split_first_mut() {
+        if let [first, rest @ ..] = own {
+            *place = *first;
+            own = rest;
+        } else if let [first, rest @ ..] = of_dns {
+            *place =
+                BufferSpec { id: first.id + DNS, ready: MESSAGE, state: MESSAGE, early: MESSAGE, ..*first };
+            of_dns = rest;
+        }
+        places = behind;
     }
     all
 }

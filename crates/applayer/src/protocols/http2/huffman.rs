@@ -4,6 +4,8 @@
 //! The code is canonical: codes of a length are consecutive in the order of their symbols. So the lengths are
 //! all that has to be held.
 
+use std::sync::LazyLock;
+
 /// Length of each symbol's code in bits; the last symbol ends a string.
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28,
@@ -34,35 +36,25 @@ struct CodeLength {
 
 /// The code, by lengths.
 struct HuffmanTable {
-    lengths: [CodeLength; LONGEST as usize + 1],
+    /// From length 0 on.
+    lengths: Vec<CodeLength>,
     /// Symbols in the order of their codes.
-    symbols: [u16; 257],
+    symbols: Vec<u16>,
 }
 
-static TABLE: HuffmanTable = table();
-
-#[allow(clippy::indexing_slicing, reason = "evaluated when the program is compiled")]
-const fn table() -> HuffmanTable {
-    let mut table =
-        HuffmanTable { lengths: [CodeLength { end: 0, base: 0 }; LONGEST as usize + 1], symbols: [0; 257] };
-    let (mut length, mut code, mut place) = (1, 0u32, 0usize);
-    while length <= LONGEST as usize {
+static TABLE: LazyLock<HuffmanTable> = LazyLock::new(|| {
+    let mut table = HuffmanTable { lengths: vec![CodeLength { end: 0, base: 0 }], symbols: Vec::new() };
+    let mut code = 0u32;
+    for length in 1..=LONGEST {
         code <<= 1;
-        table.lengths[length].base = place as i32 - code as i32;
-        let mut symbol = 0;
-        while symbol < LENGTHS.len() {
-            if LENGTHS[symbol] as usize == length {
-                table.symbols[place] = symbol as u16;
-                place += 1;
-                code += 1;
-            }
-            symbol += 1;
-        }
-        table.lengths[length].end = code;
-        length += 1;
+        let base = table.symbols.len() as i32 - code as i32;
+        let of_length = (0u16..).zip(LENGTHS).filter(|(_, bits)| u32::from(*bits) == length);
+        table.symbols.extend(of_length.map(|(symbol, _)| symbol));
+        code = (table.symbols.len() as i32 - base) as u32;
+        table.lengths.push(CodeLength { end: code, base });
     }
     table
-}
+});
 
 /// Decodes a string of at most `most` bytes. `None`: it is no string of this code, or too long.
 pub(super) fn decode(data: &[u8], most: usize) -> Option<Vec<u8>> {

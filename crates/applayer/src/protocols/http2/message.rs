@@ -122,7 +122,8 @@ impl Http2Parser {
         let Some(tx) = self.txs.get_mut(id) else { return false };
         let side = &mut tx.sides[direction];
         side.fields = side.fields.saturating_add(block.size);
-        side.headed |= !is_interim;
+        // A promise stands for a request, and the answer follows.
+        side.headed |= !is_interim && open.head.kind != PUSH_PROMISE;
         tx.dns = dns.or_else(|| tx.dns.take());
         let side = &mut tx.sides[direction];
         for field in &encodings {

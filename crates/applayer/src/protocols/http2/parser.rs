@@ -333,6 +333,7 @@ impl Http2Parser {
         // For Suricata the stream stays open; here it would use up the places of others.
         if head.kind == RST_STREAM && self.strict && tx.state < StreamState::Closed {
             tx.state = StreamState::Closed;
+            tx.is_reset = true;
             for direction in Direction::BOTH {
                 self.abort(direction, id);
             }
@@ -353,7 +354,8 @@ impl Http2Parser {
             None => self.begin(direction, head)?,
         };
         let limit = self.settings.frames;
-        let is_closed = self.txs.get(id)?.state == StreamState::Closed;
+        let tx = self.txs.get(id)?;
+        let is_closed = tx.state == StreamState::Closed && !tx.is_reset;
         let late = is_closed && matches!(head.kind, DATA | HEADERS | PUSH_PROMISE | CONTINUATION);
         if late && known.is_some() {
             self.raise(events::STREAM_ID_REUSE);

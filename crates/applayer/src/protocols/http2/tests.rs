@@ -220,6 +220,28 @@ fn streams_have_records() {
     }
 }
 
+#[test]
+fn good_conversations_pass_in_prevention() {
+    for seed in seeds() {
+        assert!(!played(true, &seed).failed);
+    }
+    // Data that was on its way when the client reset the stream.
+    let data = |flags| framed(frame::DATA, flags, 1, b"late");
+    let seed = vec![
+        client(&[
+            framed(frame::HEADERS, ENDS, 1, &block(GET)),
+            framed(frame::RST_STREAM, 0, 1, &[0, 0, 0, 8]),
+        ]),
+        server(&[
+            framed(frame::HEADERS, frame::END_HEADERS, 1, &block(OK)),
+            data(0),
+            data(frame::END_STREAM),
+        ]),
+    ];
+    let mut driver = played(true, &seed);
+    assert!(!driver.failed && events_of(&mut driver).is_empty());
+}
+
 /// Rules see the fields of a message before its data comes.
 #[test]
 fn in_prevention_fields_are_ready_with_their_frame() {
@@ -363,4 +385,53 @@ fn an_idle_connection_holds_little() {
         driver.parser().free_tx(id);
     }
     assert!(driver.parser().held() <= 16 << 10, "{}", driver.parser().held());
+}
+
+/// An answer with a body that is encoded as its field says, after a request.
+fn encoded_answer(coding: &str, body: &[u8]) -> Seed {
+    let head = [OK, &[("content-encoding", coding)]].concat();
+    let mut frames = vec![framed(frame::HEADERS, frame::END_HEADERS, 1, &block(&head))];
+    frames.extend(body.chunks(16_000).map(|piece| framed(frame::DATA, 0, 1, piece)));
+    frames.push(framed(frame::DATA, frame::END_STREAM, 1, b""));
+    vec![client(&[framed(frame::HEADERS, ENDS, 1, &block(GET))]), server(&frames)]
+}
+
+fn deflated(parts: &[&[u8]]) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    parts.iter().for_each(|part| coder.write_all(part).expect("memory"));
+    coder.finish().expect("memory")
+}
+
+/// What a segment stands for is inspected after it: all of it has to be held until then.
+#[test]
+fn in_prevention_all_that_a_segment_stands_for_is_held() {
+    let (zeros, word) = (vec![0; 20 << 20], b"forbidden-word".as_slice());
+    for (before, after) in [(1_000, 20 << 20), (3 << 20, 3 << 20), (900_000, 1_400_000)] {
+        let body = deflated(&[&zeros[..before], word, &zeros[..after]]);
+        let [request, (direction, answer)] = encoded_answer("gzip", &body).try_into().expect("two pieces");
+        let mut driver = Driver::new(&SPEC, Transport::Tcp);
+        driver.prevents = true;
+        driver.send(request.0, &request.1);
+        let mut seen = false;
+        for segment in answer.chunks(30_000) {
+            driver.send(direction, segment);
+            let range = driver.parser().tx_range();
+            for id in range {
+                let files = driver.parser().tx(id).map_or(&[][..], |tx| tx.files_of(direction));
+                seen |= files.iter().any(|file| memchr::memmem::find(file.content().0, word).is_some());
+            }
+        }
+        assert!(seen && !driver.failed, "{before} {after}");
+    }
+}
+
+#[test]
+fn in_prevention_bombs_are_refused() {
+    let bomb = deflated(&[&deflated(&[&vec![0; 30 << 20]])]);
+    for prevents in [true, false] {
+        let mut driver = played(prevents, &encoded_answer("gzip, gzip", &bomb));
+        assert_eq!(driver.failed, prevents);
+        assert!(events_of(&mut driver).contains(&"compression_bomb"));
+    }
 }

@@ -134,6 +134,8 @@ pub(super) struct Http2Tx {
     pub(super) state: StreamState,
     /// What is seen has not reached its receiver ([`crate::protocol::ParseContext::prevents`]).
     pub(super) strict: bool,
+    /// A side has reset the stream, so that the other side's data may still come.
+    pub(super) is_reset: bool,
     /// The server has opened the stream.
     pub(super) is_pushed: bool,
     /// Messages of DNS.
