@@ -123,10 +123,11 @@ impl QuicConnection {
 fn google(tx: &mut QuicTransaction, data: &[u8]) {
     let version = tx.version.unwrap_or_default();
     let Some(message) = GoogleMessage::read(data) else { return };
-    if let Some(name) = message.server_name() {
+    let names = message.names();
+    if let Some(name) = names.server {
         tx.server_name = Some(name.into());
     }
-    if let Some(agent) = message.user_agent() {
+    if let Some(agent) = names.agent {
         tx.user_agent = Some(agent.into());
     }
     if is_google(version) {

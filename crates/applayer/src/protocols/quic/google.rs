@@ -33,6 +33,13 @@ impl Cyu {
     }
 }
 
+/// What a client hello names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClientNames<'a> {
+    pub(super) server: Option<&'a [u8]>,
+    pub(super) agent: Option<&'a [u8]>,
+}
+
 /// A handshake message.
 #[derive(Debug, Default)]
 pub(super) struct GoogleMessage<'a> {
@@ -65,18 +72,21 @@ impl<'a> GoogleMessage<'a> {
         values.is_empty().then_some(GoogleMessage { tags })
     }
 
-    fn value(&self, name: &[u8; 4]) -> Option<&'a [u8]> {
-        self.tags.iter().rev().find(|(tag, _)| *tag == name).map(|(_, value)| *value)
-    }
-
-    /// The server's name.
-    pub(super) fn server_name(&self) -> Option<&'a [u8]> {
-        self.value(SERVER_NAME)
-    }
-
-    /// The client's program.
-    pub(super) fn user_agent(&self) -> Option<&'a [u8]> {
-        self.value(USER_AGENT)
+    /// The server's name and the client's program. As in Suricata, the last value of a repeated tag counts
+    /// until both are known.
+    pub(super) fn names(&self) -> ClientNames<'a> {
+        let mut names = ClientNames::default();
+        for (tag, value) in &self.tags {
+            match *tag {
+                SERVER_NAME => names.server = Some(value),
+                USER_AGENT => names.agent = Some(value),
+                _ => {}
+            }
+            if names.server.is_some() && names.agent.is_some() {
+                break;
+            }
+        }
+        names
     }
 
     /// The fingerprint, for a version that has one.
@@ -127,7 +137,10 @@ mod tests {
     fn broken_messages_are_refused() {
         let good = message(&[(b"SNI\0", b"a.test"), (b"UAID", b"agent")]);
         let read = GoogleMessage::read(&good).expect("a message");
-        assert_eq!((read.server_name(), read.user_agent()), (Some(&b"a.test"[..]), Some(&b"agent"[..])));
+        assert_eq!(read.names(), ClientNames { server: Some(b"a.test"), agent: Some(b"agent") });
+        let repeated = message(&[(b"SNI\0", b"a"), (b"SNI\0", b"b"), (b"UAID", b"c"), (b"UAID", b"d")]);
+        let read_again = GoogleMessage::read(&repeated).expect("a message");
+        assert_eq!(read_again.names(), ClientNames { server: Some(b"b"), agent: Some(b"c") });
         assert!(read.cyu(1).is_none());
         for end in 0..good.len() {
             assert!(GoogleMessage::read(&good[..end]).is_none(), "{end}");

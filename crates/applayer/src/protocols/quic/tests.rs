@@ -16,8 +16,6 @@ use bartizan_testkit::quic::{
     server_hello, server_hello_with, varint,
 };
 
-use proptest::prelude::*;
-
 const NAME: &str = "server.example";
 
 fn direction(packet: &InitialPacket) -> Direction {
@@ -397,45 +395,53 @@ fn the_rest_of_a_flow_costs_nothing() {
     assert_eq!(progress, Progress::Stop { bypass: false });
 }
 
-/// Frames that begin well, with some bytes changed.
-fn frames() -> impl Strategy<Value = Vec<u8>> {
-    let hello = client_hello(NAME);
-    let good = prop::sample::select(vec![
-        crypto(0, &hello),
-        crypto(0, &server_hello()),
-        crypto(60, &hello[60..]),
-        crypto(0, &hello[..70]),
-        vec![2, 0x40, 9, 0, 1, 3, 0, 2, 1, 0, 0, 0],
-        vec![0x1c, 0, 6, 2, b'n', b'o', 0x80, 1, 2, 3],
-    ]);
-    let change = (any::<prop::sample::Index>(), any::<u8>());
-    (prop::collection::vec(good, 1..5), prop::collection::vec(change, 0..5)).prop_map(|(good, changes)| {
-        let mut frames = good.concat();
-        for (at, value) in changes {
-            let at = at.index(frames.len());
-            frames[at] = value;
-        }
-        frames
-    })
-}
+/// Properties of any frames, beneath encryption.
+mod any_frames {
+    use super::*;
+    use proptest::prelude::*;
 
-proptest! {
-    #[test]
-    fn any_frames_beneath_encryption(
-        packets in prop::collection::vec((any::<bool>(), 0u64..300, any::<bool>(), frames()), 1..8),
-    ) {
-        for prevents in [false, true] {
-            let mut driver = driver(prevents);
-            let mut sent = 0;
-            for (to_server, number, second, frames) in &packets {
-                let packet = if *to_server { client(*number, frames) } else { server(*number, frames) };
-                let packet = if *second { packet.of(b"another") } else { packet };
-                send(&mut driver, &packet);
-                sent += frames.len();
+    /// Frames that begin well, with some bytes changed.
+    fn frames() -> impl Strategy<Value = Vec<u8>> {
+        let hello = client_hello(NAME);
+        let good = prop::sample::select(vec![
+            crypto(0, &hello),
+            crypto(0, &server_hello()),
+            crypto(60, &hello[60..]),
+            crypto(0, &hello[..70]),
+            vec![2, 0x40, 9, 0, 1, 3, 0, 2, 1, 0, 0, 0],
+            vec![0x1c, 0, 6, 2, b'n', b'o', 0x80, 1, 2, 3],
+        ]);
+        let change = (any::<prop::sample::Index>(), any::<u8>());
+        (prop::collection::vec(good, 1..5), prop::collection::vec(change, 0..5)).prop_map(
+            |(good, changes)| {
+                let mut frames = good.concat();
+                for (at, value) in changes {
+                    let at = at.index(frames.len());
+                    frames[at] = value;
+                }
+                frames
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn are_read_within_bounds(
+            packets in prop::collection::vec((any::<bool>(), 0u64..300, any::<bool>(), frames()), 1..8),
+        ) {
+            for prevents in [false, true] {
+                let mut driver = driver(prevents);
+                let mut sent = 0;
+                for (to_server, number, second, frames) in &packets {
+                    let packet = if *to_server { client(*number, frames) } else { server(*number, frames) };
+                    let packet = if *second { packet.of(b"another") } else { packet };
+                    send(&mut driver, &packet);
+                    sent += frames.len();
+                }
+                prop_assert!(records(&mut driver).len() <= 4 * packets.len());
+                let held = driver.parser().held();
+                prop_assert!(held < (32 << 10) + 200 * sent + BYTES_MAX * 8, "{held} bytes for {sent}");
             }
-            prop_assert!(records(&mut driver).len() <= 4 * packets.len());
-            let held = driver.parser().held();
-            prop_assert!(held < (32 << 10) + 200 * sent + BYTES_MAX * 8, "{held} bytes for {sent}");
         }
     }
 }
