@@ -141,11 +141,15 @@ impl AppLayer {
 
     /// The protocol that a switch announced, if no other is found in a side's first bytes and these show it:
     /// either side may be the first to speak it.
-    fn expected_instead(&self, found: Detected, direction: Direction, data: &[u8]) -> Detected {
+    fn expected_instead(&mut self, found: Detected, direction: Direction, data: &[u8]) -> Detected {
         match (self.expected, self.protocol, found) {
             (Some(id), DetectedProtocol::Pending, Detected::Pending | Detected::Unknown)
                 if detection::shows(id, direction, data) =>
             {
+                // Passively rules on this protocol are due with the side's next packet, and those that are still
+                // due on the protocol before the switch are not evaluated on this one.
+                self.detected_again[direction.flip()] &= self.prevents;
+                self.detected_again[direction] |= !self.prevents;
                 Detected::Protocol(id, direction)
             }
             _ => found,
