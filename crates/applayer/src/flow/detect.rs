@@ -146,8 +146,8 @@ impl AppLayer {
             (Some(id), DetectedProtocol::Pending, Detected::Pending | Detected::Unknown)
                 if detection::shows(id, direction, data) =>
             {
-                // Passively rules on this protocol are due with the side's next packet, and those that are still
-                // due on the protocol before the switch are not evaluated on this one.
+                // Passively rules on this protocol are due with the side's next packet, and those that are
+                // still due on the protocol before the switch are not evaluated on this one.
                 self.detected_again[direction.flip()] &= self.prevents;
                 self.detected_again[direction] |= !self.prevents;
                 Detected::Protocol(id, direction)
