@@ -132,7 +132,7 @@ impl AppLayer {
 
     /// The protocol that a direction's bytes show: by themselves, or as both sides have agreed.
     fn find_protocol(
-        &self,
+        &mut self,
         engine: &Engine,
         direction: Direction,
         input: &Input<'_>,
@@ -145,6 +145,10 @@ impl AppLayer {
             && matches!(found, Detected::Pending | Detected::Unknown)
             && engine.detector.shows_expected(id, direction, input.data)
         {
+            // Passively rules on this protocol are due with the side's next packet, and those that are still
+            // due on the protocol before the switch are not evaluated on this one.
+            self.detected_again[direction.flip()] &= self.prevents;
+            self.detected_again[direction] |= !self.prevents;
             return Detected::Protocol(id, direction);
         }
         // Data without a known pattern may be a response in the protocol that the other side revealed, and a
