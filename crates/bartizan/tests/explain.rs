@@ -212,7 +212,7 @@ fn a_rule_is_explained() {
     assert_eq!(http["action"], "drop");
     assert_eq!(http["acts_on"], "flow");
     assert_eq!(http["about"], "transaction");
-    assert_eq!(http["head"]["app_protocols"], serde_json::json!(["http"]));
+    assert_eq!(http["head"]["app_protocols"], serde_json::json!(["http", "http2"]));
     assert_eq!(http["head"]["directions"], serde_json::json!(["to_server"]));
     assert_eq!(http["prefilter"]["engine"], "pattern");
     assert_eq!(http["prefilter"]["pattern"], "\"passwd\"");
