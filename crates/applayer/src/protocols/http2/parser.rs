@@ -171,7 +171,8 @@ impl Http2Parser {
             return Http2Step::Taken(PREFACE.len());
         }
         if PREFACE.starts_with(data) {
-            return Http2Step::Needs(PREFACE.len());
+            // Any next byte may show that this is none.
+            return Http2Step::Needs(data.len().saturating_add(1));
         }
         self.sides.to_server.greeted = true;
         self.raise(events::INVALID_CLIENT_MAGIC);
