@@ -241,6 +241,7 @@ impl Http2Parser {
             tx.common_mut().events.set(*code);
         }
         if !is_readable {
+            tx.send_data(direction);
             return false;
         }
         if ends {
