@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Suricata 8.0.8: an error of HTTP/2 has two spellings in records, by the frame that carries it.
 #
-# Guess before the run: `http.http2.request.error_code` has the name of the code in one spelling, whichever frame
-# has it, that of RFC 9113 or that of the keyword `http2.errorcode`. Seen: code 8 is `CANCEL` where GOAWAY has it
-# and `Cancel` where RST_STREAM has it. For a reader of events: compare these names without regard to letter case.
+# Guess before the run: `http.http2.request.error_code` has the name of the code in one spelling, whichever
+# frame has it, that of RFC 9113 or that of the keyword `http2.errorcode`. Seen: code 8 is `CANCEL` where
+# GOAWAY has it and `Cancel` where RST_STREAM has it. For a reader of events: compare these names without
+# regard to letter case.
 #
 # Exit 0 while the program does so, 1 when it does otherwise, 2 when it cannot be installed.
 set -euo pipefail
