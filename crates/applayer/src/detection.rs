@@ -232,10 +232,11 @@ impl Detector {
         }
     }
 
-    /// Whether the bytes match a protocol to which both sides have agreed to switch.
+    /// Whether the bytes match a protocol to which both sides have agreed to switch. In prevention all bytes
+    /// match one that nothing but the agreement shows: the receiver reads them in it.
     #[must_use]
-    pub fn shows_expected(&self, id: ProtocolId, direction: Direction, data: &[u8]) -> bool {
-        self.over_tcp.contains(&id) && shows(id, direction, data)
+    pub fn shows_expected(&self, id: ProtocolId, direction: Direction, data: &[u8], prevents: bool) -> bool {
+        self.over_tcp.contains(&id) && (prevents && is_by_agreement(id) || shows(id, direction, data))
     }
 
     /// Whether a pattern or a port's probe could still detect a stream with more bytes. Suricata continues up
@@ -432,6 +433,12 @@ impl Literal {
 #[must_use]
 pub fn shows(id: ProtocolId, direction: Direction, data: &[u8]) -> bool {
     probe_with(id, Transport::Tcp, direction, data) == Some(Probe::Yes(direction))
+}
+
+/// Whether no first bytes show a protocol, only an agreement of both sides (WebSocket).
+#[must_use]
+pub fn is_by_agreement(id: ProtocolId) -> bool {
+    protocols::spec(id).is_some_and(|spec| spec.patterns.is_empty() && spec.ports.is_empty())
 }
 
 /// Whether the bytes match a protocol that is known already.

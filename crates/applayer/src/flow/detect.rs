@@ -142,8 +142,9 @@ impl AppLayer {
         let found = engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof);
         // After a switch either side may be the first to speak the protocol that was agreed on.
         if let (Some(id), DetectedProtocol::Pending) = (self.expected, self.protocol)
-            && matches!(found, Detected::Pending | Detected::Unknown)
-            && engine.detector.shows_expected(id, direction, input.data)
+            && (matches!(found, Detected::Pending | Detected::Unknown)
+                || self.prevents && detection::is_by_agreement(id))
+            && engine.detector.shows_expected(id, direction, input.data, self.prevents)
         {
             // Passively rules on this protocol are due with the side's next packet, and those that are still
             // due on the protocol before the switch are not evaluated on this one.

@@ -382,3 +382,54 @@ fn bombs_are_refused() {
         assert_eq!(flow.app.failed_parsing, failed, "{limit}");
     }
 }
+
+/// Who accepts an upgrade reads what follows the request in the other protocol, also what came before the
+/// answer.
+#[test]
+fn data_ahead_of_the_answer_to_an_upgrade_is_refused() {
+    let request = |protocol: &str, more: &[u8]| {
+        let head = format!("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n");
+        [head.as_bytes(), more].concat()
+    };
+    let frame = b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58".as_slice();
+    for protocol in ["websocket", "h2c"] {
+        let (alone, together) = (request(protocol, b""), request(protocol, frame));
+        for step in [1, 7, usize::MAX] {
+            assert!(play(&[(TS, &together)], step).failed, "{protocol} {step}");
+            assert!(play(&[(TS, &alone), (TS, frame)], step).failed, "{protocol} {step}");
+            // A further request is inspected as one, and an answer of HTTP settles it.
+            assert!(!play(&[(TS, &request(protocol, GOOD))], step).failed, "{protocol} {step}");
+            let answered = [(TS, alone.as_slice()), (TC, ANSWER), (TS, b"\r\n"), (TS, GOOD)];
+            assert!(!play(&answered, step).failed, "{protocol} {step}");
+        }
+    }
+    assert!(!play(&[(TS, GOOD), (TS, b"\r\n"), (TS, GOOD)], usize::MAX).failed);
+}
+
+/// A client goes on in the protocol that it asked for, however the answer names it, and a lenient server reads
+/// its bytes in it, whatever the first ones are.
+#[test]
+fn all_bytes_after_an_agreement_are_read_in_its_protocol() {
+    let websocket = crate::protocols::by_name("websocket").map(|(id, _)| id);
+    let request = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n";
+    for named in
+        ["Upgrade: websocket", "UPGRADE: other, WebSocket/13", "Upgrade: other\r\nUpgrade: websocket", "X: y"]
+    {
+        for (first, failed) in [
+            (b"\x81\x01a".as_slice(), false),
+            (b"\xa1\x01a", true),
+            (b"\x16\x03\x01\0\x05\x01\0\0\x01\x03", true),
+            (b"GET / HTTP/1.1\r\n\r\n", true),
+        ] {
+            let answer =
+                format!("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n{named}\r\n\r\n");
+            let engine = engine();
+            let mut flow = Feeder::new(&engine, 80);
+            flow.send(TS, request);
+            flow.send(TC, answer.as_bytes());
+            flow.send(TS, first);
+            assert_eq!(flow.app.protocol().protocol(), websocket, "{named} {first:?}");
+            assert_eq!(flow.app.failed_parsing, failed, "{named} {first:?}");
+        }
+    }
+}

@@ -142,6 +142,10 @@ impl HttpParser {
     }
 
     fn request_idle(&mut self, feed: &mut Feed<'_>) -> HttpParseStep {
+        let before = self.request_id.checked_sub(1);
+        if before.is_some_and(|before| self.is_ahead_of_upgrade(before, feed)) {
+            return HttpParseStep::Fail;
+        }
         // Held bytes without new ones are only parsed at the end of the stream.
         if !self.request_begins(feed) || feed.is_empty() && self.request.status != HttpDirectionStatus::Closed
         {
@@ -389,6 +393,9 @@ impl HttpParser {
         }
         if feed.is_empty() && self.request.line.is_empty() {
             return self.request_complete();
+        }
+        if self.is_ahead_of_upgrade(self.request_id, feed) {
+            return HttpParseStep::Fail;
         }
         let closed = self.request.status == HttpDirectionStatus::Closed;
         let line = line_to_lf(feed.rest()).map(|(line, _)| line);

@@ -2,7 +2,7 @@
 //! The response side: status line, headers, body, and data that is none of these, as browsers read it (RFC
 //! 9112, as leniently as libhtp).
 
-use super::bytes::{equals_nocase_nonul, is_space, line_to_lf, span, starts_nocase, trim, trim_line_end};
+use super::bytes::{is_space, line_to_lf, span, starts_nocase, trim_line_end};
 use super::events;
 use super::feed::{Feed, HttpDirectionStatus, HttpParseStep};
 use super::fields::{self, HttpVersion};
@@ -456,25 +456,6 @@ impl HttpParser {
             return HttpParseStep::More;
         }
         HttpParseStep::Again
-    }
-
-    /// The protocol after an accepted upgrade, if it is a known one.
-    pub(super) fn upgrade(&self) -> Option<&'static str> {
-        let tx = self.txs.get(self.response_id)?;
-        if tx.response.code != Some(101) {
-            return None;
-        }
-        let value = tx.response.message.fields.value("upgrade")?;
-        // Clients take the name in any letters, and the first of a list.
-        let first = value.split(|b| *b == b',').next().unwrap_or_default();
-        let strict = self.settings.strict && trim(first).eq_ignore_ascii_case(b"h2c");
-        if value == b"h2c" || strict {
-            Some("http2")
-        } else if equals_nocase_nonul(value, b"websocket") {
-            Some("websocket")
-        } else {
-            None
-        }
     }
 }
 
