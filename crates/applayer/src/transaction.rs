@@ -450,6 +450,43 @@ macro_rules! single_transaction {
 }
 pub(crate) use single_transaction;
 
+/// The methods of [`crate::protocol::Parser`] that a parser with several transactions has, in a field that is
+/// a [`TxList`] or has its methods. A second argument names what frees a transaction, if it is not the list.
+macro_rules! listed_transactions {
+    ($($list:ident).+) => {
+        $crate::transaction::listed_transactions!($($list).+, $($list).+);
+    };
+    ($($list:ident).+, $($owner:ident).*) => {
+        fn tx_range(&self) -> core::ops::Range<$crate::transaction::TxId> {
+            self.$($list).+.range()
+        }
+
+        fn tx(&self, id: $crate::transaction::TxId) -> Option<&dyn $crate::transaction::Transaction> {
+            self.$($list).+.get(id).map(|tx| tx as &dyn $crate::transaction::Transaction)
+        }
+
+        fn tx_mut(
+            &mut self,
+            id: $crate::transaction::TxId,
+        ) -> Option<&mut dyn $crate::transaction::Transaction> {
+            self.$($list).+.mark_mut(id).map(|tx| tx as &mut dyn $crate::transaction::Transaction)
+        }
+
+        fn free_tx(&mut self, id: $crate::transaction::TxId) {
+            self.$($owner.)*free(id);
+        }
+
+        fn worklist(&self) -> &$crate::worklist::Worklist {
+            self.$($list).+.worklist()
+        }
+
+        fn worklist_mut(&mut self) -> &mut $crate::worklist::Worklist {
+            self.$($list).+.worklist_mut()
+        }
+    };
+}
+pub(crate) use listed_transactions;
+
 /// Bytes that a single transaction and the lists of changes hold. The cost depends on the changes since the
 /// last call.
 pub(crate) fn single_held(tx: Option<&mut impl Transaction>, work: &mut Worklist) -> usize {

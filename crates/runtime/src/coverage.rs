@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the engine makes of a rule feed: rules by dialect, protocol and keyword, and what is missing for
-//! those that it refuses.
+//! Coverage of a rule feed: its rules by dialect, protocol and keyword, and the missing parts for those that
+//! are refused.
 
 use crate::error::Failure;
 use crate::generation::BuildOptions;

@@ -22,6 +22,28 @@ const TRUST: usize = 512;
 /// Number of decoders that are tried after the first.
 const RESTARTS: u8 = 3;
 
+/// Limit of the ratio of a decompressed body to its encoded form.
+const BOMB_RATIO: u64 = 2_048;
+/// The encoded form counts in steps of this many bytes, so that the division into segments makes no
+/// difference.
+const BOMB_STEP: u64 = 512;
+
+/// The front of encoded data that a decoder gets at once, and the rest. `wire`: number of encoded bytes
+/// before.
+pub(crate) fn split_step(wire: u64, data: &[u8]) -> (&[u8], &[u8]) {
+    let step = usize::try_from(BOMB_STEP - wire % BOMB_STEP).unwrap_or(1);
+    data.split_at_checked(step).unwrap_or((data, &[]))
+}
+
+/// The part of decoded bytes within the bound of a body. `wire`: number of encoded bytes before the current
+/// step; `decoded`: number of decoded bytes before these; `limit`: bytes that every body may have.
+pub(crate) fn within_bound(wire: u64, decoded: u64, limit: u64, data: &[u8]) -> &[u8] {
+    let steps = (wire / BOMB_STEP).saturating_add(1);
+    let most = limit.max(steps.saturating_mul(BOMB_STEP).saturating_mul(BOMB_RATIO));
+    let room = usize::try_from(most.saturating_sub(decoded)).unwrap_or(usize::MAX);
+    data.get(..room).unwrap_or(data)
+}
+
 /// State of a layer.
 enum Phase {
     /// The decoder may be the wrong one: input from the first byte on, and output that is held back.

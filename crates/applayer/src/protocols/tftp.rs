@@ -13,8 +13,9 @@ use crate::protocol::{
     BufferKind::Single, BufferSpec, CounterSpec, Input, NumberId, NumberSpec, ParseContext, Parser,
     ParserFactory, Probe, ProbePort, Progress, ProtocolSpec, RecordSpec, Transport, buffer,
 };
-use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon, TxId, TxList};
-use crate::worklist::Worklist;
+use crate::transaction::{
+    BufferQuery, BufferView, LogOptions, Transaction, TxCommon, TxList, listed_transactions,
+};
 use bartizan_base::limit::{LimitSpec, LimitTrace, count};
 use bartizan_base::{Direction, Path, PerDirection, limits};
 use bartizan_events::JsonWriter;
@@ -213,29 +214,7 @@ impl Parser for TftpParser {
         false
     }
 
-    fn tx_range(&self) -> core::ops::Range<TxId> {
-        self.held.range()
-    }
-
-    fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
-        self.held.get(id).map(|tx| tx as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
-        self.held.mark_mut(id).map(|tx| tx as &mut dyn Transaction)
-    }
-
-    fn free_tx(&mut self, id: TxId) {
-        self.held.free(id);
-    }
-
-    fn worklist(&self) -> &Worklist {
-        self.held.worklist()
-    }
-
-    fn worklist_mut(&mut self) -> &mut Worklist {
-        self.held.worklist_mut()
-    }
+    listed_transactions!(held);
 
     fn held(&mut self) -> usize {
         size_of::<Self>().saturating_add(self.held.held())

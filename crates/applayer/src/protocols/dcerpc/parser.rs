@@ -9,8 +9,7 @@ use crate::frames::{Notes, ProtocolFrameNote};
 use crate::memory::{Held as _, allocated};
 use crate::protocol::{Input, ParseContext, Parser, Progress, Transport};
 use crate::rpc::{RpcInterface, RpcInterfaces};
-use crate::transaction::{Transaction, TxId, TxList};
-use crate::worklist::Worklist;
+use crate::transaction::{TxId, TxList, listed_transactions};
 use bartizan_base::{Direction, PerDirection};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -262,29 +261,7 @@ impl Parser for RpcParser {
         true
     }
 
-    fn tx_range(&self) -> core::ops::Range<TxId> {
-        self.txs.range()
-    }
-
-    fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
-        self.txs.get(id).map(|tx| tx as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
-        self.txs.mark_mut(id).map(|tx| tx as &mut dyn Transaction)
-    }
-
-    fn free_tx(&mut self, id: TxId) {
-        self.free(id);
-    }
-
-    fn worklist(&self) -> &Worklist {
-        self.txs.worklist()
-    }
-
-    fn worklist_mut(&mut self) -> &mut Worklist {
-        self.txs.worklist_mut()
-    }
+    listed_transactions!(txs,);
 
     fn frames(&mut self) -> Option<&mut Notes> {
         Some(&mut self.frames)

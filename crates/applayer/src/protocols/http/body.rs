@@ -6,7 +6,7 @@ use super::bytes::before;
 use super::events;
 use super::fields::ContentRange;
 use super::settings::{BodySettings, HttpSettings};
-use crate::content::decompress::{BodyDecoder, CodecStop, Encoding, Pace};
+use crate::content::decompress::{BodyDecoder, CodecStop, Encoding, Pace, split_step, within_bound};
 use crate::content::file::FileState;
 use crate::content::files::{FRESH_MAX, FileContext, FileList, FreshBytes};
 use crate::content::mime::multipart::{Multipart, MultipartFinding, Oddity};
@@ -15,11 +15,6 @@ use crate::memory::{Held as _, slide};
 
 /// Bytes held for inspection if the settings set no limit.
 const WINDOW: usize = 1 << 20;
-/// Limit of the ratio of a decompressed body to its encoded form.
-const BOMB_RATIO: u64 = 2048;
-/// The encoded form counts in steps of this many bytes, so that the division into segments makes no
-/// difference.
-const BOMB_STEP: u64 = 512;
 /// The way in which a body becomes files.
 #[derive(Default)]
 pub(super) enum FileSource {
@@ -166,9 +161,7 @@ impl HttpBody {
         let Some(mut decoder) = self.decoder.take() else { return false };
         let mut rest = data;
         while !rest.is_empty() {
-            let step = BOMB_STEP - self.message_length % BOMB_STEP;
-            let (piece, tail) =
-                rest.split_at_checked(usize::try_from(step).unwrap_or(1)).unwrap_or((rest, &[]));
+            let (piece, tail) = split_step(self.message_length, rest);
             rest = tail;
             let _ = decoder.write(piece, &mut |decoded| self.decoded(decoded, limits, context, raised));
             self.message_length = self.message_length.saturating_add(piece.len() as u64);
@@ -185,10 +178,7 @@ impl HttpBody {
         context: &mut FileContext,
         raised: &mut Events,
     ) -> Result<(), CodecStop> {
-        let steps = self.message_length / BOMB_STEP + 1;
-        let most = limits.http.bomb_limit.max(steps.saturating_mul(BOMB_STEP).saturating_mul(BOMB_RATIO));
-        let room = usize::try_from(most.saturating_sub(self.entity_length)).unwrap_or(usize::MAX);
-        let taken = before(data, room);
+        let taken = within_bound(self.message_length, self.entity_length, limits.http.bomb_limit, data);
         self.entity_length = self.entity_length.saturating_add(taken.len() as u64);
         let fresh = self.fresh.add(taken.len(), context);
         self.files.fresh = fresh;

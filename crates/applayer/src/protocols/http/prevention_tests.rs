@@ -362,7 +362,7 @@ fn all_that_a_segment_stands_for_is_held_for_rules() {
     }
 }
 
-/// What stands for more than is decoded is refused.
+/// A body that stands for more than is decoded is refused.
 #[test]
 fn bombs_are_refused() {
     use std::io::Write as _;
@@ -406,8 +406,8 @@ fn data_ahead_of_the_answer_to_an_upgrade_is_refused() {
     assert!(!play(&[(TS, GOOD), (TS, b"\r\n"), (TS, GOOD)], usize::MAX).failed);
 }
 
-/// A client goes on in the protocol that it asked for, however the answer names it, and a lenient server reads
-/// its bytes in it, whatever the first ones are.
+/// A client goes on in the protocol that it asked for, however the answer names it, and a lenient server
+/// reads its bytes in it, whatever the first ones are.
 #[test]
 fn all_bytes_after_an_agreement_are_read_in_its_protocol() {
     let websocket = crate::protocols::by_name("websocket").map(|(id, _)| id);

@@ -41,8 +41,8 @@ impl HttpParser {
     }
 
     /// Whether the client goes on with what is no request before the server has answered the upgrade that a
-    /// request asks for. A server that accepts it reads these bytes in the other protocol, after they have left
-    /// here; clients have to wait (RFC 6455 section 4.1, RFC 7540 section 3.2).
+    /// request asks for. A server that accepts it reads these bytes in the other protocol, after they have
+    /// left here; clients have to wait (RFC 6455 section 4.1, RFC 7540 section 3.2).
     pub(super) fn is_ahead_of_upgrade(&self, request: TxId, feed: &Feed<'_>) -> bool {
         let begin = self.request.line.first().or(feed.rest().first());
         self.settings.strict

@@ -2,19 +2,13 @@
 //! The body of a message: the data of a stream in a direction, without content encodings, as a file.
 
 use super::events;
-use crate::content::decompress::{BodyDecoder, CodecStop, Encoding, Pace};
+use crate::content::decompress::{BodyDecoder, CodecStop, Encoding, Pace, split_step, within_bound};
 use crate::content::file::FileState;
 use crate::content::files::{FRESH_MAX, FileContext, FileList, FreshBytes};
 use crate::event::Events;
 
 /// Limit of the content encodings that are removed from a body.
 pub(super) const LAYERS_MAX: usize = 2;
-/// Limit of the ratio of a decompressed body to its encoded form.
-const BOMB_RATIO: u64 = 2_048;
-/// The encoded form counts in steps of this many bytes, so that the division into segments makes no
-/// difference.
-const BOMB_STEP: u64 = 512;
-
 /// The body of a message, as far as it has come.
 #[derive(Default)]
 pub(super) struct StreamBody {
@@ -89,8 +83,7 @@ impl StreamBody {
         };
         let mut rest = data;
         while !rest.is_empty() && !self.failed {
-            let step = usize::try_from(BOMB_STEP - self.wire % BOMB_STEP).unwrap_or(1);
-            let (piece, tail) = rest.split_at_checked(step).unwrap_or((rest, &[]));
+            let (piece, tail) = split_step(self.wire, rest);
             rest = tail;
             let result = decoder.write(piece, &mut |decoded| {
                 self.files.fresh = self.fresh.add(decoded.len(), context);
@@ -110,10 +103,7 @@ impl StreamBody {
     }
 
     fn decoded(&mut self, data: &[u8], limit: u64, raised: &mut Events) -> Result<(), CodecStop> {
-        let steps = self.wire / BOMB_STEP + 1;
-        let most = limit.max(steps.saturating_mul(BOMB_STEP).saturating_mul(BOMB_RATIO));
-        let room = usize::try_from(most.saturating_sub(self.decoded)).unwrap_or(usize::MAX);
-        let taken = data.get(..room).unwrap_or(data);
+        let taken = within_bound(self.wire, self.decoded, limit, data);
         self.decoded = self.decoded.saturating_add(taken.len() as u64);
         self.files.append(taken);
         if taken.len() < data.len() || self.files.fresh > FRESH_MAX {

@@ -17,8 +17,7 @@ use crate::frames::{Notes, ProtocolFrameNote};
 use crate::memory::{Held as _, allocated};
 use crate::protocol::{Input, ParseContext, Parser, Progress};
 use crate::protocols::http::ranges::PartialFiles;
-use crate::transaction::{Transaction, TxId};
-use crate::worklist::Worklist;
+use crate::transaction::{Transaction, TxId, listed_transactions};
 use bartizan_base::{Direction, PerDirection};
 
 /// Limit of a frame that is read whole, in bytes.
@@ -428,21 +427,7 @@ impl Parser for Http2Parser {
         false
     }
 
-    fn tx_range(&self) -> core::ops::Range<TxId> {
-        self.txs.range()
-    }
-
-    fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
-        self.txs.get(id).map(|tx| tx as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
-        self.txs.mark_mut(id).map(|tx| tx as &mut dyn Transaction)
-    }
-
-    fn free_tx(&mut self, id: TxId) {
-        self.txs.free(id);
-    }
+    listed_transactions!(txs);
 
     fn frames(&mut self) -> Option<&mut Notes> {
         Some(&mut self.frames)
@@ -450,14 +435,6 @@ impl Parser for Http2Parser {
 
     fn refined_protocol(&self) -> Option<&'static str> {
         self.has_dns.then_some("doh2")
-    }
-
-    fn worklist(&self) -> &Worklist {
-        self.txs.worklist()
-    }
-
-    fn worklist_mut(&mut self) -> &mut Worklist {
-        self.txs.worklist_mut()
     }
 
     fn held(&mut self) -> usize {

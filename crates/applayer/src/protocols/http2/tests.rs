@@ -403,7 +403,7 @@ fn deflated(parts: &[&[u8]]) -> Vec<u8> {
     coder.finish().expect("memory")
 }
 
-/// What a segment stands for is inspected after it: all of it has to be held until then.
+/// The bytes that a segment stands for are inspected after it: all of them have to be held until then.
 #[test]
 fn in_prevention_all_that_a_segment_stands_for_is_held() {
     let (zeros, word) = (vec![0; 20 << 20], b"forbidden-word".as_slice());

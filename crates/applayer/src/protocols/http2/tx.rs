@@ -132,7 +132,7 @@ pub(super) struct Http2Tx {
     /// Number of the stream; 0 for the connection.
     pub(super) stream: u32,
     pub(super) state: StreamState,
-    /// What is seen has not reached its receiver ([`crate::protocol::ParseContext::prevents`]).
+    /// The data has not reached its receiver yet ([`crate::protocol::ParseContext::prevents`]).
     pub(super) strict: bool,
     /// A side has reset the stream, so that the other side's data may still come.
     pub(super) is_reset: bool,

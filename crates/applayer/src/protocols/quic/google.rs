@@ -33,7 +33,7 @@ impl Cyu {
     }
 }
 
-/// What a client hello names.
+/// Name of the server and agent of the client in a client hello.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ClientNames<'a> {
     pub(super) server: Option<&'a [u8]>,

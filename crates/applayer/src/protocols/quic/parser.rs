@@ -17,8 +17,7 @@ use super::tx::QuicTransaction;
 use crate::event::EventCode;
 use crate::memory::Held as _;
 use crate::protocol::{Input, ParseContext, Parser, Progress};
-use crate::transaction::{Transaction, TxId, TxList};
-use crate::worklist::Worklist;
+use crate::transaction::{Transaction, TxList, listed_transactions};
 use bartizan_base::{Direction, PerDirection};
 
 /// The parser of a QUIC flow.
@@ -282,29 +281,7 @@ impl Parser for QuicParser {
         self.is_complete()
     }
 
-    fn tx_range(&self) -> core::ops::Range<TxId> {
-        self.held.range()
-    }
-
-    fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
-        self.held.get(id).map(|tx| tx as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
-        self.held.mark_mut(id).map(|tx| tx as &mut dyn Transaction)
-    }
-
-    fn free_tx(&mut self, id: TxId) {
-        self.held.free(id);
-    }
-
-    fn worklist(&self) -> &Worklist {
-        self.held.worklist()
-    }
-
-    fn worklist_mut(&mut self) -> &mut Worklist {
-        self.held.worklist_mut()
-    }
+    listed_transactions!(held);
 
     fn held(&mut self) -> usize {
         let connections = self

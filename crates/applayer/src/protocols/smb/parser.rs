@@ -13,8 +13,7 @@ use super::tables::{
 use super::{SESSION_LAST, SESSION_MESSAGE, SESSION_REQUEST, is_magic};
 use crate::frames::{Notes, ProtocolFrameNote};
 use crate::protocol::{Input, ParseContext, Parser, Progress};
-use crate::transaction::{Transaction, TxId};
-use crate::worklist::Worklist;
+use crate::transaction::listed_transactions;
 use bartizan_base::{Direction, PerDirection};
 
 /// Length of NetBIOS's header.
@@ -410,29 +409,7 @@ impl Parser for SmbParser {
         true
     }
 
-    fn tx_range(&self) -> core::ops::Range<TxId> {
-        self.session.txs.range()
-    }
-
-    fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
-        self.session.txs.get(id).map(|tx| tx as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
-        self.session.txs.mark_mut(id).map(|tx| tx as &mut dyn Transaction)
-    }
-
-    fn free_tx(&mut self, id: TxId) {
-        self.session.free(id);
-    }
-
-    fn worklist(&self) -> &Worklist {
-        self.session.txs.worklist()
-    }
-
-    fn worklist_mut(&mut self) -> &mut Worklist {
-        self.session.txs.worklist_mut()
-    }
+    listed_transactions!(session.txs, session);
 
     fn wants_raw(&mut self, _direction: Direction) -> bool {
         // As in Suricata, rules on the stream see larger pieces than messages.

@@ -18,8 +18,7 @@ use crate::frames::{Notes, ProtocolFrameNote};
 use crate::memory::allocated;
 use crate::protocol::{Input, ParseContext, Parser, Progress};
 use crate::protocols::first_line;
-use crate::transaction::{Transaction, TxId, TxList};
-use crate::worklist::Worklist;
+use crate::transaction::{TxId, TxList, listed_transactions};
 use bartizan_base::{Direction, PerDirection};
 use std::sync::Arc;
 
@@ -841,29 +840,7 @@ impl Parser for SmtpParser {
         true
     }
 
-    fn tx_range(&self) -> core::ops::Range<TxId> {
-        self.held.range()
-    }
-
-    fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
-        self.held.get(id).map(|tx| tx as &dyn Transaction)
-    }
-
-    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
-        self.held.mark_mut(id).map(|tx| tx as &mut dyn Transaction)
-    }
-
-    fn free_tx(&mut self, id: TxId) {
-        self.held.free(id);
-    }
-
-    fn worklist(&self) -> &Worklist {
-        self.held.worklist()
-    }
-
-    fn worklist_mut(&mut self) -> &mut Worklist {
-        self.held.worklist_mut()
-    }
+    listed_transactions!(held);
 
     fn wants_raw(&mut self, direction: Direction) -> bool {
         // As in Suricata, a message is shown to rules on the stream in larger pieces.
