@@ -16,7 +16,7 @@ pub(super) const MAX_CONNECTIONS: usize = 32;
 /// Bounds of this protocol.
 pub(crate) const LIMITS: &[LimitSpec] = limits! {
     Protocol "QUIC: packets with long headers held for a flow" = "{}" [count(MAX_HELD)]
-        in ["applayer/protocols/quic/limits.rs"], "the oldest are let go of", [Event("quic.flooded")];
+        in ["applayer/protocols/quic/limits.rs"], "the oldest are let go of; prevention leaves out those without a hello, and refuses a further hello", [Event("quic.flooded"), Refused(AppLayerError)];
     Protocol "QUIC: bytes of a hello in CRYPTO frames, separate pieces of it" = "{}, {}" [bytes(BYTES_MAX), count(PIECES_MAX)]
         in ["applayer/protocols/quic/stream.rs"], "further bytes are not held; prevention refuses", [Event("quic.crypto_frag_too_long"), Refused(AppLayerError)];
     Protocol "QUIC: connections without an answer between the same ports, in prevention" = "{}" [count(MAX_CONNECTIONS)]

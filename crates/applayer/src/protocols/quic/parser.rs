@@ -55,14 +55,33 @@ impl QuicParser {
         QuicParser { fingerprints, connections: Vec::new(), held: TxList::default() }
     }
 
+    /// Passively: adds a transaction, and lets go of the oldest if there are too many.
     fn push(&mut self, tx: QuicTransaction) {
         self.held.push(tx);
         if self.held.len() > MAX_HELD {
             let oldest = self.held.range().start;
             self.held.free(oldest);
-            if let Some(newest) = self.held.last_mut() {
-                newest.common_mut().events.set(FLOODED);
-            }
+            self.raise(FLOODED);
+        }
+    }
+
+    /// In prevention: adds a transaction. One without a hello is left out if there are too many: none that
+    /// rules have not seen goes. `false`: there are too many for a hello.
+    fn push_inline(&mut self, tx: QuicTransaction) -> bool {
+        let is_full = self.held.len() >= MAX_HELD;
+        let is_refused = is_full && tx.hello.is_some();
+        if is_full {
+            self.raise(FLOODED);
+        } else {
+            self.held.push(tx);
+        }
+        !is_refused
+    }
+
+    /// Raises an event of the newest transaction.
+    fn raise(&mut self, event: EventCode) {
+        if let Some(newest) = self.held.last_mut() {
+            newest.common_mut().events.set(event);
         }
     }
 
@@ -138,7 +157,7 @@ impl QuicParser {
                 self.connections.iter_mut().for_each(|connection| connection.note_retry(version, bytes));
             }
             if !self.has_hello(direction) {
-                self.push(tx);
+                self.push_inline(tx);
             }
             return PacketStep::Next;
         }
@@ -146,19 +165,20 @@ impl QuicParser {
             if QuicConnection::default().read(&mut tx, FrameReader::new(header.payload, false)).broken {
                 tx.common.events.set(ERROR_ON_DATA);
             }
-            self.push(tx);
+            self.push_inline(tx);
             return PacketStep::Next;
         }
         let (index, frames) = match self.open(direction, bytes, header) {
             Opened::Frames(index, frames) => (index, frames),
             Opened::Unreadable => {
                 // A receiver discards the packet and reads the next one.
-                self.fail(tx, FAILED_DECRYPT);
+                tx.common.events.set(FAILED_DECRYPT);
+                self.push_inline(tx);
                 return PacketStep::Next;
             }
             Opened::Full => {
                 tx.common.events.set(FLOODED);
-                self.push(tx);
+                self.push_inline(tx);
                 return PacketStep::Refused;
             }
         };
@@ -169,7 +189,7 @@ impl QuicParser {
         }
         let read = connection.read(&mut tx, FrameReader::new(&frames, true));
         if read.added != Added::Yes {
-            self.push(tx);
+            self.push_inline(tx);
             return PacketStep::Refused;
         }
         let mut is_shown = connection.hello[direction];
@@ -195,11 +215,14 @@ impl QuicParser {
         } else if !shown.is_empty() {
             is_shown = true;
         }
-        shown.into_iter().for_each(|tx| self.push(tx));
-        if !is_shown {
-            self.push(tx);
+        let mut is_kept = true;
+        for tx in shown {
+            is_kept &= self.push_inline(tx);
         }
-        PacketStep::Next
+        if !is_shown {
+            self.push_inline(tx);
+        }
+        if is_kept { PacketStep::Next } else { PacketStep::Refused }
     }
 
     /// Decrypts a packet with the keys of a known connection, or of a new one that the packet begins.

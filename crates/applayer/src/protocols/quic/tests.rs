@@ -347,6 +347,28 @@ fn prevention_reads_packets_as_receivers_do() {
 }
 
 #[test]
+fn in_prevention_no_flood_of_packets_hides_a_hello() {
+    let hello = client(0, &crypto(0, &client_hello(NAME))).seal();
+    // Initial packets of nobody's keys, before and behind the hello.
+    let junk = InitialPacket { destination: b"otherone".to_vec(), ..client(9, &[1]) }.seal();
+    let mut broken = junk.clone();
+    *broken.last_mut().expect("a packet") ^= 1;
+    let few = broken.repeat(100);
+    let many = broken.repeat(60_000 / broken.len());
+    assert!(many.len() / broken.len() > MAX_HELD, "{}", broken.len());
+    for (datagram, is_seen) in [
+        ([hello.as_slice(), &many].concat(), true),
+        ([few.as_slice(), &hello, &many].concat(), true),
+        ([many.as_slice(), &hello].concat(), false),
+    ] {
+        let mut driver = driver(true);
+        driver.send(ToServer, &datagram);
+        assert!(events(&mut driver).contains(&FLOODED));
+        assert_eq!((names(&mut driver) == [NAME], driver.failed), (is_seen, !is_seen));
+    }
+}
+
+#[test]
 fn a_flood_of_packets_is_bounded_and_told() {
     let mut driver = driver(false);
     let ping = client(0, &[1]).seal();
